@@ -41,7 +41,7 @@ INTERNAL = {
     "ANYMPS_CARD_RANK", "ANYMPS_CHILD", "ANYMPS_CHILD_RANK", "ANYMPS_PLAN_LIFELINE", "ANYMPS_PLAN_SUPERVISOR",
     "ANYMPS_RERUN", "ANYMPS_METAL_FIBERS", "ANYMPS_KERNEL", "ANYMPS_ANY_ORDER",
 }  # fmt: skip
-HERE = {"-m", "--measure", "--prove", "--help", "-h"}  # what to run, and how processes of a command call it
+HERE = {"-m", "--measure", "--trace", "--prove", "--help", "-h"}  # what to run, and how processes of a command call it
 
 
 def command_of(face: str) -> click.Command:

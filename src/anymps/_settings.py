@@ -12,6 +12,7 @@ from __future__ import annotations
 __all__ = [
     "FACES",
     "BenchSettings",
+    "CompareSettings",
     "ConvertSettings",
     "CoverageSettings",
     "DiffSettings",
@@ -48,7 +49,7 @@ from anymps._setting_row import Row, row
 
 _S = TypeVar("_S", bound="Settings")
 
-_DEVICE: Final = ("run", "bench", "fix")
+_DEVICE: Final = ("run", "bench", "compare", "fix")
 _JUDGED: Final = ("run", "report")
 
 
@@ -87,7 +88,7 @@ class Settings:
     )  # fmt: skip
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
-        "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run",),
+        "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run", "compare"),
         pytest="real: compute with PyTorch's own Metal kernels where their launches are known",
         variable="ANYMPS_KERNELS", enable=True,
         page="with `real`, PyTorch's own kernels compute the operators whose launches are known ([Kernels]"
@@ -95,7 +96,7 @@ class Settings:
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
         "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
-        commands=("run", "plan", "fix"), pytest="mps answers for CUDA: torch.cuda, .cuda() and 'cuda'",
+        commands=("run", "compare", "plan", "fix"), pytest="mps answers for CUDA: torch.cuda, .cuda() and 'cuda'",
         variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, page="mps answers for CUDA "
         "([CUDA](cuda.md))",
     )  # fmt: skip
@@ -268,6 +269,35 @@ class PlanSettings(Settings):
 
 
 @dataclass(frozen=True)
+class CompareSettings(Settings):
+    """Of `anymps compare`."""
+
+    of: str = row(
+        "word", "cpu", "The device of the first run.", words=("cpu", "mps", "cuda"), shows_default=True
+    )  # fmt: skip
+    other: str = row(
+        "word", "mps", "The device of the second run.", option="with", words=("cpu", "mps", "cuda"), shows_default=True
+    )
+    of_python: Path | None = row(
+        "file", help="Run the first with this Python, which has anymps and another torch; --kernels holds for both "
+        "then.",
+    )  # fmt: skip
+    random: str = row(
+        "word", "own", "Whose random numbers: each device's own, or the CPU's for both, to see what else differs.",
+        words=("own", "cpu"), shows_default=True,
+    )  # fmt: skip
+    steps: int | None = row(
+        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
+    )
+    full_steps: int = row(
+        "integer", 10, "Compare each call of so many optimizer steps, and of later steps at doubling distances; losses "
+        "of all.", least=1, shows_default=True,
+    )  # fmt: skip
+    seconds: float = row("number", 600, "Time limit of each run, in seconds.", least=1, shows_default=True)
+    report_to: Path | None = row("file", help="Write the comparison to this file: .html, .md, .json, else text.")
+
+
+@dataclass(frozen=True)
 class FixSettings(Settings):
     """Of `anymps fix`."""
 
@@ -396,6 +426,7 @@ FACES: Final[Mapping[str, type[Any]]] = {
     "run": RunSettings,
     "report": ReportSettings,
     "bench": BenchSettings,
+    "compare": CompareSettings,
     "plan": PlanSettings,
     "fix": FixSettings,
     "diff": DiffSettings,

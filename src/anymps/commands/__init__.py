@@ -15,6 +15,7 @@ import click
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
 from anymps.children import stand_aside
+from anymps.commands._compare import compare
 from anymps.commands._convert import convert
 from anymps.commands._coverage import coverage
 from anymps.commands._diff import diff
@@ -28,7 +29,6 @@ from anymps.commands._run import run
 from anymps.commands._runner import FAULT
 from anymps.commands._show import say
 from anymps.commands._target import INTERRUPTED
-from anymps.commands._verify import verify
 from anymps.commands.bench import bench
 from anymps.commands.doctor import doctor
 from anymps.commands.fix import fix
@@ -39,12 +39,12 @@ _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
   1    the script ended with an exception; doctor: no mps device is possible;
-       diff: new findings; verify --read: the Mac of the file answers otherwise
+       diff: new findings; compare: the numbers part
   2    wrong usage, or a file, a Mac, a compiler or a torch that is missing;
        a script that cannot be planned or timed, a checkpoint that cannot be
        converted
   3    findings, with --fail-on, of a script that ended with 0
-  4    run: nothing ran on mps, of a script that ended with 0 (--allow-unused)
+  4    run, compare: nothing ran on mps, of a script that ended with 0 (--allow-unused)
   70   a fault of anymps itself
   130  interrupted (Ctrl-C)"""
 
@@ -59,7 +59,7 @@ def _commands(context: click.Context) -> None:
 
 
 for _command in (
-    bench, convert, coverage, diff, doctor, explain, fix, join, join_manifests, kernels, plan, report, run, verify,
+    bench, compare, convert, coverage, diff, doctor, explain, fix, join, join_manifests, kernels, plan, report, run,
 ):  # fmt: skip
     _commands.add_command(_command)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
     from anymps.report._real_kernels import RealShare
     from anymps.report._rule_page import rule_page
+    from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
     from anymps.report.document import READ_FORMS, Document, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
@@ -42,6 +43,8 @@ __all__ = [
     "bench_document",
     "clean",
     "compare",
+    "comparison_document",
+    "comparison_json",
     "diff_document",
     "kernel_document",
     "page_renderer",
@@ -71,6 +74,7 @@ if not TYPE_CHECKING:
             "_outputs": "Output Outputs STDOUT write_file write_stream",
             "_real_kernels": "RealShare",
             "_rule_page": "rule_page",
+            "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",
             "document": "READ_FORMS Document print_document rendered",
             "plan": "plan_document plan_json",

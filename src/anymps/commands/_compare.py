@@ -1,0 +1,184 @@
+"""`anymps compare`: one script on two devices, call by call: where the runs part first, and why."""
+
+from __future__ import annotations
+
+__all__ = ["PART", "compare"]
+
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from anymps._atomic import replace_text
+from anymps._errors import UsageError
+from anymps._own_process import own_command
+from anymps._settings import CompareSettings
+from anymps.commands._judge import UNUSED
+from anymps.commands._options import takes
+from anymps.commands._runner import run_target
+from anymps.commands._script_command import ScriptCommand
+from anymps.commands._show import say
+from anymps.commands._target import Target
+from anymps.commands.isolated import TRACE, TraceOrder, TraceSession
+
+if TYPE_CHECKING:
+    from anymps.compare import Comparison, Trace
+
+PART: Final = 1
+"""The runs part, or one of them fails."""
+
+_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
+_ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are available", "NVIDIA driver")
+
+
+@click.command(
+    cls=ScriptCommand,
+    short_help="Run a script on two devices and tell where the numbers part.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
+@takes("compare")
+@click.option("--trace", hidden=True)
+@click.option("-m", "module", metavar="MODULE", help="Compare a module, as `python -m` runs it.")
+@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def compare(asked: CompareSettings, trace: str | None, module: str | None, words: tuple[str, ...]) -> int:
+    """Run a script on two devices, with the same seeds, and tell where the numbers part and why.
+
+    Both runs go at the same time, in processes of their own; what the script writes and prints is dropped. Each call of
+    torch in one is compared with the same call in the other. "mps" and "cuda" in the script mean the CPU where the CPU
+    computes. Exits with 1 if the runs part.
+    """
+    if module is not None:
+        target = Target(module, words, is_module=True)
+    elif words:
+        target = Target(words[0], words[1:])
+    else:
+        raise UsageError("name a script, or a module with -m (anymps compare --help)")
+    if trace is not None:
+        return run_target(target, TraceSession(TraceOrder.read(trace)))
+    target.check()
+    _check(asked)
+    from anymps.compare import compare_traces
+    from anymps.device import build
+    from anymps.findings import read_settings
+
+    asked = asked.filled(read_settings(Path.cwd() if target.is_module else Path(target.name)))
+    if "mps" in (asked.of, asked.other):
+        build()  # here, if ever: what runs the script may write nothing of the user's
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
+    command = ["-m", module, *words] if module is not None else list(words)
+    names = _names(asked)
+    sides = _run(asked, command, names)
+    if not asked.cuda_as_mps and any(_asks_for_cuda(side) for side in sides):
+        say("the script asks for CUDA: once more, with mps answering for it (--cuda-as-mps)")
+        asked = replace(asked, cuda_as_mps=True)
+        sides = _run(asked, command, names)
+    errors = [side.trace.ending.error for side in sides]
+    if all(errors):
+        raise UsageError(f"the script fails in both runs, so there is nothing to compare: {errors[0]}")
+    found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
+    _write(found, asked.report_to)
+    if not found.is_used:
+        say(f"exit code {UNUSED}: nothing ran on {asked.other if asked.other != 'cpu' else asked.of}")
+        return UNUSED
+    return 0 if found.agrees else PART
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """One side: its trace, exit status (None: cut) and what it wrote to stderr."""
+
+    trace: Trace
+    status: int | None
+    errors: str
+
+
+def _check(asked: CompareSettings) -> None:
+    """Find out before the runs what cannot be. Raises UsageError."""
+    if asked.report_to is not None and not asked.report_to.absolute().parent.is_dir():
+        raise UsageError(f"--report-to {asked.report_to}: there is no directory {asked.report_to.absolute().parent}")
+    if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
+        raise UsageError(f"--of-python {asked.of_python} is no interpreter that can be started")
+    if asked.of == asked.other != "mps" and asked.of_python is None:
+        raise UsageError(f"--of {asked.of} and --with {asked.other} are the same")
+    for option, value in (("--kernels", asked.kernels), ("--substrate", asked.substrate)):
+        if value is not None and "mps" not in (asked.of, asked.other):
+            raise UsageError(f"{option} is about mps, and neither run is on it")
+
+
+def _names(asked: CompareSettings) -> tuple[str, str]:
+    """What the runs are called: their devices, and what tells them apart where that does not."""
+    if asked.of != asked.other:
+        return asked.of, asked.other
+    if asked.of_python is not None:
+        return f"{asked.of}, --of-python", asked.other
+    return ("mps, CPU kernels", "mps, PyTorch's kernels") if asked.kernels == "real" else ("mps, first", "mps, second")
+
+
+def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> tuple[_Ran, _Ran]:
+    """Run both sides at the same time. Raises UsageError, in one line, where one could not start."""
+    say(f"running on {names[0]} and on {names[1]} ...")
+    first = asked
+    if asked.of == asked.other == "mps" and asked.of_python is None:
+        first = replace(asked, kernels="cpu")
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(_run_side, first, asked.of, command, asked.of_python)
+        other = pool.submit(_run_side, asked, asked.other, command, None)
+        sides = one.result(), other.result()
+    for name, side in zip(names, sides, strict=True):
+        if not side.trace.facts:
+            raise UsageError(f"the run on {name} could not start: {_last_line(side.errors)}")
+        if side.status is None:
+            say(f"the run on {name} did not end within {asked.seconds:g} s; what it did until then is compared")
+    return sides
+
+
+def _run_side(asked: CompareSettings, device: str, command: list[str], python: Path | None) -> _Ran:
+    from anymps.compare import Trace
+    from anymps.plan import run_apart
+
+    with tempfile.TemporaryDirectory(prefix="anymps-compare-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        order = TraceOrder(
+            name,
+            device,
+            asked.device() if device == "mps" else {},
+            asked.full_steps,
+            asked.steps,
+            asked.random == "cpu",
+        )
+        words = own_command("compare", "--trace", order.to_json(), *command)
+        if python is not None:
+            words[0] = str(python)
+        output, errors = folder / "output", folder / "errors"
+        with output.open("wb") as out, errors.open("wb") as error:
+            status = run_apart(words, out, asked.seconds, error)
+        return _Ran(Trace.open(folder / TRACE), status, errors.read_text(encoding="utf-8", errors="replace"))
+
+
+def _asks_for_cuda(side: _Ran) -> bool:
+    return any(words in side.trace.ending.error for words in _ASKS_FOR_CUDA)
+
+
+def _last_line(printed: str) -> str:
+    lines = [line for line in printed.splitlines() if line.strip()]
+    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
+
+
+def _write(found: Comparison, path: Path | None) -> None:
+    """Show the comparison on stdout, or write it to `path`. Raises UsageError if the file cannot be written."""
+    from anymps.report import comparison_document, comparison_json, print_document, rendered
+
+    if path is None:
+        print_document(comparison_document(found), sys.stdout)
+        return
+    form = _FORMS.get(path.suffix, "terminal")
+    pieces = [comparison_json(found)] if path.suffix == ".json" else rendered(comparison_document(found), form)
+    try:
+        replace_text(path, pieces)
+    except OSError as error:
+        raise UsageError(f"the comparison cannot be written to {path}: {error.strerror or error}") from error

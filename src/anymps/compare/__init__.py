@@ -1,0 +1,33 @@
+"""Two runs of one script on two devices: traces of their calls, which call is which, and where and why they part."""
+
+from __future__ import annotations
+
+from anymps.compare._align import Pair, aligned
+from anymps.compare._comparison import LOSS_LIMIT, Comparison, LossPair, ReadPair, Side, compare_traces
+from anymps.compare._partings import Cause, Parting, Rounding
+from anymps.compare._trace import Bound, Call, Ending, Lists, Loss, Read, Site, Sketch, Trace, Value, places
+
+__all__ = [
+    "LOSS_LIMIT",
+    "Bound",
+    "Call",
+    "Cause",
+    "Comparison",
+    "Ending",
+    "Lists",
+    "Loss",
+    "LossPair",
+    "Pair",
+    "Parting",
+    "Read",
+    "ReadPair",
+    "Rounding",
+    "Side",
+    "Site",
+    "Sketch",
+    "Trace",
+    "Value",
+    "aligned",
+    "compare_traces",
+    "places",
+]

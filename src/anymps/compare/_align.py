@@ -1,0 +1,112 @@
+"""Two traces side by side: which call of one is which of the other, and which calls are one operator in pieces.
+
+A call is told by its operator, the program's line, forward or backward, and the shapes of its results. Where the two
+run apart, the nearest place is looked for from which they go on alike; what lies between is a block, which one device
+may compute with other operators than the other.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Pair", "aligned"]
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from anymps.compare._trace import Call
+
+_WINDOW: Final = 2000  # calls that are looked through for a place to go on from
+_IN_A_ROW: Final = 3  # calls that must be alike there
+_NEAR: Final = 6  # calls away from which a single one does: one operator in pieces
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Calls of both runs that do the same; one each where the operator is the same."""
+
+    left: tuple[Call, ...]
+    right: tuple[Call, ...]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one call of the same operator in each."""
+        return len(self.left) == len(self.right) == 1 and self.left[0].name == self.right[0].name
+
+
+def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
+    """The calls of both, in order; each call is in one pair. Without a place to go on from, the rest is one pair."""
+    shaped = [_shaped(call) for call in left], [_shaped(call) for call in right]
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if shaped[0][i] == shaped[1][j]:
+            yield Pair((left[i],), (right[j],))
+            i, j = i + 1, j + 1
+            continue
+        if _plain(left[i]) == _plain(right[j]) and _go_on(shaped, i + 1, j + 1):
+            yield Pair((left[i],), (right[j],))  # a size that depends on data
+            i, j = i + 1, j + 1
+            continue
+        ahead = _meeting(shaped, i, j)
+        if ahead is None:
+            break
+        yield from _of_lines(left[i : ahead[0]], right[j : ahead[1]])
+        i, j = ahead
+    if i < len(left) or j < len(right):
+        yield from _of_lines(left[i:], right[j:])
+
+
+def _shaped(call: Call) -> Hashable:
+    return _plain(call), tuple(value.sketch.shape for value in call.results)
+
+
+def _plain(call: Call) -> Hashable:
+    return call.name, call.site.file, call.site.line, call.in_backward
+
+
+def _go_on(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> bool:
+    return keys[0][i : i + 1] == keys[1][j : j + 1]
+
+
+def _meeting(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> tuple[int, int] | None:
+    """The nearest place ahead from which both are alike for a few calls, or to their ends."""
+    left, right = keys
+    places: dict[Hashable, list[int]] = {}
+    for place in range(j, min(j + _WINDOW, len(right))):
+        places.setdefault(right[place], []).append(place)
+    best: tuple[int, int] | None = None
+    for place in range(i, min(i + _WINDOW, len(left))):
+        if best is not None and place - i >= best[0] - i + best[1] - j:
+            break
+        for other in places.get(left[place], ()):
+            if best is not None and place - i + other - j >= best[0] - i + best[1] - j:
+                break
+            if place - i + other - j <= _NEAR or _alike(left, right, place, other):
+                best = place, other
+    return best
+
+
+def _alike(left: Sequence[Hashable], right: Sequence[Hashable], i: int, j: int) -> bool:
+    """Whether a few calls in a row are the same; fewer where another difference comes soon, or the end."""
+    return left[i : i + _IN_A_ROW] == right[j : j + _IN_A_ROW] or (
+        left[i : i + 2] == right[j : j + 2] and (i + 2 >= len(left) or j + 2 >= len(right))
+    )
+
+
+def _of_lines(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
+    """A block by lines of the program: the runs of calls of one line, where both have the same lines in one order."""
+    first, second = _runs(left), _runs(right)
+    if [key for key, _ in first] == [key for key, _ in second]:
+        for (_, here), (_, there) in zip(first, second, strict=True):
+            yield Pair(tuple(here), tuple(there))
+        return
+    yield Pair(tuple(left), tuple(right))
+
+
+def _runs(calls: Sequence[Call]) -> list[tuple[Hashable, list[Call]]]:
+    runs: list[tuple[Hashable, list[Call]]] = []
+    for call in calls:
+        key = (call.site.file, call.site.line, call.in_backward)
+        if not runs or runs[-1][0] != key:
+            runs.append((key, []))
+        runs[-1][1].append(call)
+    return runs

@@ -1,0 +1,195 @@
+"""A comparison of two runs of one script: where they part first, what else differs, and how their losses go on."""
+
+from __future__ import annotations
+
+__all__ = ["Comparison", "LossPair", "compare_traces"]
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anymps.compare._align import Pair, aligned
+from anymps.compare._partings import Judge, Parting, Rounding
+from anymps.compare._trace import Call, Ending, Lists, Read, Site, Trace
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs: what it is called, its facts, and how it ended."""
+
+    name: str
+    facts: dict[str, str]
+    ending: Ending
+    calls: int
+    traced_steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LossPair:
+    """The same loss in both runs."""
+
+    step: int
+    left: float
+    right: float
+
+    @property
+    def apart(self) -> float:
+        """The distance, in shares of the larger."""
+        if self.left == self.right or (math.isnan(self.left) and math.isnan(self.right)):
+            return 0.0
+        size = max(abs(self.left), abs(self.right))
+        apart = abs(self.left - self.right)
+        return apart / size if math.isfinite(apart) else math.inf
+
+
+@dataclass(frozen=True)
+class ReadPair:
+    """A number that both programs read, where it was not the same."""
+
+    site: Site
+    left: float
+    right: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    `partings` are the calls with a cause of their own, in the program's order; `compared` counts the pairs of calls.
+    `losses` are what backward was called on, or, without backward, the numbers that one line reads. `loss_site` is
+    their line. `decided` is the last number read before another way through the program, if it differed.
+    """
+
+    script: str
+    sides: tuple[Side, Side]
+    partings: tuple[Parting, ...]
+    rounding: Rounding
+    compared: int
+    losses: tuple[LossPair, ...]
+    loss_site: Site
+    decided: ReadPair | None
+    lists: dict[str, Lists]
+
+    @property
+    def first(self) -> Parting | None:
+        """Where the runs part first."""
+        return self.partings[0] if self.partings else None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything ran on the devices that were asked for."""
+        return all(side.ending.used or side.name == "cpu" for side in self.sides)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both ran to the same end without parting."""
+        endings = [side.ending for side in self.sides]
+        return not self.partings and not any(ending.error for ending in endings) and self.losses_agree
+
+    @property
+    def losses_agree(self) -> bool:
+        """Whether no loss is further apart than PyTorch's tests of mps allow for float32."""
+        return self.largest_apart <= LOSS_LIMIT
+
+    @property
+    def largest_apart(self) -> float:
+        """The largest relative distance of two losses."""
+        return max((pair.apart for pair in self.losses), default=0.0)
+
+
+LOSS_LIMIT = 2 * 3e-5
+"""Twice the relative tolerance of float32 in PyTorch's own tests of mps (`TestConsistency._compute_tolerances`)."""
+
+
+def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trace) -> Comparison:
+    """Compare two traces of one script; `names` are what the sides are called."""
+    judge = Judge(left, right)
+    ends_early = any(trace.ending.error or trace.ending.is_cut for trace in (left, right))
+    for pair, after in _with_next(_by_step(left, right)):
+        if after is None and ends_early and not (pair.left and pair.right):
+            break  # what the other run had no time for
+        judge.take(pair, after)
+    losses, site = _losses(left, right)
+    branch = next((it for it in judge.partings if it.cause.value == "branch"), None)
+    return Comparison(
+        script,
+        (_side(names[0], left), _side(names[1], right)),
+        judge.partings,
+        judge.rounding,
+        judge.compared,
+        losses,
+        site,
+        _decided(left, right, branch) if branch is not None else None,
+        {**left.lists, **right.lists},
+    )
+
+
+def _side(name: str, trace: Trace) -> Side:
+    return Side(name, trace.facts, trace.ending, len(trace.calls), tuple(trace.traced_steps))
+
+
+def _by_step(left: Trace, right: Trace) -> Iterator[Pair]:
+    """The calls of the steps that both have traced, step by step: what runs apart in one meets again in the next."""
+    steps = sorted({call.step for call in left.calls} | {call.step for call in right.calls})
+    last = [trace.calls[-1].step if trace.calls else -1 for trace in (left, right)]
+    sides = [_grouped(trace) for trace in (left, right)]
+    for step in steps:
+        if step > min(last):
+            break  # one run has ended, or its trace has
+        yield from aligned(sides[0].get(step, []), sides[1].get(step, []))
+
+
+def _grouped(trace: Trace) -> dict[int, list[Call]]:
+    groups: dict[int, list[Call]] = {}
+    for call in trace.calls:
+        if call.name == "_to_copy" and (call.autocast or call.in_backward):
+            continue  # what it casts for, and in which dtype, tells more
+        groups.setdefault(call.step, []).append(call)
+    return groups
+
+
+def _with_next(pairs: Iterator[Pair]) -> Iterator[tuple[Pair, Pair | None]]:
+    before: Pair | None = None
+    for pair in pairs:
+        if before is not None:
+            yield before, pair
+        before = pair
+    if before is not None:
+        yield before, None
+
+
+def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
+    """Pair what backward was called on; without backward, what the line reads that reads most."""
+    if left.losses and right.losses:
+        pairs = zip(left.losses, right.losses, strict=False)
+        has_steps = left.ending.steps > 0
+        rows = enumerate(pairs)
+        return tuple(
+            LossPair(one.step if has_steps else number, one.value, other.value) for number, (one, other) in rows
+        ), left.losses[0].site
+    counts: dict[Site, int] = {}
+    for read in left.reads:
+        counts[read.site] = counts.get(read.site, 0) + 1
+    if not counts:
+        return (), Site()
+    site = max(counts, key=lambda it: counts[it])
+    one, other = ([read for read in trace.reads if _line(read) == (site.file, site.line)] for trace in (left, right))
+    both = enumerate(zip(one, other, strict=False))
+    return tuple(LossPair(number, first.value, second.value) for number, (first, second) in both), site
+
+
+def _line(read: Read) -> tuple[str, int]:
+    return read.site.file, read.site.line
+
+
+def _decided(left: Trace, right: Trace, branch: Parting) -> ReadPair | None:
+    """The last number that both read before they went apart, if it was not the same."""
+    limits = [calls[0].number if calls else None for calls in (branch.left, branch.right)]
+    found: ReadPair | None = None
+    for one, other in zip(left.reads, right.reads, strict=False):
+        if _line(one) != _line(other):
+            break
+        if any(limit is not None and it.calls > limit for limit, it in zip(limits, (one, other), strict=True)):
+            break
+        found = ReadPair(one.site, one.value, other.value) if one.value != other.value else None
+    return found

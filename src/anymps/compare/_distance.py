@@ -1,0 +1,116 @@
+"""How far two sketches of what should be one tensor lie apart, and how far rounding may take them."""
+
+from __future__ import annotations
+
+__all__ = ["allowed", "closest", "distance", "is_same", "relative", "roundoff"]
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from anymps.compare._trace import Bound, Sketch, Value
+
+_ROUNDOFF: Final = {
+    "float64": 2.0**-53,
+    "complex128": 2.0**-53,
+    "float32": 2.0**-24,
+    "complex64": 2.0**-24,
+    "float16": 2.0**-11,
+    "complex32": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+"""The unit roundoff of each dtype; of the 8-bit floats, that of 3 bits."""
+
+# Operators whose terms are products of two inputs; those of the others are numbers of one.
+_PRODUCTS: Final = (
+    *("mm", "bmm", "mv", "dot", "vdot", "matmul", "addmm", "baddbmm", "addbmm", "addmv", "linear", "inner", "einsum"),
+    *("convolution", "conv", "mps_convolution", "linear_backward", "convolution_backward"),
+)
+
+
+def roundoff(dtype: str) -> float:
+    """Half the distance from 1 to the next number; 0 of what is not rounded."""
+    return _ROUNDOFF.get(dtype, 2.0**-4 if dtype.startswith("float8") else 0.0)
+
+
+def is_same(one: Sketch, other: Sketch) -> bool:
+    """Whether both are the same bytes."""
+    return one.dtype == other.dtype and one.shape == other.shape and one.digest == other.digest
+
+
+def distance(one: Sketch, other: Sketch) -> float:
+    """The largest difference that the sketches show; infinite where NaN, infinities or shapes differ.
+
+    It is at least that of the elements kept, of the smallest and the largest, and of the means: no element can be
+    further off than the tensors are, so a tensor within a bound is never beyond it here.
+    """
+    if one.shape != other.shape or one.nans != other.nans or one.infinities != other.infinities:
+        return math.inf
+    if one.digest == other.digest and one.dtype == other.dtype:
+        return 0.0
+    apart = [abs(one.low - other.low), abs(one.high - other.high)]
+    if one.count:
+        # The sums themselves are rounded in float64.
+        slack = 2.0**-48 * one.count * max(one.size, other.size)
+        apart.append(max(0.0, abs(one.total - other.total) - slack) / one.count)
+    apart += [_of_elements(*pair) for pair in zip(one.elements, other.elements, strict=False)]
+    return max(apart)
+
+
+def _of_elements(one: float, other: float) -> float:
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return 0.0
+    apart = abs(one - other)
+    return apart if math.isfinite(apart) else math.inf
+
+
+def relative(one: Sketch, other: Sketch) -> float:
+    """The distance in shares of the largest number."""
+    apart = distance(one, other)
+    size = max(one.size, other.size)
+    return apart / size if size and math.isfinite(apart) else math.inf if apart else 0.0
+
+
+def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:
+    """How far two results, both computed from `inputs`, may lie apart by rounding alone.
+
+    Twice the bound of one. The size of a sum's terms is told from the root mean squares of the inputs; nothing is
+    allowed more than PyTorch's own tests of mps allow, in shares of the largest number of the result.
+    """
+    if bound.kind == "exact":
+        return 0.0
+    size = max(one.size, other.size)
+    most = 2 * (bound.limit * size + bound.least)
+    if bound.kind == "tested":
+        return most
+    scale = size
+    if bound.of_input:
+        scale = max([size, *(sketch.size for sketch in inputs)])
+    if bound.kind == "sum":
+        rms = sorted((sketch.rms for sketch in inputs if sketch.is_floating), reverse=True)
+        product = name in _PRODUCTS or "attention" in name
+        terms = rms[0] * rms[1] if product and len(rms) > 1 else rms[0] if rms else 0.0
+        scale = max(size, bound.terms * terms)
+    return min(2 * (bound.relative * scale + bound.absolute), most)
+
+
+def closest(left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[Sketch, Sketch]]:
+    """The tensors of both that stand for each other: the same bytes first, then of one shape the nearest.
+
+    What has no partner is left out.
+    """
+    waiting = [value.sketch for value in right]
+    later = []
+    for value in left:
+        partner = next((it for it in waiting if is_same(value.sketch, it)), None)
+        if partner is None:
+            later.append(value.sketch)
+        else:
+            waiting.remove(partner)
+            yield value.sketch, partner
+    for sketch in later:
+        fitting = [it for it in waiting if it.shape == sketch.shape]
+        if fitting:
+            nearest = min(fitting, key=lambda it, sketch=sketch: distance(sketch, it))  # type: ignore[misc]
+            waiting.remove(nearest)
+            yield sketch, nearest

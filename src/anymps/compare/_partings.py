@@ -1,0 +1,290 @@
+"""Where two runs part, and why: each pair of calls is judged by whether its inputs agreed and its results do."""
+
+from __future__ import annotations
+
+__all__ = ["Cause", "Judge", "Parting", "Rounding"]
+
+import enum
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from anymps.compare._align import Pair
+from anymps.compare._distance import allowed, closest, distance, is_same, relative, roundoff
+from anymps.compare._trace import Bound, Call, Sketch, Trace, Value
+
+
+class Cause(enum.Enum):
+    """Why two runs part at a call."""
+
+    RANDOM = "random"
+    AUTOCAST = "autocast"
+    DTYPE = "dtype"
+    NUMBER = "number"
+    SIZES = "sizes"
+    CHOICE = "choice"
+    BRANCH = "branch"
+    DATA = "data"
+    GROWN = "grown"
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Calls at which the runs part for a cause of their own, and how far apart their results are.
+
+    `left` and `right` are the calls of the first time; `times` counts those of this cause, operator and line.
+    `one` and `other` are the results that differ most; `apart` is the distance, `allowed` what rounding may do.
+    """
+
+    cause: Cause
+    left: tuple[Call, ...]
+    right: tuple[Call, ...]
+    one: Sketch | None = None
+    other: Sketch | None = None
+    apart: float = 0.0
+    allowed: float = 0.0
+    times: int = 1
+
+    @property
+    def call(self) -> Call:
+        """The call that is spoken of: the last one of the second run, or of the first."""
+        return (self.right or self.left)[-1]
+
+    @property
+    def relative(self) -> float:
+        """The distance in shares of the largest number."""
+        size = max(self.one.size if self.one else 0.0, self.other.size if self.other else 0.0)
+        return self.apart / size if size else math.inf if self.apart else 0.0
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding did where inputs were the same bytes: `first` are the calls whose results were not.
+
+    `same` of `compared` results were the same bytes; `share` is the largest distance in shares of what is allowed.
+    """
+
+    first: Pair | None = None
+    one: Sketch | None = None
+    other: Sketch | None = None
+    compared: int = 0
+    same: int = 0
+    share: float = 0.0
+
+
+_UNMADE = (
+    *("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "arange", "scalar_tensor"),
+    *("new_zeros", "new_ones"),
+)
+_CASTS = ("_to_copy", "to", "copy", "clone", "contiguous")
+_REPEATS = 8  # calls of one line that one side alone has: more than an operator in pieces
+
+
+class Judge:
+    """Takes pairs in order and keeps where they part; `full` says of which steps each call is there."""
+
+    def __init__(self, left: Trace, right: Trace) -> None:
+        self._partings: dict[tuple[Cause, str, str, int], Parting] = {}
+        self._rounding = Rounding()
+        self._made = _made(left), _made(right)
+        self._narrowed: set[str] = set()
+        self._before: Pair | None = None
+        self._unread = min(_gap(left.traced_steps), _gap(right.traced_steps))
+        self.compared = 0
+
+    @property
+    def partings(self) -> tuple[Parting, ...]:
+        """In the order of the first run."""
+        return tuple(self._partings.values())
+
+    @property
+    def rounding(self) -> Rounding:
+        """What rounding did."""
+        return self._rounding
+
+    def take(self, pair: Pair, after: Pair | None) -> None:
+        """Judge one pair; `after` is the next one."""
+        if not pair.left or not pair.right or not (pair.is_single or _shares_lines(pair)):
+            self._take_alone(pair, after)
+        else:
+            self._take_both(pair)
+        self._before = pair
+
+    def _take_alone(self, pair: Pair, after: Pair | None) -> None:
+        """Calls that only one run has, or other lines than in the other: another way through the program."""
+        beside = {key for other in (self._before, after) if other for key in _lines((*other.left, *other.right))}
+        calls = [[call for call in side if _computes(call)] for side in (pair.left, pair.right)]
+        alone = [_lines(side) - _lines(other) for side, other in (calls, calls[::-1])]
+        if any(lines - beside for lines in alone) or abs(len(calls[0]) - len(calls[1])) > _REPEATS:
+            self._add(Parting(Cause.BRANCH, tuple(calls[0]), tuple(calls[1])))
+
+    def _take_both(self, pair: Pair) -> None:
+        """One operator in both, whole or in pieces."""
+        inputs = _Inputs(pair, self._made, self._before is None or pair.left[0].step <= self._unread)
+        results = list(closest(_last(pair.left), _last(pair.right)))
+        if pair.is_single and len(pair.left[0].results) == len(pair.right[0].results):
+            both = zip(pair.left[0].results, pair.right[0].results, strict=True)
+            results = [(one.sketch, other.sketch) for one, other in both]
+        if not results:
+            return
+        self.compared += 1
+        found = Parting(Cause.NUMBER, pair.left, pair.right)
+        one, other = max(results, key=lambda it: relative(*it))
+        limit = _allowed(pair, inputs.sketches, one, other)
+        found = replace(found, one=one, other=other, apart=distance(one, other), allowed=limit)
+        if any(call.is_random for call in (*pair.left, *pair.right)):
+            # What it draws does not depend on numbers that were in its memory before.
+            if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
+                self._add(replace(found, cause=Cause.RANDOM))
+            return
+        differing = [both for both in (*inputs.pairs, *results) if _differ_in_dtype(*both)]
+        if differing:
+            # In backward, the dtype is that of the forward call.
+            if not pair.left[0].in_backward and not self._is_narrowed(inputs):
+                is_cast = any(call.autocast for call in (*pair.left, *pair.right))
+                self._add(replace(found, cause=Cause.AUTOCAST if is_cast else Cause.DTYPE))
+            self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
+            return
+        if any(one.shape != other.shape for one, other in results):
+            self._add(replace(found, cause=Cause.SIZES))
+        elif inputs.are_same:
+            self._take_own(pair, results, inputs)
+        elif inputs.unmade is not None:
+            one, other = inputs.unmade
+            self._add(replace(found, cause=Cause.DATA, one=one, other=other, apart=distance(one, other), allowed=0.0))
+        elif inputs.share <= _limit(pair) < relative(one, other):
+            chosen = not one.is_floating or not other.is_floating
+            self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
+
+    def _take_own(self, pair: Pair, results: Sequence[tuple[Sketch, Sketch]], inputs: _Inputs) -> None:
+        """From the same bytes: what differs is the operator's own."""
+        for one, other in results:
+            apart, limit = distance(one, other), _allowed(pair, inputs.sketches, one, other)
+            same = is_same(one, other)
+            kept = self._rounding
+            share = 0.0 if same or not apart else apart / limit if limit else math.inf
+            self._rounding = replace(
+                kept, compared=kept.compared + 1, same=kept.same + same, share=max(kept.share, min(share, 1.0))
+            )
+            if apart > limit:
+                self._add(Parting(Cause.NUMBER, pair.left, pair.right, one, other, apart, limit))
+                return
+            if apart and kept.first is None:
+                self._rounding = replace(self._rounding, first=pair, one=one, other=other)
+
+    def _is_narrowed(self, inputs: _Inputs) -> bool:
+        """Whether an input has another dtype since an earlier call was computed in it."""
+        pairs = (both for both in inputs.pairs if _differ_in_dtype(*both))
+        return any(sketch.digest in self._narrowed for both in pairs for sketch in both)
+
+    def _add(self, parting: Parting) -> None:
+        call = parting.call
+        key = (parting.cause, call.name, call.site.file, call.site.line)
+        known = self._partings.get(key)
+        self._partings[key] = parting if known is None else replace(known, times=known.times + 1)
+
+
+class _Inputs:
+    """The inputs of a pair: which stand for each other, and how far apart they are.
+
+    `share` is the largest relative distance, `unmade` two that differ though no call of either run has made them.
+    """
+
+    def __init__(self, pair: Pair, made: tuple[set[str], set[str]], complete: bool) -> None:
+        left, right = _first(pair.left), _first(pair.right)
+        if pair.is_single and len(left) == len(right):
+            self.pairs = [(one.sketch, other.sketch) for one, other in zip(left, right, strict=True)]
+        else:
+            self.pairs = list(closest(left, right))
+        self.sketches = [sketch for both in self.pairs for sketch in both]
+        self.share = max((_as_rounded(one, other) for one, other in self.pairs), default=0.0)
+        self.are_same = self.share == 0
+        self.unmade: tuple[Sketch, Sketch] | None = None
+        if complete:
+            for one, other in self.pairs:
+                if one.digest not in made[0] and other.digest not in made[1] and relative(one, other) > 2.0**-10:
+                    self.unmade = one, other
+                    break
+
+
+def _as_rounded(one: Sketch, other: Sketch) -> float:
+    """The relative distance; none of what the narrower of two dtypes cannot tell apart."""
+    apart = relative(one, other)
+    return 0.0 if one.dtype != other.dtype and apart <= 2 * max(map(roundoff, (one.dtype, other.dtype))) else apart
+
+
+def _first(calls: Sequence[Call]) -> list[Value]:
+    """What calls read that none of them has made."""
+    made: set[str] = set()
+    memories: set[int] = set()
+    found: list[Value] = []
+    for call in calls:
+        for value in call.inputs:
+            if value.sketch.digest not in made and value.memory not in memories and value not in found:
+                found.append(value)
+        made.update(value.sketch.digest for value in call.results)
+        memories.update(value.memory for value in call.results if value.memory)
+    return found
+
+
+def _last(calls: Sequence[Call]) -> list[Value]:
+    """What calls have left: of what was written more than once, the last."""
+    found: dict[object, Value] = {}
+    for number, call in enumerate(calls):
+        for place, value in enumerate(call.results):
+            found[value.memory or (number, place)] = value
+    if len(calls) > 1:  # without what they have made for one another alone
+        read = {value.memory for call in calls for value in call.inputs if value.memory}
+        kept = {key: value for key, value in found.items() if key not in read}
+        found = kept or found
+    return list(found.values())
+
+
+def _reads(pair: Pair) -> bool:
+    return any(call.inputs for call in (*pair.left, *pair.right))
+
+
+def _shares_lines(pair: Pair) -> bool:
+    return bool(_lines(pair.left) & _lines(pair.right))
+
+
+def _lines(calls: Iterable[Call]) -> set[tuple[str, int, bool]]:
+    return {(call.site.file, call.site.line, call.in_backward) for call in calls}
+
+
+def _computes(call: Call) -> bool:
+    return call.name not in _CASTS and call.name not in _UNMADE
+
+
+def _differ_in_dtype(one: Sketch, other: Sketch) -> bool:
+    return one.is_floating and other.is_floating and one.dtype != other.dtype
+
+
+def _made(trace: Trace) -> set[str]:
+    """The digests of all that the calls of a run have made."""
+    return {value.sketch.digest for call in trace.calls for value in call.results}
+
+
+def _limit(pair: Pair) -> float:
+    """The relative distance beyond which results have parted, however it came."""
+    return max((call.bound.limit for call in (*pair.left, *pair.right)), default=0.0)
+
+
+def _allowed(pair: Pair, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:
+    """What rounding may do to a pair; of an operator in pieces, as much as the tests of mps allow."""
+    bounds = [(call.name, call.bound) for call in (*pair.left, *pair.right)]
+    if not pair.is_single:
+        if all(bound.kind == "exact" for _, bound in bounds):
+            return 0.0
+        widest = max((bound for _, bound in bounds), key=lambda bound: bound.limit)
+        bounds = [("", Bound(limit=widest.limit, least=widest.least))]
+    return max(allowed(name, bound, inputs, one, other) for name, bound in bounds)
+
+
+def _gap(steps: Collection[int]) -> int:
+    """The last step up to which all are traced."""
+    known = set(steps)
+    last = 0
+    while last + 1 in known:
+        last += 1
+    return last

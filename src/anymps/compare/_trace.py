@@ -1,0 +1,266 @@
+"""A trace: the calls of one run with small sketches of what went in and came out, its losses, and how it ended.
+
+The file has one JSON object a line, written as the run goes, so that a run that is cut has its trace as far as it came.
+Lines of the program, operators and sketches are written once, and named by number afterwards.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ELEMENTS",
+    "Bound",
+    "Call",
+    "Ending",
+    "Lists",
+    "Loss",
+    "Read",
+    "Site",
+    "Sketch",
+    "Trace",
+    "Value",
+    "places",
+]
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ELEMENTS: Final = 16
+"""Elements of a tensor that a sketch keeps, at places spread evenly over it."""
+
+
+def places(count: int) -> list[int]:
+    """The places of the elements that a sketch keeps, of `count` in order."""
+    kept = min(count, ELEMENTS)
+    return [place * (count - 1) // max(kept - 1, 1) for place in range(kept)]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A line of the program; line 0 where none is known."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What is kept of a tensor: its dtype and shape, a digest of its bytes, and numbers as float64.
+
+    `nans` and `infinities` are counted; `low`, `high` (the smallest and largest number), `total` (the sum) and `rms`
+    (root mean square) are of the finite numbers, those of complex ones of their absolute values. `elements` are up to
+    `ELEMENTS` of them at fixed places. Without a `digest` nothing was read.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    digest: str = ""
+    nans: int = 0
+    infinities: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    total: float = 0.0
+    rms: float = 0.0
+    elements: tuple[float, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Numbers that it has."""
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> float:
+        """The largest absolute value among the finite numbers."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether its numbers are rounded."""
+        return "float" in self.dtype or "complex" in self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor that a call read or gave: its sketch, and the memory it is in, by which a later call is told."""
+
+    sketch: Sketch
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How far a result may lie from the exact one; see `anymps.numerics.Bound`. `kind` is its `Kind`'s value.
+
+    `limit` and `least` are the relative and the absolute distance that nothing may pass: those of PyTorch's own tests.
+    """
+
+    kind: str = "tested"
+    relative: float = 0.0
+    absolute: float = 0.0
+    terms: int = 1
+    of_input: bool = False
+    limit: float = 0.0
+    least: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operator call. `number` counts from 0 in the run, `step` the optimizer steps before it.
+
+    `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
+    was on, empty for none. `is_random` says that it draws from a generator, `with_generator` that the program gave one.
+    """
+
+    number: int
+    operator: str
+    site: Site
+    step: int
+    in_backward: bool
+    inputs: tuple[Value, ...]
+    results: tuple[Value, ...]
+    bound: Bound
+    is_random: bool = False
+    with_generator: bool = False
+    autocast: str = ""
+
+    @property
+    def name(self) -> str:
+        """The operator without namespace, overload and the underscore of in-place: `aten.add_.Tensor` is `add`."""
+        name = self.operator.split(".")[1] if "." in self.operator else self.operator
+        return name.rstrip("_") or name
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A number that the program read, with the calls made before it."""
+
+    calls: int
+    site: Site
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What backward was called on."""
+
+    step: int
+    site: Site
+    value: float
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Whose autocast lists an operator is on, by the kernels that the installed torch registers: `mps`, `cuda`."""
+
+    devices: tuple[str, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: `error` in one line, empty for a good end; the program's line of it.
+
+    `is_cut` says that the trace ends before the run did, `used` whether anything was computed on the device, `steps`
+    the optimizer steps. `left_out` are calls that were not traced.
+    """
+
+    error: str = ""
+    site: Site = field(default_factory=Site)
+    is_cut: bool = True
+    used: bool = False
+    steps: int = 0
+    calls: int = 0
+    left_out: int = 0
+
+
+@dataclass
+class Trace:
+    """What is known of one run. `facts` are the device, torch's version and the like, by name."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    lists: dict[str, Lists] = field(default_factory=dict)
+    traced_steps: list[int] = field(default_factory=list)
+    ending: Ending = field(default_factory=Ending)
+
+    @classmethod
+    def open(cls, path: Path) -> Trace:
+        """Read a file as far as it was written; an empty trace where there is none."""
+        trace = cls()
+        reader = _Reader(trace)
+        if path.exists():
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    if not line.endswith("\n"):
+                        break  # the process was ended while it wrote
+                    reader.take(json.loads(line))
+        return trace
+
+
+class _Reader:
+    """Takes the rows of a file into a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._sites = [Site()]
+        self._operators: list[tuple[str, bool]] = []
+        self._sketches: list[Sketch] = []
+        self._bounds: list[Bound] = []
+
+    def take(self, row: Mapping[str, Any]) -> None:
+        trace = self._trace
+        kind, value = next(iter(row.items()))
+        if kind == "c":
+            trace.calls.append(self._call(value))
+        elif kind == "k":
+            dtype, shape, digest, nans, infinities, low, high, total, rms, elements = value
+            self._sketches.append(
+                Sketch(dtype, tuple(shape), digest, nans, infinities, low, high, total, rms, tuple(elements))
+            )
+        elif kind == "site":
+            self._sites.append(Site(*value))
+        elif kind == "operator":
+            self._operators.append((value[0], value[1]))
+        elif kind == "bound":
+            self._bounds.append(Bound(*value))
+        elif kind == "read":
+            calls, site, step, number = value
+            trace.reads.append(Read(calls, self._sites[site], step, number))
+        elif kind == "loss":
+            step, site, number = value
+            trace.losses.append(Loss(step, self._sites[site], number))
+        elif kind == "lists":
+            name, whole, devices = value
+            trace.lists[name] = Lists(tuple(devices), whole)
+        elif kind == "traced":
+            trace.traced_steps.append(value)
+        elif kind == "facts":
+            trace.facts.update(value)
+        elif kind == "end":
+            site = Site(*value.pop("site", ()))
+            trace.ending = Ending(site=site, **value)
+
+    def _call(self, value: Any) -> Call:
+        number, operator, site, step, backward, inputs, results, bound, generator, autocast = value
+        name, is_random = self._operators[operator]
+        return Call(
+            number,
+            name,
+            self._sites[site],
+            step,
+            bool(backward),
+            tuple(Value(self._sketches[sketch], memory) for sketch, memory in inputs),
+            tuple(Value(self._sketches[sketch], memory) for sketch, memory in results),
+            self._bounds[bound],
+            is_random,
+            bool(generator),
+            autocast,
+        )

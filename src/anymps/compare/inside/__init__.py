@@ -1,0 +1,7 @@
+"""What runs in the processes that are compared: it traces the calls of a script on one device."""
+
+from __future__ import annotations
+
+from anymps.compare.inside._run import TracedRun
+
+__all__ = ["TracedRun"]

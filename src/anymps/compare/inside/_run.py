@@ -1,0 +1,140 @@
+"""One side of a comparison, inside of its process: the tracer, the steps, losses and autocast that it is told of."""
+
+from __future__ import annotations
+
+__all__ = ["TracedRun"]
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anymps.compare._trace import Ending, Site
+from anymps.compare.inside._names import rename_devices
+from anymps.compare.inside._tracer import Tracer, is_full_step
+from anymps.compare.inside._writer import TraceWriter
+
+_MOST_LOSSES = 100_000
+
+
+class TracedRun:
+    """Traces this process from `start` until `close`.
+
+    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. `full_steps` optimizer steps are traced call by
+    call, and later those at doubling distances.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str,
+        *,
+        full_steps: int,
+        random_on_cpu: bool,
+        in_host_memory: bool,
+        facts: dict[str, str],
+    ) -> None:
+        self._writer = TraceWriter(path)
+        self._writer.row("facts", {"device": device, "torch": torch.__version__, **facts})
+        self._device, self._full = device, full_steps
+        self._tracer = Tracer(
+            self._writer, device, in_host_memory=in_host_memory, random_on_cpu=random_on_cpu and device != "cpu"
+        )
+        self._is_entered = False
+        self._losses = 0
+        self._optimizers: dict[int, int] = {}
+
+    def start(self) -> None:
+        """Begin: what runs from now on is traced."""
+        names = {"cpu": ("mps", "cuda"), "cuda": ("mps",), "mps": ()}[self._device]
+        if names:
+            rename_devices(names, self._device)
+        torch.compiler.set_stance("force_eager")  # compiled code has no calls to compare
+        torch.autograd.backward = self._watching(torch.autograd.backward)
+        self._watch_autocast()
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(self._stepped)
+        self._writer.row("traced", 0)
+        self._tracer.__enter__()  # type: ignore[no-untyped-call]
+        self._is_entered = True
+
+    def close(self, error: str, site: Site | None) -> None:
+        """End the trace. `error` is how the run ended, in one line, and `site` the program's line of it."""
+        tracer = self._tracer
+        tracer.is_on = False
+        self._writer.close(
+            Ending(error, site or Site(), False, tracer.used, tracer.step, tracer.calls, tracer.left_out)
+        )
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        """The optimizer that steps first counts the steps."""
+        self._optimizers.setdefault(id(optimizer), len(self._optimizers))
+        if self._optimizers[id(optimizer)]:
+            return
+        tracer = self._tracer
+        tracer.step += 1
+        was_on, tracer.is_on = tracer.is_on, is_full_step(tracer.step, self._full)
+        if was_on != tracer.is_on:
+            self._switch()
+        if tracer.is_on:
+            self._writer.row("traced", tracer.step)
+        if was_on or tracer.is_on:
+            self._writer.flush()
+
+    def _switch(self) -> None:
+        """Leave the mode where nothing is traced, for speed; not from within another, nor where it draws numbers."""
+        tracer = self._tracer
+        if tracer.random_on_cpu:
+            return
+        if tracer.is_on and not self._is_entered:
+            tracer.__enter__()  # type: ignore[no-untyped-call]
+            self._is_entered = True
+        elif not tracer.is_on and torch.utils._python_dispatch._get_current_dispatch_mode() is tracer:
+            tracer.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._is_entered = False
+
+    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
+
+        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
+            tracer = self._tracer
+            site, _ = tracer.lines.now()
+            tracer.backward_site = self._writer.site(site) if site is not None else 0
+            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
+                if (
+                    getattr(tensor, "numel", lambda: 0)() == 1
+                    and not tensor.is_complex()
+                    and self._losses < _MOST_LOSSES
+                ):
+                    self._losses += 1
+                    with torch.utils._python_dispatch._disable_current_modes():
+                        value = float(tensor.detach())
+                    self._writer.row("loss", [tracer.step, tracer.backward_site, value])
+            return original(tensors, *given, **named)
+
+        return backward
+
+    def _watch_autocast(self) -> None:
+        """Keep which dtype the innermost autocast casts to: in a call that it has cast it is off already."""
+        from torch.amp.autocast_mode import autocast
+
+        tracer = self._tracer
+        outer: list[str] = []
+        entered, left = autocast.__enter__, autocast.__exit__
+
+        @functools.wraps(entered)
+        def enter(context: Any) -> Any:
+            outer.append(tracer.autocast)
+            is_on = context._enabled and context.device == self._device
+            tracer.autocast = str(context.fast_dtype).removeprefix("torch.") if is_on else ""
+            return entered(context)  # type: ignore[no-untyped-call]
+
+        @functools.wraps(left)
+        def leave(context: Any, *error: Any) -> Any:
+            tracer.autocast = outer.pop() if outer else ""
+            return left(context, *error)
+
+        autocast.__enter__, autocast.__exit__ = enter, leave  # type: ignore[method-assign]

@@ -1,0 +1,276 @@
+"""The mode that traces calls: each operator that computes, with sketches of its inputs before and its results after."""
+
+from __future__ import annotations
+
+__all__ = ["MOST_CALLS", "Tracer", "is_full_step"]
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from anymps.compare._trace import Bound
+from anymps.compare.inside._sites import Lines
+from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
+from anymps.compare.inside._writer import TraceWriter
+from anymps.numerics import bound_of
+
+MOST_CALLS: Final = 40_000
+"""Calls that one trace holds, about 100 MB of memory where two are compared."""
+
+_SEQUENCES: Final = 1 << 16  # forward lines that backward may ask for
+_NOT_COMPUTED: Final = (
+    *("alias", "contiguous", "detach", "empty", "empty_like", "empty_permuted", "empty_strided", "is_pinned"),
+    *("is_same_size", "lift", "lift_fresh", "new_empty", "new_empty_strided", "pin_memory", "record_stream"),
+    *("resize", "resize_as", "set", "size", "stride", "_unsafe_view", "sym_size", "sym_stride", "sym_numel"),
+    *("sym_storage_offset", "storage_offset", "dim", "numel", "equal", "_has_compatible_shallow_copy_type"),
+)
+"""Operators that give no number, or one that was not written yet."""
+
+_OVERWRITING: Final = (
+    *("bernoulli_", "cauchy_", "copy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_"),
+    *("random_", "uniform_", "zero_"),
+)
+"""Those whose first tensor is written over and not read."""
+
+
+def is_full_step(step: int, full: int) -> bool:
+    """Whether each call of a step is traced: of the first `full`, then of those at doubling distances."""
+    if step < full:
+        return True
+    distance, rest = divmod(step, max(full, 1))
+    return rest == 0 and distance & (distance - 1) == 0
+
+
+class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Traces the calls of the process into `writer` while it is entered.
+
+    `device` is what the run is about; `in_host_memory` says that the virtual device's memory can be read here;
+    `random_on_cpu` has random numbers drawn by the CPU's generator, wherever they go.
+    """
+
+    def __init__(self, writer: TraceWriter, device: str, *, in_host_memory: bool, random_on_cpu: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._writer, self._device = writer, device
+        self._in_host_memory, self.random_on_cpu = in_host_memory, random_on_cpu
+        self.lines = Lines()
+        self.calls = 0
+        self.left_out = 0
+        self.step = 0
+        self.used = False
+        self.is_on = True
+        self.autocast = ""
+        self.backward_site = 0
+        self._forward: dict[int, int] = {}
+        self._kinds: dict[Any, tuple[bool, bool, int]] = {}
+        self._bounds: dict[Any, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        computes, is_random, operator = self._kind(func)
+        run = self._draw_on_cpu if is_random and self.random_on_cpu else _call
+        if not (computes and self.is_on):
+            self._used(args, kwargs)
+            return run(func, args, kwargs)
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self._read(func, args)
+        site, in_backward = self._place()
+        written = {id(tensor) for tensor in _written(func, args, kwargs)}
+        skipped = written if func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func) else set()
+        given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
+        self._used(args, kwargs)
+        inputs = [self._value(tensor) for tensor in given]
+        out = run(func, args, kwargs)
+        results = [tensor for tensor in _tensors(out) if readable(tensor)]
+        returned = {id(tensor) for tensor in results}
+        results += [it for it in _written(func, args, kwargs) if readable(it) and id(it) not in returned]
+        self.used = self.used or any(tensor.device.type == self._device for tensor in results)
+        if not results or self._only_moves(func, given, results):
+            return out
+        if self.calls >= MOST_CALLS:
+            self.left_out += 1
+            return out
+        self._writer.row(
+            "c",
+            [
+                self.calls,
+                operator,
+                site,
+                self.step,
+                int(in_backward),
+                inputs,
+                [self._value(tensor) for tensor in results],
+                self._bound(func, given, results),
+                int(is_random and _has_generator((args, kwargs))),
+                self.autocast,
+            ],
+        )
+        self.calls += 1
+        return out
+
+    def _kind(self, func: Any) -> tuple[bool, bool, int]:
+        """Whether it computes, whether it draws random numbers, and its number."""
+        kind = self._kinds.get(func)
+        if kind is None:
+            namespace, _, name = func._schema.name.rpartition("::")
+            writes = any(it.alias_info is not None and it.alias_info.is_write for it in func._schema.arguments)
+            is_view = not writes and any(it.alias_info is not None for it in func._schema.returns)
+            computes = not is_view and namespace != "profiler" and name.rstrip("_") not in _NOT_COMPUTED
+            computes = computes and name not in _NOT_COMPUTED
+            is_random = torch.Tag.nondeterministic_seeded in func.tags
+            number = self._writer.operator(str(func), is_random)
+            if computes:
+                self._tell_lists(name)
+            kind = self._kinds[func] = computes, is_random, number
+        return kind
+
+    def _tell_lists(self, name: str) -> None:
+        """Write which devices' autocast lists the operator is on, or what it is a part of: `_softmax` of `softmax`."""
+        plain = name.rstrip("_").removesuffix("_backward_data").removesuffix("_backward").removesuffix("_forward")
+        for candidate in dict.fromkeys((plain, plain.lstrip("_"), plain.removeprefix("native_"))):
+            packet = getattr(torch.ops.aten, candidate, None)
+            if packet is None:
+                continue
+            wholes = [_qualified(candidate, overload) for overload in packet.overloads()]
+            found = [
+                device
+                for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA"), ("mps", "AutocastMPS"))
+                if any(_is_registered(whole, key) for whole in wholes)
+            ]
+            if found:
+                self._writer.row("lists", [name.rstrip("_") or name, candidate, found])
+                return
+
+    def _place(self) -> tuple[int, bool]:
+        """The line of a call, that of its forward for one of backward; and whether it is backward's."""
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            return self._forward.get(node._sequence_nr(), self.backward_site), True
+        site, _ = self.lines.now()
+        number = self._writer.site(site) if site is not None else 0
+        if len(self._forward) > _SEQUENCES:
+            self._forward = dict(list(self._forward.items())[_SEQUENCES // 2 :])
+        self._forward[torch._C._autograd._get_sequence_nr() - 1] = number
+        return number, False
+
+    def _read(self, func: Any, args: Any) -> Any:
+        value = func(*args)
+        site, direct = self.lines.now()
+        if direct and site is not None and isinstance(value, (int, float)):
+            self._writer.row("read", [self.calls, self._writer.site(site), self.step, float(value)])
+        return value
+
+    def _value(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """The number of its sketch, and its memory."""
+        memory = tensor.data_ptr() if tensor.numel() else 0
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        here = on_cpu(tensor, self._in_host_memory)
+        digest = digest_of(here)
+        known = self._writer.known(dtype, shape, digest)
+        return (self._writer.sketch(sketched(here, digest)) if known is None else known), memory
+
+    def _bound(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> int:
+        shapes = tuple(tuple(tensor.shape) for tensor in given)
+        floats = [it.dtype for it in (*given, *results) if it.is_floating_point() or it.is_complex()]
+        dtype = min(floats, key=lambda it: (it.itemsize, str(it))) if floats else results[0].dtype
+        key = (func, dtype, shapes, tuple(results[0].shape))
+        number = self._bounds.get(key)
+        if number is None:
+            if len(self._bounds) > MOST_CALLS:
+                self._bounds.clear()
+            found = bound_of(func._schema.name, dtype, shapes, tuple(results[0].shape))
+            most = bound_of("", dtype)
+            bound = Bound(
+                found.kind.value,
+                found.relative,
+                found.absolute,
+                found.terms,
+                found.of_input,
+                most.relative,
+                most.absolute,
+            )
+            number = self._bounds[key] = self._writer.bound(bound)
+        return number
+
+    def _used(self, args: Any, kwargs: Any) -> None:
+        if not self.used:
+            self.used = any(tensor.device.type == self._device for tensor in _tensors((args, kwargs)))
+
+    def _only_moves(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
+        """A copy in the same dtype, which one side may not need: to another device, or another layout."""
+        name = func._schema.name.rpartition("::")[2]
+        return name in ("_to_copy", "copy_", "clone") and all(
+            it.dtype == result.dtype for it in given[-1:] for result in results
+        )
+
+    def _draw_on_cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Make the call with copies on the CPU and its generator, and take the results to where they belong."""
+        tensors = _tensors((args, kwargs))
+        devices = {tensor.device for tensor in tensors} | _devices_named(kwargs)
+        device = next((it for it in devices if it.type not in ("cpu", "meta")), None)
+        if device is None:
+            return func(*args, **kwargs)
+
+        def to_cpu(item: Any) -> Any:
+            if isinstance(item, torch.Tensor):
+                return item.detach().cpu()
+            if isinstance(item, torch.device):
+                return torch.device("cpu")
+            return None if isinstance(item, torch.Generator) and item.device.type != "cpu" else item
+
+        copies, named = pytree.tree_map(to_cpu, args), pytree.tree_map(to_cpu, kwargs)
+        out = func(*copies, **named)
+        written = [
+            (own, new) for own, new in zip(_written(func, args, kwargs), _written(func, copies, named), strict=True)
+        ]
+        for own, new in written:
+            own.copy_(new)
+        back = {id(new): own for own, new in written}
+
+        def to_device(item: Any) -> Any:
+            if isinstance(item, torch.Tensor):
+                return back.get(id(item), item.to(device) if id(item) not in back else item)
+            return item
+
+        return pytree.tree_map(to_device, out)
+
+
+def _call(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [item for item in pytree.tree_leaves(tree) if isinstance(item, torch.Tensor)]
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """The tensors that a call writes, lists of them too."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            yield from _tensors(value)
+
+
+def _has_out(func: Any) -> bool:
+    return any(argument.is_out for argument in func._schema.arguments)
+
+
+def _has_generator(tree: Any) -> bool:
+    return any(isinstance(item, torch.Generator) for item in pytree.tree_leaves(tree))
+
+
+def _devices_named(kwargs: Any) -> set[torch.device]:
+    return {torch.device(kwargs["device"])} if kwargs.get("device") is not None else set()
+
+
+def _qualified(name: str, overload: str) -> str:
+    return f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
+
+
+def _is_registered(operator: str, key: str) -> bool:
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # an overload that torch knows by its schema alone
+        return False

@@ -1,0 +1,204 @@
+"""A comparison of two runs as a document: where they part and why, what else differs, the losses, what was compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from anymps.report import _text as text
+from anymps.report.comparison import _words as words
+from anymps.report.comparison._drawings import loss_chart, losses_drawing
+from anymps.report.document import (
+    Block,
+    Column,
+    Document,
+    Drawing,
+    Facts,
+    Form,
+    Items,
+    Measured,
+    Prose,
+    Section,
+    State,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from anymps.compare import Comparison, Parting
+
+_MOST_PARTINGS: Final = 30
+_MOST_LOSSES: Final = 24
+
+
+def comparison_document(found: Comparison) -> Document:
+    """Everything that a comparison says, for all forms that people read."""
+    first, second = (side.name for side in found.sides)
+    script = text.path(found.script)
+    return Document(
+        title=f"anymps compare: {script}",
+        kind="comparison",
+        made_from=f"from a run on {first} and one on {second}",
+        eyebrow=("anymps compare", script, f"{first} and {second}"),
+        state=_state(found),
+        verdict=words.verdict(found),
+        sections=(*_first(found), *_stops(found), *_others(found), *_losses(found), _compared(found)),
+        figures=tuple(_figures(found)),
+    )
+
+
+def _state(found: Comparison) -> State:
+    if found.agrees:
+        return "clean" if found.is_used else "warning"
+    return "error" if any(side.ending.error for side in found.sides) else "warning"
+
+
+def _first(found: Comparison) -> Iterator[Section]:
+    if found.first is not None:
+        blocks: list[Block] = [Facts(tuple(_rows(found, found.first))), Prose((words.why(found, found.first),), "Why:")]
+        advice = words.advice(found.first)
+        if advice:
+            blocks.append(Prose((advice,), "Do:", look="fix"))
+        yield Section("first", "Where they part first", tuple(blocks), nav="First", folded=False)
+
+
+def _rows(found: Comparison, parting: Parting) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+    call = parting.call
+    if call.site.line:
+        line = f"{words.place(call.site)}  {call.site.text}".rstrip()
+        yield "line", f"{line}{' (its backward)' if call.in_backward else ''}"
+    yield "operator", words.operators(parting.right or parting.left).replace("`", "")
+    yield "when", ", ".join(filter(None, [words.step(found, call), f"call {call.number + 1:,}"]))
+    for side, sketch in zip(found.sides, (parting.one, parting.other), strict=True):
+        if sketch is not None:
+            yield side.name, words.numbers(sketch)
+    if apart := words.apart(parting):
+        yield "apart", apart
+
+
+def _stops(found: Comparison) -> Iterator[Section]:
+    rows = []
+    for side in found.sides:
+        if side.ending.error:
+            site = side.ending.site
+            where = f" at {words.place(site)}  {site.text}" if site.line else ""
+            when = f", in step {side.ending.steps + 1:,}" if any(it.ending.steps for it in found.sides) else ""
+            rows.append(f"On {words.name_of(side)}{when}{where}: {side.ending.error}")
+    if rows:
+        more = Prose(("What both ran before it was compared.",), look="quiet")
+        yield Section("stops", "The script stops", (Items(tuple(rows)), more), nav="Stops", folded=False)
+
+
+def _others(found: Comparison) -> Iterator[Section]:
+    rest = found.partings[1:]
+    if not rest:
+        return
+    columns = (
+        Column("line", "path"),
+        Column("operator", wraps=True),
+        Column("why", wraps=True),
+        Column("step", "number", left_out=2),
+        Column("times", "number", left_out=1),
+        Column("apart", "number"),
+    )
+    rows = tuple(
+        (
+            words.place(it.call.site) + (" backward" if it.call.in_backward else ""),
+            words.short(it.call),
+            words.reason(it),
+            f"{it.call.step + 1:,}",
+            f"{it.times:,}",
+            words.percent(it.relative) if it.one is not None else "",
+        )
+        for it in rest[:_MOST_PARTINGS]
+    )
+    more = len(rest) - len(rows)
+    table = Table(
+        "others-table",
+        columns,
+        rows,
+        caption="Calls with a cause of their own, in the program's order",
+        intro="What follows from an earlier parting is not listed.",
+        rest=f"{text.plural(more, 'more')} in the JSON form." if more > 0 else "",
+    )
+    yield Section("others", "What else differs", (table,), nav="Others", folded=False)
+
+
+def _losses(found: Comparison) -> Iterator[Section]:
+    if not found.losses:
+        return
+    first, second = (side.name for side in found.sides)
+    columns = (Column("step", "number"), Column(first, "number"), Column(second, "number"), Column("apart", "number"))
+    shown = _spread(len(found.losses))
+    rows = tuple(
+        (
+            f"{pair.step + 1:,}",
+            Measured(f"{pair.left:.7g}", pair.left),
+            Measured(f"{pair.right:.7g}", pair.right),
+            Measured(words.percent(pair.apart) if pair.apart else "0", pair.apart),
+        )
+        for pair in (found.losses[place] for place in shown)
+    )
+    left = len(found.losses) - len(rows)
+    where = words.place(found.loss_site)
+    table = Table(
+        "losses-table",
+        columns,
+        rows,
+        caption=f"The number of {where or 'each step'} in both runs; apart in shares of the larger",
+        rest=f"{left:,} losses between these are in the JSON form." if left else "",
+    )
+    blocks: list[Block] = []
+    if len(found.losses) > 1:
+        blocks.append(
+            Drawing(
+                "losses_drawing",
+                losses_drawing(found),
+                (lambda width, glyphs: loss_chart(found, width, glyphs)) if found.largest_apart else None,
+            )
+        )
+    yield Section("losses", "The losses", (*blocks, table), remark=where, folded=False)
+
+
+def _spread(count: int) -> list[int]:
+    """The first ones, then ones spread evenly to the last."""
+    if count <= _MOST_LOSSES:
+        return list(range(count))
+    head = _MOST_LOSSES // 2
+    tail = _MOST_LOSSES - head
+    return [*range(head), *(head + (place + 1) * (count - 1 - head) // tail for place in range(tail))]
+
+
+def _compared(found: Comparison) -> Section:
+    rounding = found.rounding
+    rows: list[tuple[str, str | tuple[str, ...]]] = [(side.name, words.facts(side)) for side in found.sides]
+    steps = found.sides[0].traced_steps
+    if found.sides[0].ending.steps > len(steps):
+        later = ", ".join(f"{step + 1:,}" for step in steps if step and step - 1 not in steps)
+        rows.append(
+            ("steps", f"each call of the first {_run_of(steps)}, and of {later or 'none later'}; losses of all")
+        )
+    rows.append(("calls", f"{found.compared:,} of both, of which {rounding.compared:,} results had the same inputs"))
+    if rounding.compared:
+        rows.append(("same bits", f"{rounding.same:,} of these {rounding.compared:,} results"))
+    left_out = max(side.ending.left_out for side in found.sides)
+    if left_out:
+        rows.append(("left out", f"{left_out:,} calls, beyond the most that a trace holds"))
+    note = (
+        "Rounding may take two results apart by twice the bound of their operator, dtype and length of sums, and never "
+        "by more than twice what PyTorch's own tests of mps allow. Tensors are compared by count of NaN, smallest and "
+        "largest number, mean, and 16 elements."
+    )
+    blocks = (Facts(tuple(rows)), Prose((note,), look="quiet"))
+    return Section("compared", "What was compared", blocks, nav="Compared", headed=Form.ALL)
+
+
+def _run_of(steps: tuple[int, ...]) -> str:
+    length = next((place for place, step in enumerate(steps) if place != step), len(steps))
+    return text.plural(length, "step")
+
+
+def _figures(found: Comparison) -> Iterator[tuple[str, str]]:
+    yield "calls compared", f"{found.compared:,}"
+    yield "partings", f"{len(found.partings):,}"
+    if found.losses:
+        yield "losses apart by at most", words.percent(found.largest_apart) if found.largest_apart else "0"

@@ -1,0 +1,127 @@
+"""The losses of two runs as a picture: both curves, and below how far apart they are; on a page and in characters."""
+
+from __future__ import annotations
+
+__all__ = ["loss_chart", "losses_drawing"]
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from anymps.report._lanes import round_
+from anymps.report.comparison import _words as words
+
+if TYPE_CHECKING:
+    from anymps.compare import Comparison, LossPair
+    from anymps.report.document import Glyphs
+
+_POINTS: Final = 400  # of a curve
+_TOP, _HEIGHT = 16, 150  # of the curves of both
+_APART_TOP, _APART_HEIGHT = 196, 90
+_NEAREST, _FURTHEST = -8, 0  # powers of ten of the distance: a float32's last place, and everything
+_ROWS, _WIDEST = 12, 78
+
+
+def losses_drawing(found: Comparison) -> dict[str, Any] | None:
+    """Both curves over the steps, and the distance on a logarithmic scale; None without two finite losses."""
+    pairs = _kept(found.losses, _POINTS)
+    values = [value for pair in pairs for value in (pair.left, pair.right) if math.isfinite(value)]
+    if len(values) < 2:
+        return None
+    low, high = _span(values)
+    across = [place / max(len(pairs) - 1, 1) for place in range(len(pairs))]
+
+    def height(value: float) -> float:
+        return _TOP + _HEIGHT * (high - value) / (high - low)
+
+    names = [side.name for side in found.sides]
+    apart = words.percent(found.largest_apart) if found.largest_apart else "nothing"
+    first, last = pairs[0].step + 1, pairs[-1].step + 1
+    return {
+        "label": f"The loss on {names[0]} and on {names[1]}, steps {first} to {last}. At most {apart} apart. "
+        "The table below holds the numbers.",
+        "names": names,
+        "curves": [
+            _points(across, [height(value) if math.isfinite(value) else None for value in curve])
+            for curve in ([pair.left for pair in pairs], [pair.right for pair in pairs])
+        ],
+        "high": f"{high:.4g}",
+        "low": f"{low:.4g}",
+        "apart": _points(across, [_below(pair.apart) for pair in pairs]),
+        "ticks": [
+            {"top": round_(_APART_TOP + _APART_HEIGHT * power / _NEAREST), "name": f"1e{power}" if power else "1"}
+            for power in (0, -2, -4, -6, -8)
+        ],
+        "first": f"step {first:,}",
+        "last": f"step {last:,}",
+    }
+
+
+def _below(apart: float) -> float:
+    power = math.log10(apart) if 0 < apart < math.inf else (_NEAREST if not apart else _FURTHEST)
+    return _APART_TOP + _APART_HEIGHT * min(max(power, _NEAREST), _FURTHEST) / _NEAREST
+
+
+def _points(across: Sequence[float], heights: Sequence[float | None]) -> str:
+    """A path in a drawing 1000 wide; it is broken where a number is not finite."""
+    parts = []
+    pen = "M"
+    for at, top in zip(across, heights, strict=True):
+        if top is None:
+            pen = "M"
+            continue
+        parts.append(f"{pen}{round_(1000 * at)} {round_(top)}")
+        pen = "L"
+    return " ".join(parts)
+
+
+def _kept(pairs: Sequence[LossPair], most: int) -> list[LossPair]:
+    """So many pairs, of each stretch the one that is furthest apart."""
+    if len(pairs) <= most:
+        return list(pairs)
+    edges = [place * len(pairs) // most for place in range(most + 1)]
+    return [max(pairs[start:end], key=lambda it: it.apart) for start, end in pairwise(edges)]
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    if low == high:
+        edge = abs(low) / 2 or 1.0
+        return low - edge, high + edge
+    return low, high
+
+
+def loss_chart(found: Comparison, width: int, glyphs: Glyphs) -> list[str]:
+    """Both curves in characters: `o` and `x`, and another where they share a cell."""
+    pairs = _kept(found.losses, max(min(width, _WIDEST) - 12, 10))
+    values = [value for pair in pairs for value in (pair.left, pair.right) if math.isfinite(value)]
+    if len(values) < 2:
+        return []
+    low, high = _span(values)
+    labels = {0: f"{high:.4g}", _ROWS - 1: f"{low:.4g}"}
+    margin = max(map(len, labels.values())) + 1
+    columns = max(min(width, _WIDEST) - margin, len(pairs))
+    cells = [[" "] * columns for _ in range(_ROWS)]
+    row_of = _rows(low, high)
+    for column in range(columns):
+        pair = pairs[column * len(pairs) // columns] if len(pairs) > 1 else pairs[0]
+        left, right = row_of(pair.left), row_of(pair.right)
+        if left is not None:
+            cells[left][column] = "o"
+        if right is not None:
+            cells[right][column] = glyphs.bar if right == left else "x"
+    lines = [f"{labels.get(row, ''):>{margin - 1}} {''.join(cells[row])}".rstrip() for row in range(_ROWS)]
+    names = [side.name for side in found.sides]
+    first, last = f"step {pairs[0].step + 1:,}", f"step {pairs[-1].step + 1:,}"
+    lines.append(f"{'':{margin}}{glyphs.floor * columns}")
+    lines.append(f"{'':{margin}}{first}{last:>{max(columns - len(first), len(last) + 1)}}")
+    lines.append(f"{'':{margin}}o {names[0]}   x {names[1]}   {glyphs.bar} both")
+    return lines
+
+
+def _rows(low: float, high: float) -> Callable[[float], int | None]:
+    def row(value: float) -> int | None:
+        return round((_ROWS - 1) * (high - value) / (high - low)) if math.isfinite(value) else None
+
+    return row

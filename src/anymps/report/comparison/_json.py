@@ -1,0 +1,114 @@
+"""A comparison of two runs as JSON, by the schema in `docs/schema/compare-1.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from anymps._version import __version__
+from anymps.report.comparison import _words as words
+
+if TYPE_CHECKING:
+    from anymps.compare import Call, Comparison, Parting, Side, Site, Sketch
+
+FORMAT: Final = "anymps-compare"
+VERSION: Final = 1
+
+
+def comparison_json(found: Comparison) -> str:
+    """The comparison; plain ASCII, two spaces of indentation. Numbers that are not finite are texts."""
+    rounding = found.rounding
+    began = rounding.first
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "generator": {"name": "anymps", "version": __version__},
+        "script": found.script,
+        "agrees": found.agrees,
+        "used": found.is_used,
+        "verdict": words.verdict(found),
+        "runs": [_side(side) for side in found.sides],
+        "partings": [_parting(found, parting) for parting in found.partings],
+        "rounding": {
+            "results": rounding.compared,
+            "same_bits": rounding.same,
+            "share_of_bound": _number(rounding.share),
+            "first": None if began is None else _call(began.right[-1]),
+        },
+        "calls_compared": found.compared,
+        "losses": {
+            "line": _site(found.loss_site),
+            "apart": _number(found.largest_apart),
+            "values": [[pair.step, _number(pair.left), _number(pair.right)] for pair in found.losses],
+        },
+    }
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _side(side: Side) -> dict[str, Any]:
+    ending = side.ending
+    return {
+        "name": side.name,
+        "torch": side.facts.get("torch", ""),
+        "mac": side.facts.get("mac") or None,
+        "kernels": side.facts.get("kernels") or None,
+        "substrate": side.facts.get("substrate") or None,
+        "calls": side.calls,
+        "steps": ending.steps,
+        "traced_steps": list(side.traced_steps),
+        "left_out": ending.left_out,
+        "cut": ending.is_cut,
+        "error": ending.error or None,
+        "error_line": _site(ending.site) if ending.error else None,
+    }
+
+
+def _parting(found: Comparison, parting: Parting) -> dict[str, Any]:
+    has = parting.one is not None
+    return {
+        "cause": parting.cause.value,
+        "why": words.why(found, parting),
+        "advice": words.advice(parting) or None,
+        "call": _call(parting.call),
+        "operators": [[call.operator for call in calls] for calls in (parting.left, parting.right)],
+        "times": parting.times,
+        "apart": _number(parting.apart) if has else None,
+        "relative": _number(parting.relative) if has else None,
+        "allowed": _number(parting.allowed) if has else None,
+        "results": [None if sketch is None else _sketch(sketch) for sketch in (parting.one, parting.other)],
+    }
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "operator": call.operator,
+        "number": call.number,
+        "step": call.step,
+        "backward": call.in_backward,
+        "autocast": call.autocast or None,
+        "line": _site(call.site),
+    }
+
+
+def _site(site: Site) -> dict[str, Any] | None:
+    if not site.line:
+        return None
+    return {"file": site.file, "line": site.line, "function": site.function, "text": site.text}
+
+
+def _sketch(sketch: Sketch) -> dict[str, Any]:
+    return {
+        "dtype": sketch.dtype,
+        "shape": list(sketch.shape),
+        "nan": sketch.nans,
+        "infinite": sketch.infinities,
+        "low": sketch.low,
+        "high": sketch.high,
+        "mean": sketch.total / sketch.count if sketch.count else 0.0,
+        "elements": [_number(value) for value in sketch.elements],
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,239 @@
+"""Where two traces part and why, by hand-made traces: each cause, what follows from one, and runs that agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anymps.compare import Cause, Comparison, Sketch, compare_traces
+from compare_traces import EXACT, Tracing, sketch
+
+X = sketch([1.0, -2.0, 3.0])
+Y = sketch([2.0, 4.0, 8.0])
+
+
+def compared(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
+    """The comparison of two traces that `make` makes; True is for the second."""
+    left, right = make(Tracing("cpu"), False), make(Tracing("mps"), True)
+    return compare_traces("train.py", ("cpu", "mps"), left.end(), right.end())
+
+
+def causes(found: Comparison) -> list[tuple[Cause, int]]:
+    """The causes with their lines."""
+    return [(parting.cause, parting.call.site.line) for parting in found.partings]
+
+
+def test_equal_runs_agree() -> None:
+    """The same bits in all results: nothing parts, and all are counted."""
+    found = compared(lambda trace, second: trace.call("mm", 10, [X, Y], [Y]).loss(1.5).call("relu", 11, [Y], [X]))
+    assert found.agrees
+    assert causes(found) == []
+    assert (found.rounding.compared, found.rounding.same, found.rounding.share) == (2, 2, 0.0)
+    assert found.largest_apart == 0.0
+
+
+def test_rounding_is_no_parting() -> None:
+    """A sum within its bound is counted, and named as the first that rounding made."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("mm", 10, [X, Y], [sketch([2.0, 4.0, 8.0 + second * 1e-6])])
+
+    found = compared(make)
+    assert found.agrees
+    assert (found.rounding.compared, found.rounding.same) == (1, 0)
+    assert 0 < found.rounding.share < 0.1
+    assert found.rounding.first is not None
+    assert found.rounding.first.right[0].site.line == 10
+
+
+@pytest.mark.parametrize(("apart", "parts"), [(1e-6, False), (1e-3, True)])
+def test_a_number_of_its_own(apart: float, parts: bool) -> None:
+    """From the same inputs: beyond the bound it is another kernel's number, within it is rounding."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        wrong = sketch([2.0, 4.0, 8.0 + second * apart])
+        return trace.call("mm", 10, [X, Y], [wrong]).call("mul", 11, [wrong], [sketch([9.0 + second * apart])])
+
+    found = compared(make)
+    assert causes(found) == ([(Cause.NUMBER, 10)] if parts else [])
+    assert found.agrees is not parts
+    if parts:
+        assert found.partings[0].apart == pytest.approx(apart)
+        assert found.partings[0].allowed < apart
+
+
+def test_exact_operators_may_not_differ() -> None:
+    """What only moves numbers has no rounding: the last bit is another number."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("gather", 10, [X], [sketch([1.0 + second * 2.0**-23])], bound=EXACT)
+
+    assert causes(compared(make)) == [(Cause.NUMBER, 10)]
+
+
+def test_nan_is_never_rounding() -> None:
+    """NaN on one side is infinitely far from any number."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        result = Sketch("float32", (3,), f"{second}", int(second), 0, 1.0, 2.0, 3.0, 1.0, (1.0, 2.0))
+        return trace.call("mm", 10, [X, Y], [result])
+
+    found = compared(make)
+    assert causes(found) == [(Cause.NUMBER, 10)]
+    assert found.partings[0].apart == float("inf")
+
+
+def test_random_streams() -> None:
+    """A random operator's other numbers are one cause, told once with its count; what follows is not listed."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        for _ in range(3):
+            noise = sketch([0.25 + second * 0.5, 0.5])
+            trace.call("bernoulli_", 10, [], [noise], random=True).call("mul", 11, [X, noise], [noise]).loss(second)
+        return trace
+
+    found = compared(make)
+    assert causes(found) == [(Cause.RANDOM, 10)]
+    assert found.partings[0].times == 3
+    assert [pair.apart for pair in found.losses] == [1.0, 1.0, 1.0]
+
+
+def test_autocast_and_what_follows_from_it() -> None:
+    """The first call in another dtype under autocast; the next one has it from there, and backward from forward."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        dtype = "float16" if second else "float32"
+        own = [sketch([1.0, 2.0], dtype), sketch([3.0, 4.0], dtype), sketch([5.0], dtype)]
+        cast = "float16"
+        if second:
+            trace.call("_to_copy", 10, [X], [own[0]], autocast=cast)
+        trace.call("_softmax", 10, [own[0]], [own[1]], autocast=cast)
+        trace.call("mul", 11, [own[1]], [own[2]], autocast=cast)
+        return trace.call("_softmax_backward_data", 10, [own[1]], [own[0]], backward=True)
+
+    assert causes(compared(make)) == [(Cause.AUTOCAST, 10)]
+
+
+def test_another_dtype_without_autocast() -> None:
+    """float64 on one side alone."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("ones", 4, [], [sketch([1.0], "float32" if second else "float64")])
+
+    assert causes(compared(make)) == [(Cause.DTYPE, 4)]
+
+
+def test_pieces_of_one_operator() -> None:
+    """`linear` on one side, `addmm` on the other: one block, whose last results are compared."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mul", 9, [X], [X])
+        if second:
+            trace.call("linear", 10, [X, Y], [sketch([7.0, 8.0])])
+        else:
+            trace.call("addmm", 10, [X, Y], [sketch([7.0, 8.0])])
+        return trace.call("relu", 11, [sketch([7.0, 8.0])], [X]).call("sum", 12, [X], [Y])
+
+    found = compared(make)
+    assert found.agrees
+    assert found.compared == 4
+
+
+def test_pieces_with_another_number() -> None:
+    """A block whose results part is one cause, with the operators of both."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        result = sketch([7.0 + second, 8.0])
+        trace.call("linear" if second else "addmm", 10, [X, Y], [result])
+        return trace.call("relu", 11, [result], [X]).call("sum", 12, [X], [Y])
+
+    found = compared(make)
+    assert causes(found)[0] == (Cause.NUMBER, 10)
+    assert [call.name for call in found.partings[0].left] == ["addmm"]
+    assert [call.name for call in found.partings[0].right] == ["linear"]
+
+
+def test_another_way_through_the_program() -> None:
+    """Lines that one run alone takes, with the number that it read before."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mm", 10, [X, Y], [Y]).read(11, 0.5 + second)
+        if second:
+            trace.call("mul", 13, [Y], [X]).call("sub", 14, [X], [X])
+        return trace.call("sum", 20, [Y], [Y]).call("neg", 21, [Y], [X]).call("abs", 22, [X], [Y])
+
+    found = compared(make)
+    assert causes(found) == [(Cause.BRANCH, 14)]
+    assert found.decided is not None
+    assert (found.decided.site.line, found.decided.left, found.decided.right) == (11, 0.5, 1.5)
+
+
+def test_data_that_no_call_has_made() -> None:
+    """An input that differs from the beginning came from outside."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("mm", 10, [sketch([1.0 + second]), Y], [sketch([3.0 + second])])
+
+    assert causes(compared(make)) == [(Cause.DATA, 10)]
+
+
+def test_a_choice_by_rounding() -> None:
+    """Other indices from numbers that differ by rounding alone."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        close = sketch([2.0, 2.0 + second * 1e-6])
+        trace.call("mm", 10, [X, Y], [close])
+        return trace.call("argmax", 11, [close], [sketch([0.0 + second], "int64", ())], bound=EXACT)
+
+    assert causes(compared(make)) == [(Cause.CHOICE, 11)]
+
+
+def test_rounding_that_has_grown() -> None:
+    """Within the bound at first, carried on beyond what tests of mps allow."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        close = sketch([2.0, 2.0 + second * 1e-6])
+        trace.call("mm", 10, [X, Y], [close])
+        return trace.call("log", 11, [close], [sketch([1.0 + second * 1e-3])])
+
+    found = compared(make)
+    assert causes(found) == [(Cause.GROWN, 11)]
+    assert found.rounding.first is not None
+
+
+def test_sizes_that_depend_on_data() -> None:
+    """Another number of elements from the same inputs."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("nonzero", 10, [X], [sketch([1.0] * (2 + second), "int64")], bound=EXACT)
+
+    assert causes(compared(make)) == [(Cause.SIZES, 10)]
+
+
+def test_a_run_that_stops_is_compared_as_far_as_it_came() -> None:
+    """The calls that the other had no time for are no other way through the program."""
+    left = Tracing("cpu").call("mm", 10, [X, Y], [Y]).call("neg", 11, [Y], [X]).call("abs", 12, [X], [Y]).end()
+    right = Tracing("mps").call("mm", 10, [X, Y], [Y]).end("TypeError no float64", 11)
+    found = compare_traces("train.py", ("cpu", "mps"), left, right)
+    assert causes(found) == []
+    assert not found.agrees
+    assert found.compared == 1
+
+
+def test_without_backward_the_line_that_reads_most_has_the_losses() -> None:
+    """Numbers that the program reads stand for the losses."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.read(5, 1.0)
+        for number in range(3):
+            trace.read(6, number + second * 0.5)
+        return trace
+
+    found = compared(make)
+    assert found.loss_site.line == 6
+    assert [(pair.step, pair.left, pair.right) for pair in found.losses] == [
+        (0, 0.0, 0.5),
+        (1, 1.0, 1.5),
+        (2, 2.0, 2.5),
+    ]

@@ -1,0 +1,115 @@
+"""A trace's file: what is written is read, steps that are traced, and a file that was cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from anymps.compare import Bound, Ending, Site, Trace, places
+from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
+from anymps.compare.inside._tracer import Tracer, is_full_step
+from anymps.compare.inside._writer import TraceWriter
+
+
+def traced(path: Path, *, autograd: bool = False) -> Trace:
+    """The trace of a few calls on the CPU."""
+    writer = TraceWriter(path)
+    writer.row("facts", {"device": "cpu"})
+    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False)
+    torch.manual_seed(0)
+    weight = torch.ones(3, 2, requires_grad=autograd)
+    with tracer:
+        result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()
+        if autograd:
+            result.sum().backward()
+        torch.bernoulli(torch.full((4,), 0.5))
+        result.detach().max().item()
+    writer.close(Ending(is_cut=False, used=tracer.used, calls=tracer.calls))
+    return Trace.open(path)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Operators, lines, sketches, bounds, the generator's mark, reads and the ending."""
+    trace = traced(tmp_path / "trace")
+    assert [call.name for call in trace.calls] == ["arange", "mm", "relu", "full", "bernoulli", "max"]
+    mm = trace.calls[1]
+    assert mm.site.file == __file__
+    assert mm.site.text == "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()"
+    assert mm.bound.kind == "sum"
+    assert mm.bound.terms == 3
+    result = mm.results[0].sketch
+    assert (result.dtype, result.shape, result.low, result.high, result.total) == ("float32", (2, 2), 3.0, 12.0, 30.0)
+    assert result.elements == (3.0, 3.0, 12.0, 12.0)
+    assert [call.is_random for call in trace.calls] == [False, False, False, False, True, False]
+    assert [read.value for read in trace.reads] == [12.0]
+    assert trace.ending == Ending(is_cut=False, used=True, calls=6)
+    assert trace.lists["mm"].devices == ("cpu", "cuda", "mps")
+
+
+def test_backward_has_the_forward_line(tmp_path: Path) -> None:
+    """Calls of backward are marked, and have the line of their forward call."""
+    trace = traced(tmp_path / "trace", autograd=True)
+    lines = {call.name: (call.in_backward, call.site.text) for call in trace.calls}
+    assert lines["threshold_backward"] == (True, "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()")
+
+
+def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """Half a row at the end is left out, and the trace says that it was cut."""
+    path = tmp_path / "trace"
+    traced(path)
+    path.write_text(path.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    trace = Trace.open(path)
+    assert len(trace.calls) == 6
+    assert trace.ending.is_cut
+    assert Trace.open(tmp_path / "none").facts == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(0, True), (9, True), (10, True), (11, False), (20, True), (30, False), (40, True), (80, True), (120, False)],
+)
+def test_steps_that_are_traced(step: int, expected: bool) -> None:
+    """The first ten, then those at doubling distances."""
+    assert is_full_step(step, 10) is expected
+
+
+def test_places_are_spread_from_the_first_to_the_last() -> None:
+    """16 at most, with both ends."""
+    assert places(0) == []
+    assert places(1) == [0]
+    assert places(3) == [0, 1, 2]
+    assert places(100)[:3] == [0, 6, 13]
+    assert (len(places(100)), places(100)[-1]) == (16, 99)
+
+
+def test_sketches_of_numbers_that_are_not_finite() -> None:
+    """NaN and infinity are counted, and the other numbers are of the finite ones."""
+    here = on_cpu(torch.tensor([1.0, float("nan"), -3.0, float("inf")]), in_host_memory=False)
+    found = sketched(here, digest_of(here))
+    assert (found.nans, found.infinities, found.low, found.high, found.total) == (1, 1, -3.0, 1.0, -2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64, torch.int64, torch.bool, torch.float8_e4m3fn])
+def test_sketches_of_all_dtypes(dtype: torch.dtype) -> None:
+    """Each can be read; complex numbers by their absolute values."""
+    here = on_cpu(torch.tensor([0, 1, 1]).to(dtype).unflatten(0, (3, 1)), in_host_memory=False)
+    found = sketched(here, digest_of(here))
+    assert (found.shape, found.low, found.high, found.total) == ((3, 1), 0.0, 1.0, 2.0)
+
+
+def test_what_cannot_be_read() -> None:
+    """Sparse tensors and such without memory are left out."""
+    assert readable(torch.ones(2))
+    assert not readable(torch.ones(2).to_sparse())
+    assert not readable(torch.ones(2, device="meta"))
+
+
+def test_bounds_and_sites_are_written_once(tmp_path: Path) -> None:
+    """The same line has the same number."""
+    writer = TraceWriter(tmp_path / "trace")
+    assert writer.site(Site("a.py", 1)) == writer.site(Site("a.py", 1)) == 1
+    assert writer.bound(Bound("sum")) == writer.bound(Bound("sum")) == 0
+    writer.close(Ending())
+    assert (tmp_path / "trace").read_text(encoding="utf-8").count("\n") == 3

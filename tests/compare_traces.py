@@ -1,0 +1,67 @@
+"""Hand-made traces for tests of the comparison of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anymps.compare import Bound, Call, Ending, Loss, Read, Site, Sketch, Trace, Value
+
+SUM = Bound("sum", 64 * 2.0**-24, 1e-38, 62, False, 3e-5, 1e-4)
+EXACT = Bound("exact", 0.0, 0.0, 1, False, 3e-5, 1e-4)
+FILE = "/home/me/train.py"
+
+
+def sketch(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ...] | None = None) -> Sketch:
+    """Of so many numbers; the digest is made of them."""
+    rms = (sum(value * value for value in values) / len(values)) ** 0.5
+    digest = f"{dtype}{tuple(values)}"
+    low, high = min(values), max(values)
+    return Sketch(dtype, shape or (len(values),), digest, 0, 0, low, high, sum(values), rms, tuple(values))
+
+
+class Tracing:
+    """Makes a trace call by call."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.trace = Trace({"device": device, "torch": "2.13.0", "mac": "M3 Pro 18GB" if device == "mps" else ""})
+        self.trace.traced_steps = [0, 1, 2, 3]
+        self.step = 0
+
+    def call(
+        self,
+        operator: str,
+        line: int,
+        inputs: Sequence[Sketch] = (),
+        results: Sequence[Sketch] = (),
+        *,
+        bound: Bound = SUM,
+        autocast: str = "",
+        backward: bool = False,
+        random: bool = False,
+    ) -> Tracing:
+        """Add a call."""
+        number = len(self.trace.calls)
+        site = Site(FILE, line, "main", f"line {line}")
+        values = tuple(Value(it) for it in inputs), tuple(Value(it) for it in results)
+        self.trace.calls.append(
+            Call(number, f"aten.{operator}.default", site, self.step, backward, *values, bound, random, False, autocast)
+        )
+        return self
+
+    def loss(self, value: float) -> Tracing:
+        """End a step with a loss."""
+        self.trace.losses.append(Loss(self.step, Site(FILE, 90, "main", "loss.backward()"), value))
+        self.step += 1
+        return self
+
+    def read(self, line: int, value: float) -> Tracing:
+        """The program reads a number."""
+        site = Site(FILE, line, "main", "value = loss.item()")
+        self.trace.reads.append(Read(len(self.trace.calls), site, self.step, value))
+        return self
+
+    def end(self, error: str = "", line: int = 0) -> Trace:
+        """The whole trace."""
+        site = Site(FILE, line, "main", "x.double()") if line else Site()
+        self.trace.ending = Ending(error, site, False, True, self.step, len(self.trace.calls), 0)
+        return self.trace

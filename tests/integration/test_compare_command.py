@@ -1,0 +1,130 @@
+"""`anymps compare` on scripts, in real processes: what parts, what agrees, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TRAINING = """
+import torch
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), {layer}, torch.nn.Linear(32, 4)).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+x, y = torch.randn(64, 16), torch.randint(0, 4, (64,))
+for step in range(13):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled={autocast}):
+        loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+HARD_CODED = """
+import torch
+torch.manual_seed(3)
+model = torch.nn.Linear(8, 8).{move}
+for step in range(3):
+    loss = model(torch.ones(4, 8, device="{device}")).square().mean()
+    loss.backward()
+torch.{device}.synchronize()
+"""
+
+STOPS = """
+import torch
+device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+loss = torch.ones(3, requires_grad=True).to(device).sum()
+loss.backward()
+torch.ones(1, dtype=torch.float64).to(device)
+"""
+
+
+def run(folder: Path, text: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, the comparison as JSON, and what was said."""
+    script = folder / "train.py"
+    script.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "anymps", "compare", "--report-to", "found.json", *options, script.name]
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = folder / "found.json"
+    return answer.returncode, json.loads(found.read_text(encoding="utf-8")) if found.exists() else {}, answer.stderr
+
+
+def causes(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """Causes and operators."""
+    return [(it["cause"], it["call"]["operator"]) for it in found["partings"]]
+
+
+def test_dropout_draws_another_stream_unless_the_cpu_draws(tmp_path: Path) -> None:
+    """The only cause; with the CPU's numbers all losses are the same, of traced steps and of others."""
+    text = TRAINING.format(layer="torch.nn.Dropout(0.1)", autocast=False)
+    status, found, _ = run(tmp_path, text)
+    assert (status, causes(found)) == (1, [("random", "aten.bernoulli_.float")])
+    status, found, _ = run(tmp_path, text, "--random", "cpu", "--full-steps", "3")
+    assert (status, found["agrees"], found["losses"]["apart"], len(found["losses"]["values"])) == (0, True, 0.0, 13)
+    assert [run["traced_steps"] for run in found["runs"]] == [[0, 1, 2, 3, 6, 12]] * 2
+
+
+def test_autocast_lists(tmp_path: Path) -> None:
+    """Layer norm is on the lists of mps, not on the CPU's."""
+    status, found, _ = run(tmp_path, TRAINING.format(layer="torch.nn.ReLU()", autocast=True), "--steps", "2")
+    assert status == 1
+    assert causes(found)[0] == ("autocast", "aten.native_layer_norm.default")
+    assert "on autocast's lists of cuda, mps, not of cpu." in found["partings"][0]["why"]
+    assert found["runs"][0]["steps"] == 2
+
+
+@pytest.mark.parametrize(("device", "move"), [("mps", 'to("mps")'), ("cuda", "cuda()")])
+def test_a_script_that_names_its_device(tmp_path: Path, device: str, move: str) -> None:
+    """It is compared unedited; one that asks for CUDA is run once more."""
+    status, found, said = run(tmp_path, HARD_CODED.format(device=device, move=move))
+    assert (status, found["agrees"], found["used"], found["losses"]["apart"]) == (0, True, True, 0.0)
+    assert ("once more, with mps answering for it" in said) is (device == "cuda")
+
+
+def test_a_script_that_stops_on_one_side(tmp_path: Path) -> None:
+    """What both ran is compared, and the error has its line."""
+    status, found, _ = run(tmp_path, STOPS)
+    assert (status, found["agrees"], found["partings"]) == (1, False, [])
+    assert found["runs"][0]["error"] is None
+    assert "doesn't support float64" in found["runs"][1]["error"]
+    assert found["runs"][1]["error_line"]["line"] == 6
+
+
+def test_a_script_that_computes_on_the_cpu(tmp_path: Path) -> None:
+    """Nothing ran on mps: exit code 4."""
+    status, found, said = run(tmp_path, "import torch\ntorch.ones(3, requires_grad=True).sum().backward()\n")
+    assert (status, found["used"]) == (4, False)
+    assert said.endswith("anymps: exit code 4: nothing ran on mps\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        (
+            "import torch\nraise ValueError('no')\n",
+            (),
+            "the script fails in both runs, so there is ",
+        ),
+        ("", ("--of", "cuda"), "the run on cuda could not start: there is no NVIDIA card that torch can use"),
+        ("", ("--of", "cpu", "--with", "cpu"), "--of cpu and --with cpu are the same"),
+        (
+            "",
+            ("--with", "cpu", "--of", "cuda", "--kernels", "real"),
+            "--kernels is about mps, and neither run is on it",
+        ),
+        ("", ("--of-python", "nowhere"), "--of-python nowhere is no interpreter that can be started"),
+    ],
+)
+def test_what_cannot_be_compared(tmp_path: Path, text: str, options: tuple[str, ...], expected: str) -> None:
+    """One line, and 2."""
+    status, _, said = run(tmp_path, text, *options)
+    assert status == 2
+    assert said.splitlines()[-1].startswith(f"anymps: {expected}")
+    assert "Traceback" not in said
