@@ -64,6 +64,7 @@ SURE = {"MPS301": Safety.PROVED, "MPS404": Safety.PROVED, "MPS111": Safety.PROVE
         ("MPS812", None, "größe = Adam(é, lr=1)  # ü", "größe = Adam(é, lr=1, fused=True)  # ü"),
         ("MPS811", None, "o.zero_grad(set_to_none=False)", "o.zero_grad()"),
         ("MPS811", None, "o.zero_grad(False)", "o.zero_grad()"),
+        ("MPS811", None, "o.zero_grad(set_to_none=False, )", "o.zero_grad( )"),
         ("MPS811", None, "o.zero_grad()", None),
         ("MPS404", ZEROS, "h = torch.zeros(2, x.size(0)).to(device)", "h = torch.zeros(2, x.size(0), device=device)"),
         ("MPS404", ZEROS, "h = torch.zeros(2).to(device)", None),
@@ -99,6 +100,13 @@ def test_a_call_that_a_rule_changes(
     assert (changed.text == script.text, changed.text.splitlines()[-1]) == (after is None, after or before)
     again, _ = edits_for([finding(changed, rule, script.text.count("\n"), edit)], program_of(changed))
     assert edited(again, changed).text == changed.text or rule == "MPS801"
+
+
+def test_an_argument_on_a_line_of_its_own_goes_with_it(tmp_path: Path) -> None:
+    """And with its comma, the last one's too."""
+    script = script_of(tmp_path, "o = SGD(\n    p,\n    lr=1,\n    foreach=True,\n)\n")
+    edits, _ = edits_for([finding(script, "MPS812", 1)], program_of(script))
+    assert edited(edits, script).text == "o = SGD(\n    p,\n    lr=1,\n    fused=True,\n)\n"
 
 
 def test_a_call_over_several_lines_keeps_its_form(tmp_path: Path) -> None:
