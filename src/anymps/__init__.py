@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from anymps.capture import record
     from anymps.device import enable, is_virtual, metal_kernels
     from anymps.mac import Mac, parse_mac
+    from anymps.numerics import check_numbers
     from anymps.record import Recording
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "UnsupportedTorchError",
     "UsageError",
     "__version__",
+    "check_numbers",
     "enable",
     "is_virtual",
     "metal_kernels",
@@ -65,6 +67,7 @@ _load = lazy_face(
         "capture": "record",
         "device": "enable is_virtual metal_kernels",
         "mac": "Mac parse_mac",
+        "numerics": "check_numbers",
         "notebook": "load_ipython_extension",  # `%load_ext anymps`
         "record": "Recording",
     },

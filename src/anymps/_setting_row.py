@@ -17,9 +17,9 @@ class Row:
     """One setting, as all faces know it.
 
     `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
-    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
-    `%%mps` take it. Child processes inherit what has a variable, and do the same. `page` is what docs/settings.md says
-    of the variable.
+    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable`
+    and `%%mps` take it. `bare` is the word that an option stands for where none of its words follows. Child processes
+    inherit what has a variable, and do the same. `page` is what docs/settings.md says of the variable.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Row:
     short: str = ""
     metavar: str = ""
     words: tuple[str, ...] = ()
+    bare: str = ""
     least: float | None = None
     most: float | None = None
     shows_default: bool = False

@@ -113,6 +113,13 @@ class Settings:
         page="Metal kernels are checked for data races, out-of-bounds accesses and similar bugs ([Checking kernels]"
         "(metal.md#checking-kernels))",
     )  # fmt: skip
+    check_numbers: str | None = row(
+        "word", help="Compare the results of operators with the CPU's, computed in float64: of each signature three "
+        "calls, then fewer and fewer, or all (ANYMPS_CHECK_NUMBERS=some or all).", words=("some", "all"), bare="some",
+        commands=("run",), pytest="a test fails if an operator's numbers are not the CPU's",
+        variable="ANYMPS_CHECK_NUMBERS",
+        page="with `some` or `all`, the results of operators are compared with the CPU's ([Numbers](numbers.md))",
+    )  # fmt: skip
     strict_copies: bool = row(
         "flag", False, "Delay copies to the CPU with non_blocking=True until the next wait "
         "(ANYMPS_STRICT_COPIES=1).", commands=("run",), variable="ANYMPS_STRICT_COPIES",
@@ -162,7 +169,7 @@ class Settings:
         """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
         for setting in rows():
             if setting.variable and not setting.enable and getattr(self, setting.name):
-                set_variable(setting.name, True)
+                set_variable(setting.name, getattr(self, setting.name))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,16 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from anymps._settings import asked_for
 from anymps.capture import Capture, ending_of
 from anymps.children._exit_watch import ExitWatch
 from anymps.children._parts import RANK_VARIABLE, ChildSettings, finished_name, running_name
 from anymps.record import move_recording, remove_recording
+
+if TYPE_CHECKING:
+    from anymps.numerics import NumberCheck
 
 
 def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
@@ -26,11 +31,17 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
     script = sys.argv[0] if sys.argv else ""
     capture = Capture(path, script=script, argv=arguments, source=settings.source, steps=settings.steps)
     capture.__enter__()
+    numbers = _start_checking()
     if os.environ.get("RANK"):
         os.environ[RANK_VARIABLE] = os.environ["RANK"]  # the workers of this rank are no ranks
 
     def finish(ending: dict[str, object]) -> int:
         rank = _rank(inherited)
+        if numbers is not None:
+            from anymps.numerics import stop_checking
+
+            stop_checking()
+            capture.note_fact("numbers", numbers.facts())
         capture.close(ending)
         with suppress(OSError):  # whoever has read it may have taken it away
             move_recording(path, finished_name(path, rank))
@@ -56,6 +67,18 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
                 remove_recording(recording)
 
     return leave
+
+
+def _start_checking() -> NumberCheck | None:
+    """Compare this process's numbers, if the one that started it does."""
+    which = asked_for("check_numbers")
+    if which is None:
+        return None
+    from anymps.device import state
+    from anymps.numerics import can_differ, start_checking
+
+    current = state()
+    return start_checking(which) if current is not None and can_differ(current) else None
 
 
 def _rank(inherited: str) -> str:

@@ -44,5 +44,8 @@ class KernelCapture:
         """The steps of the optimizer, where only a part is recorded."""
         return int(self.told.get("steps_seen", 0))
 
+    def note_fact(self, key: str, value: object) -> None:
+        """Nothing: the kernel notes its own."""
+
     def close(self, ending: Mapping[str, object]) -> None:
         """Nothing: the kernel closes it, and says in it how the notebook ended."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import click
 
+from anymps._settings import FACES, rows_of
+
 
 class ScriptCommand(click.Command):
     """Ends our own options where python would: at the script, or after `-m module`."""
@@ -23,6 +25,7 @@ class ScriptCommand(click.Command):
             if isinstance(option, click.Option) and not option.is_flag
             for name in option.opts
         }
+        bare = {row.flag: row for row in rows_of(str(self.name)) if row.bare} if self.name in FACES else {}
         result: list[str] = []
         rest = list(args)
         while rest:
@@ -35,7 +38,9 @@ class ScriptCommand(click.Command):
                 return [*result, word, "--", *rest]
             if word == "--":
                 return [*result, word, *rest]
-            if word in with_value:
+            if word in bare and (not rest or rest[0] not in bare[word].words):
+                result.append(f"{word}={bare[word].bare}")
+            elif word in with_value:
                 result += [word, *rest[:1]]
                 rest = rest[1:]
             elif word.startswith("-") and word != "-":

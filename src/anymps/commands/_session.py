@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._errors import RecordingError, UsageError
-from anymps._settings import RunSettings
+from anymps._settings import RunSettings, asked_for
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import UNUSED, Judge, is_unused
 from anymps.commands._last_run import LastRun, last_recording
@@ -23,6 +23,7 @@ from anymps.report import Outputs, plural
 if TYPE_CHECKING:
     from anymps.capture import Capture
     from anymps.commands._kernel_capture import KernelCapture
+    from anymps.numerics import NumberCheck
     from anymps.record import Recording
 
 
@@ -40,6 +41,7 @@ class RunSession:
         self._children = ChildParts()
         self._live: Live | None = None
         self._page: LivePage | None = None
+        self._numbers: NumberCheck | None = None
 
     def start(self, target: Target) -> None:
         """Switch the device on and begin to record.
@@ -84,6 +86,10 @@ class RunSession:
         if asked.torch:
             capture.note_fact("times_of", asked.torch)
         self._place = place
+        if (which := asked_for("check_numbers")) is not None:
+            from anymps.numerics import start_checking
+
+            self._numbers = start_checking(which)
         if asked.live:
             self._live = Live(capture, self._stderr)
             self._live.start()
@@ -162,6 +168,11 @@ class RunSession:
         try:
             if self._capture is None:
                 return
+            if self._numbers is not None:
+                from anymps.numerics import stop_checking
+
+                stop_checking()
+                self._capture.note_fact("numbers", self._numbers.facts())
             self._capture.close(ending)
             joined = self._children.join(self._capture.recording, self._place)
             self._recording = joined.recording

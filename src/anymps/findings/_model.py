@@ -40,8 +40,9 @@ class Finding:
     none. `cost_ns` is the lowest and highest estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the
     run instead. `what` happened, `why` it matters on MPS, `fix` is the smallest one, `source` backs the rule.
     `related_sites` are other lines, such as the one that made the tensor; `related_as` says what they are, before a
-    place: `made at`. An unknown `site` has no file. `processes` are those in which it was seen, by name, where the
-    recording is joined of several and these are not all in which anything ran. `edit` is what a machine can do about
+    place: `made at`. `sequence` sorts findings of one rule where the order of the run matters. An unknown `site` has no
+    file. `processes` are those in which it was seen, by name, where the recording is joined of several and these are
+    not all in which anything ran. `edit` is what a machine can do about
     it and at which lines, `change` what that makes of the one that the recording holds; `fix` shows its code.
     """
 
@@ -61,12 +62,13 @@ class Finding:
     processes: tuple[str, ...] = ()
     edit: Placed | None = None
     change: Change | None = None
+    sequence: int = 0
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts findings: the most severe first, of these the ones with a known place, the costliest, then by place."""
         place = (self.site.file, self.site.line)
-        return (self.severity, not self.site.known, -self.cost_ns[1], self.id, *place, self.what)
+        return (self.severity, not self.site.known, -self.cost_ns[1], self.id, self.sequence, *place, self.what)
 
     @property
     def cost_per_step_ns(self) -> tuple[int, int]:
@@ -147,6 +149,7 @@ class Rule:
         edit_at: Iterable[Site] = (),
         safety: Safety | None = None,
         written: str = _WRITTEN,
+        sequence: int = 0,
     ) -> Finding:
         """A finding of this rule; what is given replaces the rule's own where the place allows a better word.
 
@@ -174,6 +177,7 @@ class Rule:
             related_as=related_as or self.related_as,
             edit=placed,
             change=change,
+            sequence=sequence,
         )
 
 

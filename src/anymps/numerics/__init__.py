@@ -1,18 +1,30 @@
-"""How far a computed number may lie from the exact one, and where two results are further apart than that."""
+"""How far a computed number may lie from the exact one, where two results are further apart, and the check of a run."""
 
 from __future__ import annotations
 
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
+from anymps.numerics._check import Found, NumberCheck
 from anymps.numerics._differences import Difference, Loudness, differences
+from anymps.numerics._lines import line_of_program
+from anymps.numerics._session import CheckedNumbers, can_differ, check_numbers, start_checking, stop_checking, told
 from anymps.numerics._widening import widened
 
 __all__ = [
     "Bound",
+    "CheckedNumbers",
     "Difference",
+    "Found",
     "Kind",
     "Loudness",
+    "NumberCheck",
     "bound_of",
+    "can_differ",
+    "check_numbers",
     "differences",
+    "line_of_program",
+    "start_checking",
+    "stop_checking",
+    "told",
     "unit_roundoff",
     "widened",
 ]

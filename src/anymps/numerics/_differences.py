@@ -47,12 +47,14 @@ def differences(
     *,
     scale: torch.Tensor | None = None,
     allowance: torch.Tensor | None = None,
+    excused: torch.Tensor | None = None,
 ) -> Difference | None:
     """The loudest difference of `found` from `expected` beyond `bound`; None where there is none.
 
     Both are CPU tensors of the same sizes; `expected` may be of a wider type. A number that is the expected one rounded
     to the dtype of `found` is never wrong, nor is NaN for NaN, nor infinity where the bound reaches the dtype's largest
-    number. `scale` is that of `Bound.allowed`; `allowance` is a further distance allowed at each element.
+    number. `scale` is that of `Bound.allowed`; `allowance` is a further distance allowed at each element; `excused`
+    says which elements are right for another reason.
     """
     if expected.shape != found.shape:
         raise ValueError(f"sizes {tuple(expected.shape)} and {tuple(found.shape)} differ")
@@ -60,6 +62,8 @@ def differences(
         return None
     rounded = expected.to(found.dtype)
     same = (rounded == found) | (rounded.isnan() & found.isnan())
+    if excused is not None:
+        same |= excused
     if bool(same.all()):
         return None
     if not (found.dtype.is_floating_point or found.dtype.is_complex):

@@ -15,6 +15,7 @@ from anymps.numerics._names import names_of
 
 EXACT: Final = names_of(
     """
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     abs absolute alias all amax amin any arange argmax argmin argsort bitwise_and bitwise_left_shift bitwise_not
     bitwise_or bitwise_right_shift bitwise_xor broadcast_to bucketize cat ceil chunk clamp clamp_max clamp_min clip
     clone conj conj_physical constant_pad_nd contiguous copysign count_nonzero cummax cummin diag diag_embed

@@ -21,3 +21,8 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 def widened(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers on the CPU, in the wide type, with the same sizes; memory of its own unless nothing changes."""
     return tensor.detach().to("cpu").to(wide_dtype(tensor.dtype))
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has strides and numbers, and is of no subclass with a meaning of its own."""
+    return tensor.layout is torch.strided and not tensor.is_quantized and tensor.dtype is not torch.complex32

@@ -6,22 +6,31 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from anymps._errors import AnympsError
 from anymps._manifest import Manifest, key
-from anymps._settings import PytestSettings
+from anymps._settings import PytestSettings, asked_for
 from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
-from anymps.pytest_plugin._limits import exceeded_memory, exceeded_waits, shader_faults, unexpected_fallbacks
+from anymps.pytest_plugin._limits import (
+    exceeded_memory,
+    exceeded_waits,
+    shader_faults,
+    unexpected_fallbacks,
+    wrong_numbers,
+)
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
 from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
+
+if TYPE_CHECKING:
+    from anymps.numerics import Found, NumberCheck
 
 _ID = pytest.StashKey[str]()  # as it was collected: pytest-xdist appends a group later
 _MARKS = pytest.StashKey[Marks]()
@@ -56,6 +65,8 @@ class Gate:
         self._selection = Selection(config)
         self._outside = Facts("")
         self._root = str(config.rootpath)
+        self._numbers: NumberCheck | None = None
+        self._wrong: dict[tuple[str, str, str, str], list[Found]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -70,6 +81,18 @@ class Gate:
         except AnympsError as error:
             raise pytest.UsageError(f"--mps: {str(error).removeprefix('anymps: ')}") from None
         self.capture = capture
+        if self._settings.check_numbers is not None:
+            from anymps.numerics import start_checking
+
+            self._numbers = start_checking(asked_for("check_numbers") or self._settings.check_numbers, self._differs)
+
+    def _differs(self, found: Found, site: int) -> None:
+        """A result was wrong, at a line of the running test or of none."""
+        from anymps.numerics import line_of_program
+
+        if found.kind == "flushed":
+            return
+        self._wrong.setdefault((found.operator, found.dtype, found.kind, line_of_program()), []).append(found)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note the test before it can be deselected."""
@@ -117,6 +140,7 @@ class Gate:
         run = item.stash[_RUN] = _Run(marks, verdict, LateErrors(self.capture, self._root))
         if self.capture is not None:
             self._faults()
+            self._wrong.clear()
             self.capture.late_error()  # left outside of all tests: it is in what the session shows, and no test's
             self._outside.add(self.capture.cut())
             if marks.memory is not None:
@@ -132,7 +156,7 @@ class Gate:
         run.calling = True
         try:
             result = yield from run.late.drained("call")
-            text = "\n".join(text for text in (self._exceeded(run), self._faults()) if text)
+            text = "\n".join(text for text in (self._exceeded(run), self._faults(), self._wrong_numbers()) if text)
         finally:
             run.calling = False
         if text:
@@ -189,6 +213,11 @@ class Gate:
     def close(self, status: int, suite: dict[str, object] | None = None) -> None:
         """End the recording, with what is to be kept of the tests."""
         if self.capture is not None:
+            if self._numbers is not None:
+                from anymps.numerics import stop_checking
+
+                stop_checking()
+                self.capture.note_fact("numbers", self._numbers.facts())
             with as_it_was(self._config):
                 self.capture.close({"status": status}, suite)
 
@@ -209,6 +238,10 @@ class Gate:
         from anymps.metal import take_shader_faults
 
         return shader_faults(take_shader_faults())
+
+    def _wrong_numbers(self) -> str:
+        found, self._wrong = self._wrong, {}
+        return wrong_numbers([(key[3], several) for key, several in found.items()], self._root)
 
     def _exceeded(self, run: _Run) -> str:
         capture, marks = self.capture, run.marks

@@ -14,6 +14,7 @@ from anymps.record import Fate, Site
 
 if TYPE_CHECKING:
     from anymps.metal import ShaderFault
+    from anymps.numerics import Found
 
 _SHOWN = 5
 
@@ -68,6 +69,17 @@ def shader_faults(faults: Iterable[ShaderFault]) -> str:
         return ""
     number = "1 fault" if len(first) == 1 else f"{len(first)} faults"
     return _text(f"{number} of Metal kernels (--mps-check-shaders):", (f"  {fault.what}" for fault in first.values()))
+
+
+def wrong_numbers(found: Sequence[tuple[str, Sequence[Found]]], root: str) -> str:
+    """The text if operators computed other numbers than the CPU; by line, with the results that were wrong there."""
+    if not found:
+        return ""
+    from anymps.numerics import told
+
+    number = "1 operator" if len(found) == 1 else f"{len(found)} operators"
+    shown = (f"  {relative(line, root)}: {told(several[0], len(several))}" for line, several in found)
+    return _text(f"{number} computed other numbers than the CPU (--mps-check-numbers):", shown)
 
 
 def place(site: Site, root: str) -> str:

@@ -38,7 +38,7 @@ class Option:
     def of(cls, row: Row) -> Option:
         """The option of a setting."""
         name = row.pytest_flag.removeprefix("--").replace("-", "_")
-        if row.kind in ("flag", "switch"):
+        if row.kind in ("flag", "switch") or row.bare:
             return cls(name, "flag", row.pytest, row=row)
         if row.kind == "texts":
             return cls(name, "reports", row.pytest, row.metavar, row)
@@ -95,6 +95,8 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> PytestS
     for option in OPTIONS:
         if option.row is not None:
             value = _READ[option.kind](config, options, option.name)
+            if option.row.bare:
+                value = option.row.bare if value else None
             if option.row.words and value is not None and value not in option.row.words:
                 words = " or ".join(option.row.words)
                 raise pytest.UsageError(f"{option.flag} (ini: {option.name}) must be {words}, not {value!r}")

@@ -137,6 +137,8 @@ class _Joiner:
         real = [facts["real_calls"] for facts in self._facts if isinstance(facts.get("real_calls"), dict)]
         if real:
             self._writer.set_meta("real_calls", dict(sum(map(Counter, real), Counter())))
+        if numbers := [facts["numbers"] for facts in self._facts if isinstance(facts.get("numbers"), dict)]:
+            self._writer.set_meta("numbers", _summed(numbers))
         self._writer.set_meta("parts", self._parts)
 
     def _map(self, recording: Recording) -> _Map:
@@ -301,3 +303,10 @@ def _suite(suites: list[dict[str, Any]]) -> dict[str, object]:
     shared = {key: value for key, value in suites[0].items() if all(suite.get(key) == value for suite in suites)}
     summed = {key: sum(suite.get(key, 0) for suite in suites) for key in sorted(numbers)}
     return {**shared, **summed, **({"expected": different} if different else {})}
+
+
+def _summed(numbers: list[dict[str, Any]]) -> dict[str, object]:
+    """What the checks of numbers of several processes compared, together."""
+    counts = {key: sum(int(one[key]) for one in numbers) for key in ("compared", "wrong")}
+    left_out = sum((Counter(one["left_out"]) for one in numbers), Counter[str]())
+    return {**counts, "operators": max(int(one["operators"]) for one in numbers), "left_out": dict(left_out)}

@@ -256,6 +256,10 @@ def _counts(value: object) -> bool:
 
 _NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
     "loader": {"workers": _whole},
+    "numbers": {
+        **dict.fromkeys(("kind", "operator", "dtype", "layout", "expected", "found", "allowed", "bound"), _text),
+        **dict.fromkeys(("wrong", "count", "order", "follows"), _whole),
+    },
     "optimizer": {
         "name": _text, "tensors": _whole, "on_mps": _whole,
         **dict.fromkeys(
@@ -271,6 +275,13 @@ def _part(value: object) -> bool:
 
 def _speed(value: object) -> bool:
     return isinstance(value, float) and 0.0 < value < 100.0
+
+
+def _checked(value: object) -> bool:
+    """What the check of numbers compared, and what it left out by reason."""
+    if not isinstance(value, dict) or set(value) != {"compared", "operators", "wrong", "left_out"}:
+        return False
+    return _counts(value["left_out"]) and all(_whole(value[key]) for key in ("compared", "operators", "wrong"))
 
 
 META: Final[Mapping[str, Callable[[object], bool]]] = {
@@ -292,6 +303,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "steps": _part,
     "unmoved": lambda value: isinstance(value, list) and all(map(_place, value)),
     "real_calls": _counts,
+    "numbers": _checked,
     "wall_seconds": _seconds,
     "core_speed": _speed,
 }  # fmt: skip

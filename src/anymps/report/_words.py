@@ -19,6 +19,7 @@ from anymps.findings import (
     wait_places,
 )
 from anymps.record import Line, Recording
+from anymps.report._numbers import numbers_of
 from anymps.report._real_kernels import real_share
 from anymps.report._suite import is_suite, news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
@@ -225,6 +226,9 @@ def limits(recording: Recording, *, running: bool = False) -> list[str]:
     share = real_share(recording)
     if share is not None:
         sentences.append(share.in_full)
+    numbers = numbers_of(recording)
+    if numbers is not None:
+        sentences.append(numbers.in_full)
     if recording.parts:
         names = ", ".join(clean(part.name) for part in recording.parts)
         sentences.append(

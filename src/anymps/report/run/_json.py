@@ -20,6 +20,7 @@ from anymps.record import (
     WaitQueue,
 )
 from anymps.report._identity import fingerprints
+from anymps.report._numbers import numbers_object
 from anymps.report._objects import finding_object, share_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._real_kernels import real_object
@@ -66,6 +67,7 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "calls": recording.entry_count,
         "calls_without_detail": recording.dropped,
         "real_kernels": real_object(recording),
+        "numbers": numbers_object(recording),
         "complete_steps": recording.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
         "step_table": _step_table(recording.step_table()),

@@ -14,6 +14,7 @@ from anymps.findings import Finding, Outcome, Severity, judge, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._notes import STATES
+from anymps.report._numbers import numbers_of
 from anymps.report._predicted import predicted_in_short
 from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
@@ -91,6 +92,9 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     share = real_share(recording)
     if share is not None:
         yield Text(share.in_short)
+    numbers = numbers_of(recording)
+    if numbers is not None:
+        yield Text(numbers.in_short)
     if whole:
         yield Text.assemble("Whole report: ", (text.clean(whole), "bold"))
 

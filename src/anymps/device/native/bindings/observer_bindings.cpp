@@ -33,6 +33,22 @@ PyObject* stop_observing(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// check_numbers(begin, end, all): asks Python about the numbers of calls from now on
+PyObject* check_numbers(PyObject*, PyObject* args) {
+  PyObject *begin, *end;
+  int all;
+  if (!PyArg_ParseTuple(args, "OOp", &begin, &end, &all)) {
+    return nullptr;
+  }
+  number_check::start(begin, end, all != 0);
+  Py_RETURN_NONE;
+}
+
+PyObject* stop_checking_numbers(PyObject*, PyObject*) {
+  number_check::stop();
+  Py_RETURN_NONE;
+}
+
 // host_waited(copies): the host has waited for that many copies of those that had started; None: for everything
 PyObject* host_waited(PyObject*, PyObject* copies) {
   if (copies == Py_None) {
@@ -116,6 +132,8 @@ PyObject* recognise_owners(PyObject*, PyObject* mark) {
 PyMethodDef observer_methods[] = {
     {"observe", observe, METH_VARARGS, "Observes all operators from now on."},
     {"stop_observing", stop_observing, METH_NOARGS, "Observes them no longer."},
+    {"check_numbers", check_numbers, METH_VARARGS, "Asks about the numbers of calls from now on."},
+    {"stop_checking_numbers", stop_checking_numbers, METH_NOARGS, "Asks about them no longer."},
     {"host_waited", host_waited, METH_O, "The host has waited, by something that is no operator."},
     {"copies_started", copies_started, METH_NOARGS, "How many copies have started that return early."},
     {"take_checked", take_checked, METH_NOARGS, "The calls whose indices were looked at since the last wait."},

@@ -1,0 +1,187 @@
+"""MPS695 to MPS697: results that the check of numbers found to be other than the CPU's (`--check-numbers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from anymps.findings._loop import times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.record import Recording, Site
+from anymps.rules.faults import all_hazards
+
+_WHERE: Final = "where something else than this machine's CPU computes: a Mac, --kernels real or --substrate cuda"
+_FIX: Final = (
+    "Compute this call on the CPU (`x.cpu()` and back), or in another way. Then report it to PyTorch with these "
+    "numbers and the dtype."
+)
+_SOURCE: Final = "computed again by the CPU from the same inputs, in float64, complex128 or whole numbers"
+
+NOT_FINITE = Rule(
+    id="MPS695",
+    title="NaN or infinity that the CPU doesn't compute",
+    severity=Severity.ERROR,
+    why=(
+        "The CPU computed this call from the same inputs and got a finite number, or the reverse. NaN spreads to all "
+        "that is computed from it, and in a training step to all weights."
+    ),
+    fix=_FIX,
+    source=_SOURCE,
+    example=None,
+    where=_WHERE,
+    wrong=True,
+)
+NUMBER = Rule(
+    id="MPS696",
+    title="Number that the CPU doesn't compute",
+    severity=Severity.ERROR,
+    why="The CPU computed this call from the same inputs. The two lie further apart than rounding can explain.",
+    fix=_FIX,
+    source=_SOURCE,
+    example=None,
+    where=_WHERE,
+    wrong=True,
+)
+FLUSHED = Rule(
+    id="MPS697",
+    title="Subnormal numbers taken for zero",
+    severity=Severity.INFO,
+    why=(
+        "Numbers nearer to zero than the dtype's smallest normal one (1.2e-38 in float32) are zero for PyTorch's Metal "
+        "kernels. That matters only where they are divided by, or scaled up later."
+    ),
+    fix="Nothing, unless the numbers matter. Then scale them up before, such as a loss with a GradScaler.",
+    source="Metal Shading Language Specification 4.1, section 8.1: subnormal float numbers may be flushed to zero",
+    example=None,
+    where=_WHERE,
+)
+RULES = (NOT_FINITE, NUMBER, FLUSHED)
+
+_RULE_OF: Final = {"not finite": NOT_FINITE, "number": NUMBER, "flushed": FLUSHED}
+_MARK: Final = "anymps::hazard."
+
+
+@dataclass
+class _Group:
+    """The wrong results of one operator and kind at one line; the first of them stands for all."""
+
+    site: Site
+    first: dict[str, object]
+    count: int = 0
+    folded: list[tuple[str, Site]] = field(default_factory=list)
+
+    @property
+    def order(self) -> int:
+        return _whole(self.first.get("order"))
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """One finding for each line, operator, dtype and kind, in the order of the run.
+
+    A result with a wrong result among its inputs is told of with that one, not by itself.
+    """
+    groups: dict[tuple[Site, str, str, str], _Group] = {}
+    of_order: dict[int, _Group] = {}
+    for noted in sorted(recording.noted("numbers"), key=lambda noted: _whole(noted.facts.get("order"))):
+        facts, site = noted.facts, noted.occurrence.site
+        kind, operator = str(facts.get("kind")), str(facts.get("operator"))
+        if kind not in _RULE_OF:
+            continue
+        cause = of_order.get(_whole(facts.get("follows")))
+        if cause is not None and cause.site != site:
+            cause.folded.append((operator, site))
+            of_order[_whole(facts.get("order"))] = cause
+            continue
+        group = groups.setdefault((site, operator, str(facts.get("dtype")), kind), _Group(site, dict(facts)))
+        group.count += noted.occurrence.count
+        of_order[_whole(facts.get("order"))] = group
+    known = _known_faults(recording)
+    for place, group in enumerate(sorted(groups.values(), key=lambda group: group.order)):
+        yield _finding(group, place, known.get((group.site, _base(str(group.first.get("operator"))))))
+
+
+def _finding(group: _Group, place: int, identity: str | None) -> Finding:
+    facts = group.first
+    rule = _RULE_OF[str(facts.get("kind"))]
+    hazard = next((hazard for hazard in all_hazards() if hazard.id == identity), None)
+    what = f"{_result(facts)}{_often(group)}. {_worst(facts)}{_folded(group)}"
+    if hazard is not None:
+        what += f" This is the known fault {hazard.id}: {hazard.what}."
+    if facts.get("mpsgraph"):
+        what += " MPSGraph computes this operator in this release, and nobody outside of Apple knows how."
+    return rule.finding(
+        group.site,
+        what=what,
+        count=group.count,
+        fix=hazard.fix if hazard is not None else "",
+        source=_source(facts),
+        related_sites=[site for _, site in group.folded][:5],
+        related_as="its result is used at",
+        sequence=place,
+    )
+
+
+def _result(facts: dict[str, object]) -> str:
+    wrong, count = _whole(facts.get("wrong")), max(1, _whole(facts.get("count")))
+    inputs = " and ".join(_shape(shape) for shape in _list(facts.get("shapes"))[:3]) or "no tensors"
+    layout = str(facts.get("layout"))
+    laid = "" if layout == "contiguous" else f", {layout}"
+    share = f"{wrong:,} of {count:,} numbers ({_percent(wrong / count)})" if count > 1 else "its one number"
+    verb = "took for zero" if facts.get("kind") == "flushed" else "computed wrong"
+    direction = ", in a backward," if facts.get("backward") else ""
+    return f"`{facts.get('operator')}` of {facts.get('dtype')} {inputs}{laid}{direction} {verb} {share}"
+
+
+def _often(group: _Group) -> str:
+    return f", and more in later calls: {times(group.count)} in all" if group.count > 1 else ""
+
+
+def _worst(facts: dict[str, object]) -> str:
+    index = _list(facts.get("index"))
+    at = f"The worst, at {_shape(index)}, is" if index else "It is"
+    allowed = f"; rounding allows {facts.get('allowed')} ({facts.get('bound')})"
+    if facts.get("bound") == "exact":
+        allowed = "; nothing is rounded there"
+    if facts.get("allowed") in ("inf", "nan"):
+        allowed = ""
+    return f"{at} {facts.get('found')}, and the CPU computes {facts.get('expected')}{allowed}."
+
+
+def _folded(group: _Group) -> str:
+    names = list(dict.fromkeys(f"`{operator}`" for operator, _ in group.folded))
+    return f" Later results with this one among their inputs are wrong, too: {', '.join(names[:4])}." if names else ""
+
+
+def _source(facts: dict[str, object]) -> str:
+    source = str(facts.get("source") or "")
+    return f"{_SOURCE}; bound: {source}" if source else _SOURCE
+
+
+def _known_faults(recording: Recording) -> dict[tuple[Site, str], str]:
+    """The known fault that calls of an operator met at a line."""
+    found = {}
+    for use in recording.hazards():
+        identity, _, call = use.operator.removeprefix(_MARK).partition(" ")
+        found[use.site, _base(call)] = identity
+    return found
+
+
+def _base(operator: str) -> str:
+    return operator.partition("::")[2].partition(".")[0].rstrip("_")
+
+
+def _shape(sizes: object) -> str:
+    return f"[{', '.join(str(size) for size in _list(sizes))}]"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,207 @@
+"""The check of numbers: the native core hands over calls that are due, and what is wrong is told of."""
+
+from __future__ import annotations
+
+import json
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import torch
+
+from anymps.numerics._comparing import Comparison, Wrong
+from anymps.numerics._differences import Loudness
+from anymps.numerics._names import base_name
+from anymps.numerics._operations import RANDOM, UNINITIALISED, Operation, drops, operation
+from anymps.numerics._reference import LARGEST, fresh_results, on_cpu, tensors_in, tensors_or_none
+from anymps.numerics._widening import is_plain
+
+MARK: Final = "anymps::numbers"
+
+KINDS: Final = {Loudness.NOT_FINITE: "not finite", Loudness.NUMBER: "number", Loudness.FLUSHED: "flushed"}
+
+TOO_LARGE: Final = "more than 134 million numbers"
+LAYOUT: Final = "sparse, quantised or nested tensors"
+EARLY: Final = "copies to the CPU with non_blocking=True"
+ON_CPU_RAISES: Final = "the CPU raises there"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result that was wrong, as data: what is written on the tape, and what `check_numbers` hands out.
+
+    `expected`, `found` and `allowed` are texts, as they were computed; `order` counts the wrong results of the run.
+    `follows` is the order of the wrong result that was among its inputs, 0 for none.
+    """
+
+    kind: str
+    operator: str
+    dtype: str
+    shapes: list[list[int]]
+    layout: str
+    result: int
+    index: list[int]
+    expected: str
+    found: str
+    allowed: str
+    bound: str
+    source: str
+    wrong: int
+    count: int
+    backward: bool
+    mpsgraph: bool
+    order: int
+    follows: int
+
+    @property
+    def share(self) -> float:
+        """The share of wrong elements."""
+        return self.wrong / self.count
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of a call while it runs."""
+
+    operation: Operation
+    arguments: tuple[Any, ...]
+    copies: tuple[Any, ...] | None  # where it overwrites what it reads
+
+
+class NumberCheck:
+    """Compares calls; `by_mpsgraph` says of an operator's name whether MPSGraph computes it on this Mac and release."""
+
+    def __init__(
+        self,
+        by_mpsgraph: Callable[[str], bool],
+        told: Callable[[Found, int], None] | None = None,
+        limit: int = 1000,
+    ) -> None:
+        self._by_mpsgraph, self._told, self._limit = by_mpsgraph, told, limit
+        self.compared: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.wrong: Counter[str] = Counter()
+        self.found: list[Found] = []
+        self._tainted: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+
+    def begin(self, name: str, overload: str, arguments: tuple[Any, ...]) -> object | None:
+        """Before a call: what `end` needs of it, or None to let it go."""
+        known = operation(name, overload)
+        reason = known.reason or _why_not(known, arguments)
+        if reason:
+            if reason != UNINITIALISED:
+                self.left_out[reason] += 1
+            return None
+        return _Kept(known, arguments, on_cpu(arguments) if known.written else None)
+
+    def end(self, kept: _Kept, results: tuple[Any, ...], site: int, backward: bool) -> str | None:
+        """After it: compare, and say what is wrong as the text of a mark; None if nothing is."""
+        known = kept.operation
+        arguments = kept.copies if kept.copies is not None else on_cpu(kept.arguments)
+        fresh = tensors_or_none(fresh_results(known, results))[: known.results]
+        written = [tensor for place in sorted(known.written) for tensor in tensors_in(kept.arguments[place])]
+        mpsgraph = self._by_mpsgraph(known.base)
+        try:
+            wrong = Comparison(known, arguments, [*fresh, *written], mpsgraph).wrong()
+        except Exception as error:
+            self.left_out[f"{ON_CPU_RAISES}: {known.name}: {str(error).partition(chr(10))[0][:120]}"] += 1
+            return None
+        self.compared[known.name] += 1
+        if wrong is None:
+            return None
+        return self._note(known, kept, [*fresh, *written], wrong, backward, mpsgraph, site)
+
+    def facts(self) -> dict[str, object]:
+        """What was compared and what was not, for the recording."""
+        return {
+            "compared": sum(self.compared.values()),
+            "operators": len(self.compared),
+            "wrong": sum(self.wrong.values()),
+            "left_out": dict(self.left_out),
+        }
+
+    def _note(
+        self,
+        known: Operation,
+        kept: _Kept,
+        results: list[Any],
+        wrong: Wrong,
+        backward: bool,
+        mpsgraph: bool,
+        site: int,
+    ) -> str | None:
+        self.wrong[known.name] += 1
+        order = sum(self.wrong.values())
+        inputs = [tensor for value in kept.arguments for tensor in tensors_in(value)]
+        follows = min((number for tensor in inputs if (number := self._order_of(tensor))), default=0)
+        for tensor in results:
+            if tensor is not None and tensor.device.type == "mps" and len(self._tainted) < self._limit:
+                self._tainted[id(tensor)] = weakref.ref(tensor), follows or order
+        difference = wrong.difference
+        found = Found(
+            kind=KINDS[difference.loudness],
+            operator=known.name,
+            dtype=str(wrong.dtype).removeprefix("torch."),
+            shapes=[list(tensor.shape) for tensor in inputs][:8],
+            layout=_layout(inputs),
+            result=wrong.place,
+            index=list(difference.index),
+            expected=_number(difference.expected),
+            found=_number(difference.found),
+            allowed=f"{difference.allowed:.2g}",
+            bound=wrong.bound.words,
+            source=wrong.bound.source,
+            wrong=difference.wrong,
+            count=difference.count,
+            backward=backward,
+            mpsgraph=mpsgraph,
+            order=order,
+            follows=follows,
+        )
+        if len(self.found) < self._limit:
+            self.found.append(found)
+        if self._told is not None:
+            self._told(found, site)
+        return f"{MARK} {json.dumps(asdict(found), sort_keys=True)}" if order <= self._limit else None
+
+    def _order_of(self, tensor: torch.Tensor) -> int:
+        reference, order = self._tainted.get(id(tensor), (None, 0))
+        return order if reference is not None and reference() is tensor else 0
+
+
+def _why_not(known: Operation, arguments: tuple[Any, ...]) -> str:
+    tensors = [tensor for value in arguments for tensor in tensors_in(value)]
+    named = {said.name: value for said, value in zip(known.arguments, arguments, strict=False)}
+    if drops(named):
+        return RANDOM
+    if not all(is_plain(tensor) for tensor in tensors):
+        return LAYOUT
+    if sum(tensor.numel() for tensor in tensors) > LARGEST:
+        return TOO_LARGE
+    if base_name(known.name) == "copy" and len(arguments) > 2 and arguments[2] and arguments[0].device.type == "cpu":
+        return EARLY
+    if known.base == "_to_copy" and named.get("non_blocking") and "cpu" in str(named.get("device")):
+        return EARLY
+    return ""
+
+
+def _layout(tensors: list[torch.Tensor]) -> str:
+    """`contiguous`, or the strides of the first input that is not."""
+    for tensor in tensors:
+        if not tensor.is_contiguous():
+            return f"strides {list(tensor.stride())}"
+    return "contiguous"
+
+
+def _number(value: complex | float | int | bool) -> str:
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return str(value)
+
+
+def say(text: str) -> None:
+    """One line for the user, on standard error."""
+    print(f"anymps: {text}", file=sys.stderr)

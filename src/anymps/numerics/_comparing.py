@@ -1,0 +1,152 @@
+"""One call's results against the CPU's: the cheap comparison first, what may excuse a number only where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
+from anymps.numerics._differences import Difference, Loudness, differences
+from anymps.numerics._operations import Operation
+from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments
+from anymps.numerics._scales import ADDITIONS, LINEAR, absolute_sums, largest_input, moved
+from anymps.numerics._ties import settles
+from anymps.numerics._widening import widened
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A result that is not the CPU's, within the bound. `place` is its number among the results."""
+
+    place: int
+    difference: Difference
+    bound: Bound
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class Comparison:
+    """A call with the arguments that it had, on the CPU, and what was `found`: its results, what it wrote into."""
+
+    def __init__(self, operation: Operation, arguments: Sequence[Any], found: Sequence[Any], mpsgraph: bool) -> None:
+        self._operation, self._arguments = operation, arguments
+        self._found = [None if result is None else result.detach().to("cpu") for result in found]
+        self._mpsgraph = mpsgraph
+        self._named = {said.name: value for said, value in zip(operation.arguments, arguments, strict=False)}
+        self._shapes = [tuple(tensor.shape) for value in arguments for tensor in tensors_in(value)]
+        self._expected: list[Any] = []
+        self._native: list[Any] | None = None
+
+    def wrong(self) -> Wrong | None:
+        """The loudest of the results that are wrong; None if none is. Raises what the CPU's kernel raises."""
+        fresh, written = compute(self._operation, wide_arguments(self._operation, self._arguments))
+        self._expected = [*fresh, *written]
+        seen = [
+            wrong
+            for place, (expected, found) in enumerate(zip(self._expected, self._found, strict=False))
+            if expected is not None and found is not None and expected.shape == found.shape
+            if (wrong := self._wrong_at(place, expected, found)) is not None
+        ]
+        return min(seen, key=lambda wrong: (wrong.difference.loudness, wrong.place), default=None)
+
+    def _wrong_at(self, place: int, expected: torch.Tensor, found: torch.Tensor) -> Wrong | None:
+        bound = self._bound(found)
+        if differences(expected, found, bound) is None:
+            return None
+        if settles(self._operation.base, self._arguments, self._named, expected, found):
+            return None
+        excused = self._excused(place, expected, found)
+        scale = self._scale(place, bound, expected)
+        if differences(expected, found, bound, scale=scale, excused=excused) is None:
+            return None
+        allowance = self._allowance(place, bound, expected)
+        left = differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused)
+        if left is not None and left.loudness is not Loudness.FLUSHED and self._is_flushed(place, found, bound):
+            left = replace(left, loudness=Loudness.FLUSHED)
+        return None if left is None else Wrong(place, left, bound, found.dtype, tuple(found.shape))
+
+    def _bound(self, found: torch.Tensor) -> Bound:
+        floats = [
+            tensor.dtype
+            for value in self._arguments
+            for tensor in tensors_in(value)
+            if tensor.dtype.is_floating_point or tensor.dtype.is_complex
+        ]
+        dtype = found.dtype
+        if dtype.is_floating_point or dtype.is_complex:
+            # float32 results of half inputs are as exact as the halves were.
+            dtype = max([dtype, *floats], key=lambda one: (unit_roundoff(one), one.is_complex))
+        bound = bound_of(self._operation.name, dtype, self._shapes, tuple(found.shape), mpsgraph=self._mpsgraph)
+        if self._operation.base in ADDITIONS and self._named.get("alpha") not in (None, 1):
+            # The product is rounded before the sum.
+            bound = replace(bound, of_input=True, relative=2 * bound.relative)
+        return bound
+
+    def _excused(self, place: int, expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+        """Elements that the CPU's own kernel of these dtypes gives, too, and casts of what an integer can't hold."""
+        excused = torch.zeros(found.shape, dtype=torch.bool)
+        if self._native is None:
+            try:
+                fresh, written = compute(self._operation, same_arguments(self._operation, self._arguments))
+                self._native = [*fresh, *written]
+            except Exception:  # the CPU lacks the dtype
+                self._native = []
+        native = self._native[place] if place < len(self._native) else None
+        if native is not None and native.shape == found.shape:
+            other = native.to(found.dtype)
+            excused |= (other == found) | (other.isnan() & found.isnan())
+        if not (found.dtype.is_floating_point or found.dtype.is_complex or found.dtype is torch.bool):
+            source = next((t for value in reversed(self._arguments) for t in tensors_in(value)), None)
+            if source is not None and source.dtype.is_floating_point and source.shape == found.shape:
+                limits = torch.iinfo(found.dtype)
+                number = source.to(torch.float64)
+                excused |= ~((number >= limits.min) & (number <= limits.max))
+        return excused
+
+    def _scale(self, place: int, bound: Bound, expected: torch.Tensor) -> torch.Tensor | None:
+        if bound.of_input and self._operation.base not in LINEAR:
+            return largest_input(self._arguments, expected)
+        if bound.kind not in (Kind.SUM, Kind.TESTED) and not bound.of_input:
+            return None
+        try:
+            sums = absolute_sums(self._operation, self._arguments)
+        except Exception:  # an operator that minds its inputs' signs
+            return None
+        scale = sums[place] if sums is not None and place < len(sums) else None
+        return scale.abs() if scale is not None and scale.shape == expected.shape else None
+
+    def _allowance(self, place: int, bound: Bound, expected: torch.Tensor) -> torch.Tensor | None:
+        """How far an ill-conditioned result moves with its inputs, and how far the CPU's own kernel is off."""
+        if bound.kind not in (Kind.SUM, Kind.TESTED):
+            return None
+        try:
+            allowance: torch.Tensor | None = moved(self._operation, self._arguments, self._expected, bound)[place]
+        except Exception:
+            allowance = None
+        native = self._native[place] if self._native and place < len(self._native) else None
+        if native is not None and native.shape == expected.shape and native.dtype.is_floating_point:
+            off = torch.nan_to_num((native.to(torch.float64) - expected).abs(), nan=0.0, posinf=0.0)
+            allowance = 2 * off if allowance is None else torch.maximum(allowance, 2 * off)
+        return allowance
+
+    def _is_flushed(self, place: int, found: torch.Tensor, bound: Bound) -> bool:
+        """Whether it is the right result of inputs whose subnormal numbers are zero."""
+
+        def flushed(tensor: torch.Tensor) -> torch.Tensor:
+            wide = widened(tensor)
+            if not tensor.dtype.is_floating_point:
+                return wide
+            return torch.where(wide.abs() < torch.finfo(tensor.dtype).tiny, wide * 0, wide)
+
+        try:
+            fresh, written = compute(self._operation, wide_arguments(self._operation, self._arguments, flushed))
+        except Exception:
+            return False
+        expected = [*fresh, *written][place]
+        if expected is None or expected.shape != found.shape:
+            return False
+        left = differences(expected, found, bound)
+        return left is None or left.loudness is Loudness.FLUSHED

@@ -1,0 +1,108 @@
+"""What the check has to know of an operator: how the CPU computes it, what it overwrites, why it may be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import torch
+
+from anymps.numerics._equivalents import EQUIVALENTS
+from anymps.numerics._names import base_name, names_of
+
+Reference = Callable[..., Any]
+
+_UNINITIALISED: Final = names_of("empty_like new_empty new_empty_strided empty_permuted empty_quantized resize_as")
+_RANDOM: Final = names_of(
+    """
+    bernoulli cauchy dropout exponential geometric log_normal multinomial native_dropout normal poisson rand rand_like
+    randint randint_like randn randn_like random randperm rrelu_with_noise uniform alpha_dropout feature_dropout
+    feature_alpha_dropout _standard_gamma _sample_dirichlet binomial
+    """
+)
+_RUNNING: Final = names_of("native_batch_norm batch_norm _batch_norm_impl_index _native_batch_norm_legit")
+"""They also write into running statistics, which their schemas don't say: only the first result is compared."""
+_FIRST_ALONE: Final = _RUNNING | names_of(
+    """
+    _embedding_bag _embedding_bag_forward_only embedding_bag _scaled_dot_product_attention_math
+    _scaled_dot_product_attention_math_for_mps
+    _ctc_loss
+    """
+)
+"""Beside the first result they give what each device has in a form of its own."""
+
+_CHANCES: Final = ("dropout_p", "dropout")
+"""Arguments that say how often a number is dropped; with 0 nothing is random."""
+
+RANDOM: Final = "random numbers"
+UNINITIALISED: Final = "uninitialised memory"
+NO_KERNEL: Final = "no kernel for the CPU"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One overload. `reason` says why it is not compared; empty for one that is."""
+
+    name: str
+    base: str
+    call: Reference | None
+    arguments: tuple[Any, ...]  # the schema's
+    written: frozenset[int]  # places of arguments that it writes into
+    fresh: tuple[bool, ...]  # by result: whether it is a new tensor, and no argument handed back
+    results: int | None  # how many of its fresh results are compared; None: all
+    reason: str
+
+    @property
+    def is_fused_step(self) -> bool:
+        """Whether it is the step of a fused optimizer."""
+        return self.base.startswith("_fused_") and "rms_norm" not in self.base
+
+
+@cache
+def operation(name: str, overload: str) -> Operation:
+    """That of `aten::add_` and `Tensor`."""
+    base = base_name(name).removeprefix("_foreach_")
+    namespace, _, plain = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), plain)
+    call = getattr(packet, overload or "default")
+    arguments = tuple(call._schema.arguments)
+    written = frozenset(
+        place
+        for place, argument in enumerate(arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    reason = ""
+    equivalent = EQUIVALENTS.get(plain)
+    if base in _UNINITIALISED or base.startswith("new_empty"):
+        reason = UNINITIALISED
+    elif base in _RANDOM or (torch.Tag.nondeterministic_seeded in call.tags and not _may_drop(arguments)):
+        reason = RANDOM
+    elif equivalent is None and not _computed_by_cpu(name, overload):
+        reason = NO_KERNEL
+    return Operation(
+        name=name + (f".{overload}" if overload else ""),
+        base=base,
+        call=equivalent or call,
+        arguments=arguments,
+        written=written,
+        fresh=tuple(said.alias_info is None for said in call._schema.returns),
+        results=1 if base in _FIRST_ALONE else None,
+        reason=reason,
+    )
+
+
+def drops(named: dict[str, Any]) -> bool:
+    """Whether a call of attention or of an LSTM drops numbers at random."""
+    return any(bool(named.get(name)) for name in _CHANCES) and named.get("train") is not False
+
+
+def _may_drop(arguments: tuple[Any, ...]) -> bool:
+    return any(said.name in _CHANCES for said in arguments)
+
+
+def _computed_by_cpu(name: str, overload: str) -> bool:
+    full = f"{name}.{overload}" if overload else name
+    keys = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(full, key) for key in keys)

@@ -1,0 +1,139 @@
+"""A call's arguments on the CPU in a wider type, and what the CPU computes from them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+
+from anymps.numerics._operations import Operation
+from anymps.numerics._widening import widened
+
+LARGEST: Final = 1 << 27
+"""Numbers of a call that is compared: at most 1 GiB in float64."""
+
+_DTYPES: Final = {5: 7, 6: 7, 15: 7, 8: 10, 9: 10}  # the numbers of c10::ScalarType
+_DTYPE_NAMES: Final = ("dtype", "out_dtype", "input_dtype")
+_KEPT_NARROW: Final = ("state_steps", "lr", "grad_scale", "found_inf", "inv_scale", "max_exp_avg_sqs_steps")
+"""Arguments of fused optimizers whose dtype is part of what they are."""
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of a value, lists taken apart."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
+
+
+def changed(value: Any, change: Change) -> Any:
+    """The value with each of its tensors replaced."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return [changed(item, change) for item in value]
+    return value
+
+
+def on_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Copies of the arguments' tensors on the CPU, in their own dtypes; later writes don't reach them."""
+    made: dict[int, torch.Tensor] = {}
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in made:
+            plain = tensor.detach().to("cpu")
+            made[id(tensor)] = plain.clone() if plain.data_ptr() == tensor.data_ptr() else plain
+        return made[id(tensor)]
+
+    return tuple(changed(value, copied) for value in arguments)
+
+
+def wide_arguments(operation: Operation, arguments: Sequence[Any], change: Change = widened) -> tuple[Any, ...]:
+    """The arguments, widened by `change`, which may change their numbers, too. `arguments` lie on the CPU."""
+    narrow = _narrowest(arguments)
+
+    def one(place: int, value: Any) -> Any:
+        said = operation.arguments[place]
+        written = place in operation.written
+        if isinstance(value, (torch.Tensor, list, tuple)) and tensors_in(value):
+            if operation.is_fused_step and said.name in _KEPT_NARROW:
+                return changed(value, torch.clone)
+            return changed(value, (lambda tensor: change(tensor).clone()) if written else change)
+        return _plain(said, value, narrow)
+
+    return tuple(one(place, value) for place, value in enumerate(arguments))
+
+
+def same_arguments(operation: Operation, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments as they are, for the CPU's own kernel of the same dtypes."""
+
+    def one(place: int, value: Any) -> Any:
+        said = operation.arguments[place]
+        if tensors_in(value):
+            return changed(value, torch.clone) if place in operation.written else value
+        return _plain(said, value, None, narrow_dtypes=True)
+
+    return tuple(one(place, value) for place, value in enumerate(arguments))
+
+
+def compute(operation: Operation, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The fresh results, and the arguments that were written into. Raises what the CPU's kernel raises."""
+    plain, named = [], {}
+    for said, value in zip(operation.arguments, arguments, strict=False):
+        if said.kwarg_only:
+            named[said.name] = value
+        else:
+            plain.append(value)
+    assert operation.call is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = operation.call(*plain, **named)
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    fresh = fresh_results(operation, results)
+    written = [tensor for place in sorted(operation.written) for tensor in tensors_in(arguments[place])]
+    return tensors_or_none(fresh)[: operation.results], written
+
+
+def fresh_results(operation: Operation, results: Sequence[Any]) -> list[Any]:
+    """Those results that are no arguments handed back."""
+    return [result for result, is_fresh in zip(results, operation.fresh, strict=False) if is_fresh]
+
+
+def tensors_or_none(values: Sequence[Any]) -> list[Any]:
+    """Results in order, lists taken apart, None where there is no tensor."""
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            flat += tensors_or_none(value)
+        else:
+            flat.append(value if isinstance(value, torch.Tensor) else None)
+    return flat
+
+
+def _narrowest(arguments: Sequence[Any]) -> torch.dtype | None:
+    dtypes = [tensor.dtype for value in arguments for tensor in tensors_in(value) if tensor.dtype.is_floating_point]
+    return min(dtypes, key=lambda dtype: dtype.itemsize, default=None)
+
+
+def _plain(said: Any, value: Any, narrow: torch.dtype | None, *, narrow_dtypes: bool = False) -> Any:
+    """An argument that is no tensor, as the CPU's kernel takes it."""
+    if said.name == "device" and value is not None:
+        return torch.device("cpu")
+    if said.name == "pin_memory":
+        return None
+    if said.name == "half_to_float":
+        return False if not narrow_dtypes else value
+    if said.name in _DTYPE_NAMES and isinstance(value, int) and not isinstance(value, bool):
+        return value if narrow_dtypes else _DTYPES.get(value, value)
+    is_tensor = "Tensor" in str(said.type)
+    if isinstance(value, float) and narrow is not None:
+        # Kernels take numbers of Python as float32.
+        value = float(torch.tensor(value, dtype=torch.float32)) if abs(value) < 1e38 else value
+    if is_tensor and isinstance(value, (bool, int, float, complex)):
+        return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else torch.tensor(value)
+    return value

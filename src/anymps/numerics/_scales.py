@@ -1,0 +1,98 @@
+"""What a result is made of: the sums of its terms' absolute values, and how it moves when its inputs do.
+
+Of an operator that is linear in each input, computing with the absolute values of the inputs gives the sums of the
+absolute values of the terms. Of others, the result is computed again from inputs that are moved at random by one unit
+roundoff each, several times: the small-sample statistical condition estimate (C. Kenney and A. Laub, SIAM Journal on
+Scientific Computing 15, 1994).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from anymps.numerics._bounds import Bound, Kind, unit_roundoff
+from anymps.numerics._names import names_of
+from anymps.numerics._operations import Operation
+from anymps.numerics._reference import compute, tensors_in, wide_arguments
+from anymps.numerics._widening import widened
+
+SAMPLES: Final = 4
+
+ADDITIONS: Final = names_of("add sub subtract rsub")
+
+LINEAR: Final = names_of(
+    """
+    mm bmm mv dot vdot matmul linear inner addmm baddbmm addbmm addmv sum mean nansum cumsum trace
+    embedding_dense_backward scatter_add index_add convolution _convolution convolution_backward linear_backward
+    _mps_convolution _mps_convolution_transpose avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward
+    avg_pool3d_backward adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+    upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_bilinear2d_backward col2im im2col
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward embedding_bag _embedding_bag
+    _embedding_bag_dense_backward add sub subtract rsub addcmul addcdiv addr
+    """
+)
+"""Linear in each floating input, with factors of one sign; divisors count as their reciprocals."""
+
+_FACTORS: Final = ("alpha", "beta", "value")
+
+
+def absolute_sums(operation: Operation, arguments: Sequence[Any]) -> list[torch.Tensor] | None:
+    """For each result the sums of its terms' absolute values; None for an operator that is not linear."""
+    if operation.base not in LINEAR:
+        return None
+    made = wide_arguments(operation, arguments, lambda tensor: _absolute(widened(tensor)))
+    sign = -1 if operation.base in ("sub", "subtract", "rsub") else 1  # a difference of absolute values is no sum
+    numbers = tuple(
+        sign * abs(value) if said.name in _FACTORS and isinstance(value, (int, float)) else value
+        for said, value in zip(operation.arguments, made, strict=False)
+    )
+    fresh, written = compute(operation, numbers)
+    return [*fresh, *written]
+
+
+def largest_input(arguments: Sequence[Any], like: torch.Tensor) -> torch.Tensor | None:
+    """At each element the largest absolute value among the inputs to it; None where their sizes don't fit."""
+    found: torch.Tensor | None = None
+    for tensor in (tensor for value in arguments for tensor in tensors_in(value)):
+        size = widened(tensor).abs().to(torch.float64)
+        try:
+            size = size.expand(like.shape)
+        except RuntimeError:
+            return None
+        found = size if found is None else torch.maximum(found, size)
+    numbers = [abs(value) for value in arguments if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if found is not None and numbers:
+        found = torch.clamp_min(found, max(numbers))
+    return found
+
+
+def moved(operation: Operation, arguments: Sequence[Any], expected: Sequence[Any], bound: Bound) -> list[Any]:
+    """For each result how far it moves when each input moves by as much as the bound's sums may lose."""
+    generator = torch.Generator().manual_seed(20_041_994)  # the program's own stream stays as it is
+    roundoff = unit_roundoff(bound.dtype)
+    terms = bound.terms + 2 if bound.kind is Kind.SUM else 8
+    furthest: list[Any] = [None] * len(expected)
+
+    def disturbed(tensor: torch.Tensor) -> torch.Tensor:
+        wide = widened(tensor)
+        if not (wide.dtype.is_floating_point or wide.dtype.is_complex):
+            return wide
+        signs = torch.randint(0, 2, wide.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        return wide * (1 + roundoff * signs)
+
+    for _ in range(SAMPLES):
+        fresh, written = compute(operation, wide_arguments(operation, arguments, disturbed))
+        for place, (result, exact) in enumerate(zip([*fresh, *written], expected, strict=False)):
+            if result is None or exact is None or result.shape != exact.shape:
+                continue
+            if exact.dtype.is_floating_point or exact.dtype.is_complex:
+                distance = torch.nan_to_num((result - exact).abs().to(torch.float64), nan=0.0, posinf=0.0)
+                furthest[place] = distance if furthest[place] is None else torch.maximum(furthest[place], distance)
+    return [None if distance is None else distance * terms for distance in furthest]
+
+
+def _absolute(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.abs() if tensor.dtype.is_floating_point or tensor.dtype.is_complex else tensor

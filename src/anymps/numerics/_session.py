@@ -1,0 +1,130 @@
+"""Switching the check on and off, and whether there is anything to compare: numbers that are the CPU's are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Literal
+
+from anymps._errors import EnableError, UsageError
+from anymps._settings import row_of
+from anymps.device import State, native, state
+from anymps.numerics._check import Found, NumberCheck, say
+from anymps.numerics._lines import line_of_program
+from anymps.rules import installed_torch, metal_kernel_since
+
+Which = Literal["some", "all"]
+WHICH: Final = row_of("check_numbers").words
+NOTHING_TO_COMPARE: Final = (
+    "check-numbers: the numbers are this machine's CPU's own, so there is nothing to compare; add --kernels real "
+    "(PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac"
+)
+
+_running: NumberCheck | None = None
+
+
+def can_differ(current: State) -> bool:
+    """Whether something else than this machine's CPU computes."""
+    return not current.virtual or current.substrate == "cuda" or current.kernels == "real"
+
+
+def start_checking(which: str = "some", told: Callable[[Found, int], None] | None = None) -> NumberCheck | None:
+    """Compare numbers from now on, in all threads, until `stop_checking`; None, and a line, if there is nothing to.
+
+    Raises EnableError without the device or if the check runs already, and UsageError for another word than some and
+    all.
+    """
+    global _running
+    current = state()
+    if current is None:
+        raise EnableError("anymps: nothing to check yet; call anymps.enable() first")
+    if which not in WHICH:
+        raise UsageError(f"check_numbers: {which!r} must be {' or '.join(WHICH)}")
+    if _running is not None:
+        raise EnableError("anymps: the numbers of this process are being checked already")
+    if not can_differ(current):
+        say(NOTHING_TO_COMPARE)
+        return None
+    _running = NumberCheck(by_mpsgraph(current), told)
+    native().check_numbers(_running.begin, _running.end, which == "all")
+    return _running
+
+
+def stop_checking() -> None:
+    """Compare no longer. Harmless if nothing is compared."""
+    global _running
+    if _running is not None:
+        native().stop_checking_numbers()
+        _running = None
+
+
+def by_mpsgraph(current: State) -> Callable[[str], bool]:
+    """Whether MPSGraph computes an operator, by its name without namespace and overload; on a real Mac alone."""
+    release = installed_torch().version.release
+
+    def is_graphs(name: str) -> bool:
+        since = metal_kernel_since(name)
+        return not current.virtual and (since is None or since > release)
+
+    return is_graphs
+
+
+class CheckedNumbers:
+    """What `anymps.check_numbers` gives: `found`, the wrong results in order, and how many calls were compared.
+
+    At the end of the block, one line for each line of the program with wrong numbers goes to standard error.
+    """
+
+    def __init__(self, which: Which) -> None:
+        self._which = which
+        self._check: NumberCheck | None = None
+        self._places: dict[tuple[str, str], list[Found]] = {}
+        self.found: list[Found] = []
+
+    def __enter__(self) -> CheckedNumbers:
+        self._check = start_checking(self._which, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._check is not None:
+            stop_checking()
+            for (place, _), found in self._places.items():
+                say(f"{place}: {told(found[0], len(found))}")
+
+    @property
+    def compared(self) -> int:
+        """How many calls were compared so far."""
+        return sum(self._check.compared.values()) if self._check is not None else 0
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many calls were not compared so far, by the reason."""
+        return dict(self._check.left_out) if self._check is not None else {}
+
+    def _note(self, found: Found, site: int) -> None:
+        self.found.append(found)
+        self._places.setdefault((line_of_program(), found.operator), []).append(found)
+
+
+def check_numbers(which: Which = "some") -> CheckedNumbers:
+    """A context manager that compares the results of operators on mps with the CPU's, in a wider type.
+
+    Of each signature (operator, dtypes, sizes, strides) the first three calls are compared, then calls at doubling
+    distances; with "all" every call. After the block, `.found` holds the results that were further off than rounding
+    can explain, and they are told on standard error, by line. Within `anymps.record()` they are findings, too. Raises
+    EnableError without a device, and UsageError for another word.
+    """
+    return CheckedNumbers(which)
+
+
+def told(found: Found, times: int = 1) -> str:
+    """A wrong result in one sentence."""
+    share = f"{found.wrong:,} of {found.count:,} numbers" if found.count > 1 else "the number"
+    place = f"[{', '.join(map(str, found.index))}]" if found.index else ""
+    often = f", {times} times" if times > 1 else ""
+    return (
+        f"{found.operator} of {found.dtype} computed {share} wrong{often}; worst at {place or 'its only element'}: "
+        f"{found.found}, where the CPU computes {found.expected} (allowed: {found.bound})"
+    )

@@ -1,0 +1,96 @@
+"""What the check of numbers compared (`--check-numbers`), and which calls MPSGraph has on a Mac."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anymps._errors import UnsupportedTorchError
+from anymps.record import Fate, Recording
+from anymps.report._text import percent, plural
+from anymps.rules import metal_kernel_since, parse_torch_version
+
+_COPIES = frozenset(("copy", "_copy_from", "_copy_from_and_resize", "_to_copy", "_local_scalar_dense"))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How many calls were compared with the CPU's numbers, of how many operators, how many of them were wrong, and how
+    many were left out, by the reason.
+
+    `graphs` of `calls` on mps are operators that MPSGraph computes in the recording's release of torch.
+    """
+
+    compared: int
+    operators: int
+    wrong: int
+    left_out: dict[str, int]
+    graphs: int
+    calls: int
+
+    @property
+    def in_short(self) -> str:
+        """`Numbers: 120 calls of 31 operators compared with the CPU's, 2 of them wrong.`"""
+        if not self.compared:
+            return "Numbers: no call was compared with the CPU's."
+        result = f"{self.wrong:,} of them wrong" if self.wrong else "all within rounding"
+        calls = f"{plural(self.compared, 'call')} of {plural(self.operators, 'operator')}"
+        return f"Numbers: {calls} compared with the CPU's, {result}."
+
+    @property
+    def in_full(self) -> str:
+        """The same, with what was not compared, and what nobody outside of Apple knows."""
+        sentences = [self.in_short]
+        if self.left_out:
+            reasons = sorted(self.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
+            listed = "; ".join(f"{reason} ({count:,})" for reason, count in reasons[:4])
+            sentences.append(f"Not compared: {listed}{'; and others' if len(reasons) > 4 else ''}.")
+        share = percent(self.graphs, self.calls)
+        if self.graphs and share:
+            sentences.append(
+                f"On a Mac {share} of the calls are MPSGraph's, whose digits nobody outside knows; the others run on "
+                "PyTorch's own kernels."
+            )
+        return " ".join(sentences)
+
+
+def numbers_of(recording: Recording) -> Numbers | None:
+    """What the check of a recording compared; None if nothing was checked."""
+    facts = recording.meta.get("numbers")
+    if not isinstance(facts, dict):
+        return None
+    graphs, calls = graph_share(recording)
+    left_out = {str(reason): int(count) for reason, count in facts["left_out"].items()}
+    return Numbers(facts["compared"], facts["operators"], facts["wrong"], left_out, graphs, calls)
+
+
+def graph_share(recording: Recording) -> tuple[int, int]:
+    """Calls of operators that have no kernel of PyTorch's own in the recording's release, and all calls; no copies."""
+    try:
+        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+    except UnsupportedTorchError:
+        return 0, 0
+    graphs = calls = 0
+    for use in recording.operators():
+        namespace, _, name = use.name.partition("::")
+        name = name.partition(".")[0]
+        base = name.rstrip("_") or name
+        if use.fate is not Fate.NATIVE or namespace != "aten" or base in _COPIES:
+            continue
+        since = metal_kernel_since(base)
+        calls += use.count
+        graphs += use.count if since is None or since > release else 0
+    return graphs, calls
+
+
+def numbers_object(recording: Recording) -> dict[str, object] | None:
+    """The same for a program."""
+    found = numbers_of(recording)
+    if found is None:
+        return None
+    return {
+        "compared": found.compared,
+        "operators": found.operators,
+        "wrong": found.wrong,
+        "left_out": dict(sorted(found.left_out.items())),
+        "mpsgraph": {"calls": found.graphs, "of": found.calls},
+    }

@@ -1,0 +1,171 @@
+"""One call's results against the CPU's: what is wrong, and what only looks so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from anymps.numerics._comparing import Comparison, Wrong
+from anymps.numerics._differences import Loudness
+from anymps.numerics._operations import NO_KERNEL, RANDOM, UNINITIALISED, operation
+
+aten = torch.ops.aten
+
+
+def compared(name: str, arguments: Sequence[Any], found: Any) -> Wrong | None:
+    """`name` is `mm` or `add.Tensor`; arguments that are left out are the schema's defaults."""
+    base, _, overload = name.partition(".")
+    known = operation(f"aten::{base}", overload)
+    assert known.reason == ""
+    rest = [said.default_value for said in known.arguments[len(arguments) :]]
+    results = list(found) if isinstance(found, (list, tuple)) else [found]
+    return Comparison(known, (*arguments, *rest), results, mpsgraph=False).wrong()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(40, 60, generator=torch.Generator().manual_seed(1)) * 3
+
+
+def test_what_the_cpu_computes_is_right(x: torch.Tensor) -> None:
+    """In float32, with its own order of sums."""
+    far = x + 1000  # ill-conditioned: the mean is large beside the spread
+    norm = list(aten.native_layer_norm(far, [60], None, None, 1e-5))
+    image = x.reshape(2, 10, 10, 12)
+    weight = torch.randn(6, 10, 3, 3)
+    assert compared("mm", (x, x.t()), x @ x.t()) is None
+    assert compared("sum", (x,), x.sum()) is None
+    assert compared("exp", (x,), x.exp()) is None
+    assert compared("gelu", (x, "none"), functional.gelu(x)) is None
+    assert compared("_softmax", (x * 10, 1, False), (x * 10).softmax(1)) is None
+    assert compared("_log_softmax", (x * 10, 1, False), (x * 10).log_softmax(1)) is None
+    assert compared("native_layer_norm", (far, [60], None, None, 1e-5), norm) is None
+    assert compared("var.correction", (far, [1]), far.var(1)) is None
+    assert compared("add.Tensor", (x, x.flip(0), 3), x + 3 * x.flip(0)) is None
+    assert compared("mul.Tensor", (x, 0.1), x * 0.1) is None
+    assert compared("gt.Scalar", (torch.tensor([0.1]), 0.1), torch.tensor([0.1]) > 0.1) is None
+    convolved = functional.conv2d(image, weight, padding=1)
+    assert compared("convolution", (image, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1), convolved) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_judged_by_its_own_digits(x: torch.Tensor, dtype: torch.dtype) -> None:
+    half = x.to(dtype)
+    assert compared("mm", (half, half.t()), half @ half.t()) is None
+    assert compared("silu", (half,), functional.silu(half)) is None
+    wrong = compared("silu", (half,), functional.silu(half) * 1.1)
+    assert wrong is not None
+    assert wrong.dtype is dtype
+
+
+def test_a_product_with_one_wrong_element(x: torch.Tensor) -> None:
+    found = x @ x.t()
+    found[3, 4] += 0.01
+    wrong = compared("mm", (x, x.t()), found)
+    assert wrong is not None
+    assert (wrong.difference.index, wrong.difference.wrong) == ((3, 4), 1)
+    assert wrong.bound.words.startswith("float32 sums of 60 numbers: 3.7e-06 of the sum")
+
+
+def test_digits_lost_by_a_formula(x: torch.Tensor) -> None:
+    """`1 - erf(x)` for `erfc`, `abs` by way of float32, `sqrt(x² + y²)` for `hypot`."""
+    lost = compared("erfc", (x,), 1 - x.erf())
+    assert lost is not None
+    assert lost.difference.loudness is Loudness.NUMBER
+    large = torch.tensor([2**40 + 1, -5])
+    wrong = compared("abs", (large,), large.float().abs().long())
+    assert wrong is not None
+    assert (wrong.difference.expected, wrong.difference.found) == (2**40 + 1, 2**40)
+    far = torch.tensor([1e30])
+    overflowed = compared("hypot", (far, far), (far * far + far * far).sqrt())
+    assert overflowed is not None
+    assert overflowed.difference.loudness is Loudness.NOT_FINITE
+
+
+def test_a_difference_is_measured_by_what_was_added_up() -> None:
+    """A sum that cancels has lost its digits on any machine."""
+    terms = torch.tensor([1e8, 1.0, -1e8])
+    assert compared("sum", (terms,), torch.tensor(0.0)) is None
+    assert compared("sum", (terms,), torch.tensor(1e5)) is not None
+
+
+def test_any_of_several_equal_numbers_may_be_chosen() -> None:
+    tied = torch.zeros(3, 5)
+    assert compared("topk", (tied, 2, 1), [torch.zeros(3, 2), torch.tensor([[0, 3]] * 3)]) is None
+    assert compared("argmax", (tied, 1, False), torch.tensor([4, 1, 0])) is None
+    assert compared("max.dim", (tied, 1, False), [torch.zeros(3), torch.tensor([4, 1, 0])]) is None
+    rising = torch.arange(5.0)
+    assert compared("argmax", (rising, 0, False), torch.tensor(3)) is not None
+    assert compared("argmax", (rising, 0, False), torch.tensor(7)) is not None
+
+
+def test_in_place_operators_are_computed_from_what_was_there_before(x: torch.Tensor) -> None:
+    assert compared("add_.Tensor", (x, x, 1), [2 * x]) is None
+    wrong = compared("add_.Tensor", (x, x, 1), [3 * x])
+    assert wrong is not None
+    assert wrong.difference.wrong == x.numel()
+    assert torch.equal(x, x)
+
+
+def test_a_list_of_tensors(x: torch.Tensor) -> None:
+    tensors = [x, x + 1]
+    assert compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x + 2]) is None
+    wrong = compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x])
+    assert wrong is not None
+    assert wrong.place == 1
+
+
+def test_subnormal_numbers_taken_for_zero_are_told_apart() -> None:
+    small = torch.tensor([1e-40, 1.0])
+    wrong = compared("mul.Tensor", (small, torch.tensor([1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    assert wrong is not None
+    assert wrong.difference.loudness is Loudness.FLUSHED
+    root = compared("sqrt", (small,), torch.tensor([0.0, 1.0]))  # the inputs were zero for it
+    assert root is not None
+    assert root.difference.loudness is Loudness.FLUSHED
+
+
+def test_a_cast_of_what_an_integer_cannot_hold_is_nobodys_fault() -> None:
+    large = torch.tensor([1e30, float("nan"), 7.5])
+    found = torch.tensor([2**31 - 1, 0, 7], dtype=torch.int32)
+    assert compared("_to_copy", (large, torch.int32), found) is None
+    assert compared("_to_copy", (large, torch.int32), torch.tensor([0, 0, 8], dtype=torch.int32)) is not None
+
+
+def test_the_programs_random_numbers_stay_as_they_are(x: torch.Tensor) -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    compared("native_layer_norm", (x, [60], None, None, 1e-5), [x, x, x])  # asks for the condition, too
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_operators_of_mps_alone_are_computed_by_others(x: torch.Tensor) -> None:
+    weight, gradient = torch.randn(7, 60), torch.randn(40, 7)
+    found = [gradient @ weight, gradient.t() @ x, gradient.sum(0)]
+    assert compared("linear_backward", (x, gradient, weight, [True, True, True]), found) is None
+    found[1] = found[1] + 0.1
+    assert compared("linear_backward", (x, gradient, weight, [True, True, True]), found) is not None
+    heads = x.reshape(1, 4, 10, 60)
+    plain = aten._scaled_dot_product_attention_math(heads, heads, heads)[0]
+    arguments = (heads, heads, heads, None, 0.0, False, None)
+    assert compared("_scaled_dot_product_attention_math_for_mps", arguments, plain) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("bernoulli_.float", RANDOM),
+        ("native_dropout", RANDOM),
+        ("randn", RANDOM),
+        ("empty_like", UNINITIALISED),
+        ("new_empty", UNINITIALISED),
+        ("_lstm_mps", NO_KERNEL),
+    ],
+)
+def test_what_is_left_out_has_a_reason(name: str, reason: str) -> None:
+    base, _, overload = name.partition(".")
+    assert operation(f"aten::{base}", overload).reason == reason
