@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import torch
 
 from anymps.rules import SCALAR_TYPES, refused_dtype, widened_dtypes
 from anymps.rules._dtypes import _known
 
+NUMBERED = re.compile(r"_\(.+, (\w+)\) /\* (\d+) \*/")
+C10_NAMES = {
+    "uint8": "byte", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "float16": "half",
+    "float32": "float", "float64": "double", "complex32": "complexhalf", "complex64": "complexfloat",
+}  # fmt: skip
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
+
+
+def test_numbers_of_dtypes() -> None:
+    """Those that torch's own header gives, in the order of its list."""
+    include = Path(torch.__file__).parent / "include"
+    headers = [include / folder / "core/ScalarType.h" for folder in ("torch/headeronly", "c10")]
+    text = "".join(header.read_text(encoding="utf-8") for header in headers if header.exists())
+    numbers = {name.lower(): int(number) for name, number in NUMBERED.findall(text)}
+    assert len(numbers) > 40
+    assert {dtype: numbers[C10_NAMES.get(dtype, dtype)] for dtype in SCALAR_TYPES} == SCALAR_TYPES
 
 
 @pytest.mark.parametrize(
