@@ -24,7 +24,7 @@ TESTS = {
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
     "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
-    "plan": ("plan", "plan_batches", "plan_choice", "plan_times"),
+    "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
     "rules": ("rules_*", "coverage", "hazards"),
 }

@@ -122,5 +122,7 @@ def _lines_that_keep_memory(story: MemoryStory) -> tuple[Site, ...]:
     left = [one for one in later if one.died is None and one.step < max(steps)]
     results.sort(key=lambda one: -one.born)
     left.sort(key=lambda one: -one.bytes)
-    lines = {(one.site.file, one.site.line): one.site for one in reversed([*results, *left])}
-    return tuple(reversed(lines.values()))[:_MOST_PLACES]
+    lines: dict[tuple[str, int], Site] = {}
+    for one in (*results, *left):
+        lines.setdefault((one.site.file, one.site.line), one.site)
+    return tuple(lines.values())[:_MOST_PLACES]
