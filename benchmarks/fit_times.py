@@ -5,7 +5,8 @@
 
 Every figure is of machines that the fit did not see: for each chip the coefficients are fitted to the others, and its
 rows are predicted with them. What a wait takes in a table of timings says nothing of an operator, so that one number is
-taken from the table itself; rows in which the wait is the larger part are not scored.
+taken from the table itself; rows in which the wait is the larger part are not scored. Steps that are part of the fit
+are predicted by a fit without any step of their network.
 """
 
 from __future__ import annotations
@@ -17,11 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from times_fit import INDEX, ROWS, TIMES, Arrays, Row, as_data, fit, mac_of, read_steps
+from times_fit import (
+    GRADIENTS,
+    INDEX,
+    ROWS,
+    STEPS,
+    Arrays,
+    Row,
+    as_data,
+    fit,
+    mac_of,
+    network_of,
+    read_steps,
+    step_calls,
+)
 from times_page import page
 from times_ratios import HELD, Pairs, same_steps
 
-from anymps.cost import Happening, OperatorCall, WalkedStep, speed_ratio
+from anymps.cost import Happening, WalkedStep, speed_ratio
 from anymps.cost._coefficients import OWN_KERNEL, from_json, torch_release
 from anymps.cost._kernel import change_of
 from anymps.cost._walk import walked_step
@@ -55,6 +69,11 @@ def table_waits(x: Any, rows: list[Row]) -> Any:
     return x
 
 
+def steps_without(chip: str) -> list[Row]:
+    """The steps of the fit that other chips took."""
+    return [step for step in STEPS if step.mac.chip != chip]
+
+
 def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
     """Logarithm of measured to predicted of every row, by a fit without its chip, and the operator's share of it.
 
@@ -70,7 +89,7 @@ def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
             seen = [r for r in ROWS if r.mac.chip != chip and (part is None or half[r.text] != part)]
             places = [i for i, r in enumerate(ROWS) if r.mac.chip == chip and (part is None or half[r.text] == part)]
             rows = [ROWS[i] for i in places]
-            x, arrays = table_waits(fit(seen), rows), Arrays(rows)
+            x, arrays = table_waits(fit(seen, steps_without(chip)), rows), Arrays(rows)
             waits += [float(x[place]) for place in np.unique(arrays.table) if place != INDEX["one"]]
             predicted = arrays.predict(x)
             residuals[places] = arrays.measured - predicted
@@ -167,8 +186,16 @@ def evaluate() -> dict[str, Any]:
     small = np.exp(arrays.measured) < SMALL
     kinds = np.array([row.kind for row in ROWS])
     chips = np.array([row.mac.chip.removeprefix("Apple ") for row in ROWS])
-    x = fit(ROWS)
+    x = fit(ROWS, STEPS)
     data = as_data(x, ROWS)
+    apart = {
+        network: fit(ROWS, [step for step in STEPS if step.network != network])
+        for network in sorted({step.network for step in STEPS})
+    }
+    step_arrays = Arrays(STEPS)
+    by_step = np.array(
+        [step_arrays.measured[i] - step_arrays.predict(apart[step.network])[i] for i, step in enumerate(STEPS)]
+    )
     own = np.where(also & new, unknown, np.nan)
     usual = also & new
     for _ in range(2):  # the second time without the classes that are hard to predict, which have their own
@@ -176,6 +203,7 @@ def evaluate() -> dict[str, Any]:
             name: wider(unknown[also & (kinds == name)], unknown[usual]) if timings >= FEW else WIDER_FOR_FEW
             for name, timings in data["rows"].items()
         }
+        data["wider"] |= {name: wider(by_step, unknown[usual]) for name in GRADIENTS}
         usual = also & new & np.array([data["wider"][kind] < HARD for kind in kinds])
     data["intervals"] = {
         "below 1 ms": quantiles(own[usual & small]),
@@ -204,24 +232,24 @@ def evaluate() -> dict[str, Any]:
         "held": held(unknown, small, usual),
     }
     data["intervals"] |= {"step, GPU": (0.5, 2.0), "step, host": (0.5, 2.0)}  # to be found
-    found = step_intervals(walked_steps(data))
+    others = {network: as_data(parameters, ROWS) for network, parameters in apart.items()}
+    found = step_intervals(walked_steps(data, others))
     data["accuracy"]["steps held"] = found.pop("held")
     data["intervals"] |= found
-    walked = walked_steps(data)
+    walked = walked_steps(data, others)
     data["accuracy"]["steps"] = steps(walked)
     data["accuracy"]["ratio"] = {**pairs.figures(data["between"]), "steps": ratios(walked)}
     return data
 
 
-def walked_steps(data: dict[str, Any]) -> list[tuple[dict[str, str], WalkedStep]]:
-    """Every public step time, none of which is in the fit, and what is predicted for it."""
-    coefficients = from_json(data)
+def walked_steps(data: dict[str, Any], others: dict[str, dict[str, Any]]) -> list[tuple[dict[str, str], WalkedStep]]:
+    """Every public step time, and what is predicted for it: by `others` if the fit has seen steps of its network."""
     found: list[tuple[dict[str, str], WalkedStep]] = []
     for line in read_steps():
+        coefficients = from_json(data | others.get(network_of(line["tape"]), {}))
         happenings: list[Happening] = []
-        for text in (TIMES / "steps" / f"{line['tape']}.txt").read_text(encoding="utf-8").splitlines():
-            count, _, call = text.partition(" ")
-            happenings += [Happening("kernel", OperatorCall.parse(call))] * int(count)
+        for call, count in step_calls(line["tape"]):
+            happenings += [Happening("kernel", call)] * count
         happenings += [Happening("wait", waits=True)] * int(line["waits"])
         mac = mac_of(line["chip"], line["gpu_cores"])
         time = walked_step(happenings, mac, torch_release(line["torch"]), coefficients)
@@ -274,7 +302,9 @@ def blind() -> Any:
     for chip in sorted({row.mac.chip for row in ROWS}):
         places = [i for i, row in enumerate(ROWS) if row.mac.chip == chip]
         arrays = Arrays([ROWS[i] for i in places])
-        residuals[places] = arrays.measured - arrays.predict(fit([row for row in ROWS if row.mac.chip != chip]))
+        residuals[places] = arrays.measured - arrays.predict(
+            fit([row for row in ROWS if row.mac.chip != chip], steps_without(chip))
+        )
     return residuals
 
 

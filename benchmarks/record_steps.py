@@ -11,13 +11,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torchvision
 import transformers
-from step_models import cora, scvi
+from step_models import cifar_epoch, cora, scvi
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -178,6 +179,8 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
     "resnet18-train-b64-224": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 224, 10),
     "resnet18-train-b64-32": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 32, 10),
     "resnet18-infer-b1-224": lambda: image(torchvision.models.resnet18()),
+    **{f"cifar_resnet-train-b256-d{depth}": partial(cifar_epoch, depth, train=True) for depth in (20, 44, 110)},
+    **{f"cifar_resnet-infer-b256-d{depth}": partial(cifar_epoch, depth, train=False) for depth in (20, 44, 110)},
     "bert_base-train-b64-s128": lambda: bert(64, 128, True),
     "bert_base-train-b16-s512": lambda: bert(16, 512, True),
     "bert_base-infer-b64-s128": lambda: bert(64, 128, False),

@@ -1,4 +1,4 @@
-"""Steps of public benchmarks that need more than torchvision or transformers: a GCN, rebuilt, and scVI."""
+"""Steps of public benchmarks beyond torchvision and transformers: a GCN and CIFAR ResNets, rebuilt; scVI."""
 
 from __future__ import annotations
 
@@ -70,5 +70,61 @@ def scvi(cells: int, genes: int) -> Callable[[], None]:
         model.zero_grad()
         *_, found = model(batch)
         found.loss.backward()
+
+    return step
+
+
+class CifarBlock(nn.Module):
+    """Two 3 x 3 convolutions; where the size halves, the shortcut takes every other pixel and adds empty channels."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__()
+        self.stride = width // given
+        self.added = (width - given) // 2
+        self.first = nn.Conv2d(given, width, 3, stride=self.stride, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(width)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.relu(self.first_norm(self.first(x)))
+        made = self.second_norm(self.second(made))
+        if self.stride > 1:
+            x = nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.added, self.added))
+        made += x
+        return torch.relu(made)
+
+
+def cifar_resnet(depth: int) -> nn.Module:
+    """The ResNets of the paper's section on CIFAR-10: `cifar/resnet_pytorch.py` of SarthakYadav/mlx-examples."""
+    widths = [16] + [width for width in (16, 32, 64) for _ in range((depth - 2) // 6)]
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        *(CifarBlock(given, width) for given, width in pairwise(widths)),
+        nn.AvgPool2d(8),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+
+
+def cifar_epoch(depth: int, train: bool) -> Callable[[], None]:
+    """A batch of 256 images as the benchmark times it: a training step with Adam, or a forward pass; then accuracy."""
+    model = cifar_resnet(depth).to("mps").train(train)
+    # The benchmark permutes what its loader gives, so the images are channels last in memory.
+    images = torch.randn(256, 32, 32, 3, device="mps").permute(0, 3, 1, 2)
+    labels = torch.randint(0, 10, (256,), device="mps")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        with torch.set_grad_enabled(train):
+            made = model(images)
+        if train:
+            loss = nn.functional.cross_entropy(made, labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.sum(torch.argmax(made, dim=1) == labels) / labels.shape[0]
 
     return step

@@ -4,6 +4,9 @@ A row of data is what was timed: one or more calls, on a Mac, by a release of to
 many back to back (`pipe`). Each parameter is the logarithm of a coefficient and has a Gaussian prior, so a class
 without data keeps what is known of its like. What a wait takes differs by up to four times between tables of timings:
 each table has a factor of its own, which a prediction for another machine does not know.
+
+Gradients of convolutions were hardly ever timed on their own, but they are most of a convolutional network's training.
+So public step times of such networks are rows too (`STEPS`): what is left of a step, less all that is known, is theirs.
 """
 
 from __future__ import annotations
@@ -123,6 +126,8 @@ class Row:
     works: tuple[Work, ...]
     calls: int
     own_kernels: int
+    waits: int = 0
+    network: str = ""  # whose step it is, if it is one
 
     @property
     def release(self) -> TorchRelease:
@@ -175,7 +180,41 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
     return rows
 
 
+GRADIENTS = ("conv_input", "conv_weight")
+
+
+def network_of(tape: str) -> str:
+    """Whose step it is: the first word of its name."""
+    return tape.partition("-")[0]
+
+
+def step_calls(tape: str) -> list[tuple[OperatorCall, int]]:
+    """The calls of a recorded step, with how often each comes."""
+    lines = (TIMES / "steps" / f"{tape}.txt").read_text(encoding="utf-8").splitlines()
+    return [(OperatorCall.parse(text), int(count)) for count, _, text in (line.partition(" ") for line in lines)]
+
+
+def read_step_rows() -> list[Row]:
+    """The steps that hold gradients of convolutions, as rows."""
+    rows = []
+    for line in read_steps():
+        counted = [(call, works_of(call), count) for call, count in step_calls(line["tape"])]
+        works = tuple(work for _, own, count in counted for _ in range(count) for work in own)
+        if not any(work.kind in GRADIENTS for work in works):
+            continue
+        release = torch_release(line["torch"])
+        rows.append(
+            Row(line["source_url"], mac_of(line["chip"], line["gpu_cores"]), line["cores_stated"] == "yes",
+                line["torch"], line["torch_stated"] == "yes", "step", float(line["milliseconds"]) / 1e3, line["tape"],
+                works, sum(count for _, own, count in counted if own),
+                sum(count for call, _, count in counted if runs_own_kernel(call, release)),
+                int(line["waits"]), network_of(line["tape"]))
+        )  # fmt: skip
+    return rows
+
+
 ROWS = read_rows()
+STEPS = read_step_rows()
 PRIORS = parameters()
 INDEX = {name: place for place, name in enumerate(PRIORS)}
 MEANS = np.array([mean for mean, _ in PRIORS.values()])
@@ -195,7 +234,7 @@ class Arrays:
             "operations": [work.operations or 1 for _, _, work in flat],
             "padding": [padding(work) if work.operations else 1.0 for _, _, work in flat],
             "k": [work.k or 1 for _, _, work in flat],
-            "tiles": [tiles(work) if work.operations else 1 for _, _, work in flat],
+            "tiles": [tiles(work, row.release) if work.operations else 1 for _, row, work in flat],
             "size": [work.size for _, _, work in flat],
             "peak": [rates(row.mac)[0] for _, row, _ in flat],
             "bandwidth": [row.mac.memory_bandwidth for _, row, _ in flat],
@@ -207,7 +246,7 @@ class Arrays:
         self.host_factor = np.array([(row.calls - row.own_kernels) * 1e-6 / rates(row.mac)[1] for row in rows])
         self.kernel_host_factor = np.array([row.own_kernels * 1e-6 / rates(row.mac)[1] for row in rows])
         self.wait = np.array([INDEX[f"wait {row.era}"] for row in rows])
-        self.waits = np.array([1e-6 if row.mode == "sync" else 0.0 for row in rows])
+        self.waits = np.array([1e-6 if row.mode == "sync" else 1e-6 * row.waits for row in rows])
         self.base = np.array([INDEX["base chip" if row.mac.is_base_chip else "one"] for row in rows])
         self.table = np.array([INDEX.get(f"table {row.table}", INDEX["one"]) for row in rows])
         self.measured = np.log([row.seconds for row in rows])
@@ -286,12 +325,12 @@ class Arrays:
         return found.reshape(self.count, width)
 
 
-def fit(rows: list[Row]) -> Any:
-    """The parameters that fit these rows best: damped Gauss-Newton steps on reweighted squares.
+def fit(rows: list[Row], steps: list[Row]) -> Any:
+    """The parameters that fit these timings and steps best: damped Gauss-Newton steps on reweighted squares.
 
     Tables whose rows are not among them keep a factor of one.
     """
-    arrays = Arrays(rows)
+    arrays = Arrays([*rows, *steps])
 
     def cost(x: Any) -> float:
         off = (arrays.predict(x) - arrays.measured) / SIGMA

@@ -56,8 +56,8 @@ that chip is left out. Their numbers say how good a guess was, not how good the 
 
 The largest errors come from few operators: binary cross entropy, whose timings with torch 2.1 and 2.2 differ by a factor of 20 on chips of one
 generation; `argmax` and sums over the first axis; adding scatters, whose time depends on how many indices are equal; and `sort` on an M1 Ultra.
-Convolutions were timed with permuted inputs and few channels only, the gradients of their weights only on an M5 Pro, and those of their inputs not at
-all.
+Convolutions were timed with permuted inputs and few channels only, the gradients of their weights only on an M5 Pro, and those of their inputs only
+as part of a step.
 
 **PyTorch's own kernels.** From release to release, PyTorch replaces graphs of Apple's MPSGraph with its own Metal kernels, which access memory in
 another way. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a separate factor from the release on that has the kernel.
@@ -89,8 +89,9 @@ A class without timings takes what is known of similar classes, and has a wider 
 TAIL = """
 ## Steps of models
 
-No step is part of the fit: each was predicted from the timings of single operators alone. The calls were recorded from the models themselves, with
-random weights (`benchmarks/record_steps.py`).
+Each step was predicted by a fit that saw no step of its model. Only steps with gradients of convolutions are part of any fit, because hardly anyone
+timed these gradients alone: what is left of such a step, less all that is known, is theirs. All other steps are predicted from the timings of single
+operators. The calls were recorded from the models themselves, with random weights (`benchmarks/record_steps.py`).
 
 | model | Mac | torch | measured | predicted | 80 % interval | held | bound by |
 | --- | --- | --- | ---: | ---: | ---: | --- | --- |
@@ -110,7 +111,8 @@ in its table than its training suggests. A step of scVI is short, and most of it
 the GCN does not say why it took three times as long on an M1 Pro as on an M2 Ultra: on both it is mostly launches.
 
 **Convolutions.** Those that were timed had permuted inputs, for which torch before 2.5 took up to three times as long. Plain ones are assumed to be as
-fast there as in later releases. That is a judgement, and the steps of VGG and ResNet influenced it.
+fast there as in later releases. That is a judgement, and the steps of VGG and ResNet-18 influenced it. So did those of the CIFAR ResNets for one
+more: before torch 2.5, the sum in the gradient of a small weight is assumed to be shared by all cores.
 
 **GRUs.** A GRU is hundreds of calls that do very little, so dispatch takes nearly all of its time. PyTorch's own Metal kernels are dispatched in about
 5 us on an M1, a graph of MPSGraph in 16 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have such a kernel in

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
-    "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings"),
+    "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),

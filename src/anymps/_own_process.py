@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["own_command"]
+__all__ = ["own_command", "own_worker"]
 
 import os
 import sys
@@ -15,14 +15,23 @@ import sys
 if sys.path[:1] == [""]:
     sys.path[0] = {nowhere!r}
 sys.path.append({home!r})
-from anymps.commands import main
-sys.exit(main(sys.argv[1:]))
 """
+_COMMAND = "from anymps.commands import main\nsys.exit(main(sys.argv[1:]))\n"
+_WORKER = "from {module} import main\nmain()\n"
 
 
 def own_command(*words: str) -> list[str]:
     """The command that runs `anymps WORDS` in a new process, with this interpreter and this anymps."""
+    return [sys.executable, "-c", _start() + _COMMAND, *words]
+
+
+def own_worker(module: str) -> list[str]:
+    """The command that runs `main` of a module of anymps in a new process."""
+    return [sys.executable, "-c", _start() + _WORKER.format(module=module)]
+
+
+def _start() -> str:
     # Last of all places: only for an anymps that is not installed, as in a checkout.
     home = str(Path(__file__).resolve().parents[1])
     # The first place stays taken: the script's own folder is put there, and PYTHONPATH's behind it must not go.
-    return [sys.executable, "-c", _START.format(home=home, nowhere=os.devnull), *words]
+    return _START.format(home=home, nowhere=os.devnull)

@@ -143,7 +143,7 @@ def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs:
         (
             [],
             "name a command: bench, compare, convert, coverage, diff, doctor, explain, fix, join, join-manifests, "
-            "kernels, plan, report, run (anymps --help)",
+            "kernels, plan, report, run, verify (anymps --help)",
         ),
         (["run"], "name a script, or a module with -m (anymps run --help)"),
         (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),

@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from anymps.verify.cases import Draws
 
 RAN, RAISED, DIFFERED, UNSCORED = "runs", "raises", "differs", "unscored"
 """What happened: every sample ran and agreed, one raised, one gave another result, or nothing could be compared."""
@@ -240,7 +241,7 @@ def _compare(found: Any, wanted: Any, again: Callable[[], Any], *, strict: bool 
         for result, reference in zip(results, references, strict=True):
             _compare_one(result, reference)
     except AssertionError:
-        with _Draws() as draws:
+        with Draws() as draws:
             again()
         if not draws.seen:
             raise
@@ -275,16 +276,6 @@ def _compare_one(result: Any, reference: Any) -> None:
     if host.is_sparse or wanted.layout != torch.strided:
         host, wanted = host.to_dense(), wanted.to_dense()
     torch.testing.assert_close(host, wanted, rtol=rtol, atol=atol, equal_nan=True)
-
-
-class _Draws(TorchDispatchMode):
-    """Notices whether an operator draws random numbers, or gives out memory as it finds it."""
-
-    seen = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen = self.seen or torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
 
 
 def _differentiable(tree: Any) -> list[torch.Tensor]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from anymps.verify import listen
 
 PATIENCE = 90.0
 """Seconds without a word, which comes after every sample, after which a worker counts as hanging."""
@@ -67,57 +65,19 @@ def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> 
     here = Path(__file__).resolve().parents[1]
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join([str(here), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        return _listen(process, rows, patience)
-
-
-def _listen(
-    process: subprocess.Popen[str], rows: list[dict[str, Any]], patience: float
-) -> tuple[Begun | None, str] | None:
-    lines: queue.Queue[str | None] = queue.Queue()
-    complaints: list[str] = []
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
-
-    def drain() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            complaints.append(line.rstrip())
-            del complaints[:-20]
-
-    readers = [threading.Thread(target=read, daemon=True), threading.Thread(target=drain, daemon=True)]
-    for reader in readers:
-        reader.start()
     begun: Begun | None = None
-    while True:
-        try:
-            wait = START_PATIENCE if begun is None else patience
-            line = lines.get(timeout=wait)
-        except queue.Empty:
-            process.kill()
-            _end(process, readers)
-            return begun, f"hang: no word for {wait:g} s"
-        if line is None:
-            status = _end(process, readers)
-            return begun, f"exit status {status}: {complaints[-1] if complaints else 'no message'}"
-        message = json.loads(line)
+
+    def hear(message: dict[str, Any]) -> float | None:
+        nonlocal begun
         if "begin" in message:
             begun = (message["begin"], message["pair"], message["row"])
         elif "done" in message:
             rows.append({**message["row"], "seconds": message["seconds"]})
         elif "alive" not in message:  # else a sample of a pair is done, and the next one has all the patience again
-            _end(process, readers)
             return None
+        return patience
 
-
-def _end(process: subprocess.Popen[str], readers: list[threading.Thread]) -> int:
-    status = process.wait()
-    for reader in readers:
-        reader.join()
-    return status
+    ended = listen(command, environment, "", hear, START_PATIENCE)
+    if ended.how == "exit":
+        return None
+    return begun, f"hang: {ended.words}" if ended.how == "hang" else f"exit status {ended.status}: {ended.words}"

@@ -458,13 +458,13 @@ def test_the_accuracy_does_not_get_worse() -> None:
     assert found["torch 2.5 and later"]["nine_tenths"] <= 0.76
     assert found["shapes left out too"]["median"] <= 0.185
     assert found["wait predicted too"]["median"] <= 0.23
-    assert found["scored"] >= 760
+    assert found["scored"] >= 750
     assert 0.75 <= found["held"] <= 0.85
     steps = found["steps"]
     errors = sorted(abs(one["predicted"] / one["measured"] - 1) for one in steps)
     assert len({one["tape"].partition("-")[0] for one in steps}) >= 10
-    assert errors[len(errors) // 2] <= 0.205
-    assert sum(error <= 0.5 for error in errors) >= 0.81 * len(errors)
+    assert errors[len(errors) // 2] <= 0.2
+    assert sum(error <= 0.5 for error in errors) >= 0.84 * len(errors)
     assert sum(one["low"] <= one["measured"] <= one["high"] for one in steps) >= 0.8 * len(errors)
     assert f"| **all that were scored** | {found['scored']} | {100 * found['all']['median']:.0f} % |" in PAGE
 

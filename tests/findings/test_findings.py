@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from anymps.findings import RULES, Finding, Severity, find, notes
+from anymps.findings._model import _is_at
 from anymps.findings.advice._equivalents import EQUIVALENTS
+from anymps.findings.edits._model import Change
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
 
 TORCH = {"torch_version": "2.13.0+cpu"}
@@ -765,3 +767,12 @@ def test_a_result_used_before_a_wait() -> None:
     assert finding.what == (
         "`torch.Tensor.numpy` used the result of the copy at train.py:10 once before the host had waited for it."
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "is_at"), [("a.py", 7, True), ("a.py", 6, True), ("a.py", 8, False), ("b.py", 7, False)]
+)
+def test_a_change_elsewhere_is_told_as_such(file: str, line: int, is_at: bool) -> None:
+    """A fix says "write this" of the finding's own statement alone, which may begin above its line."""
+    assert _is_at(Change(file, line, 1, "x", "y"), Site("a.py", 7)) is is_at
+    assert not _is_at(None, Site("a.py", 7))

@@ -587,6 +587,19 @@ def test_bfloat16_by_chip(mac: str, expected: int) -> None:
         assert ": 2 a step." in finding.what
 
 
+def test_the_autocast_that_chose_bfloat16() -> None:
+    """MPS305 stands at the one of this dtype on mps, whichever others there were before."""
+
+    def others(builder: RecordingBuilder, step: int, time: int) -> None:
+        for line, dtype, device in ((8, "float16", "mps"), (9, "bfloat16", "cpu")):
+            site = builder.site("train.py", line, "main", "with torch.autocast(kind):")
+            builder.note("autocast", start_ns=time, site=site, device=device, dtype=dtype)
+        products("bfloat16")(builder, step, time)
+
+    findings = find(loop(others, meta={**META, "mac": "M1 8GB"}))
+    assert [finding.site.line for finding in findings if finding.id == "MPS305"] == [15]
+
+
 def test_bfloat16_of_no_known_mac() -> None:
     """MPS305 is silent where the recording names no Mac, and about operators that are no matrix products."""
     assert ids(loop(products("bfloat16"), meta={"torch_version": "2.13.0"})) == []

@@ -52,6 +52,20 @@ def test_a_wait_costs_what_the_step_would_save() -> None:
     assert saved["fallback"] > 39 * MS
 
 
+def test_a_wait_at_an_unknown_line_has_one_cost() -> None:
+    """That of the table: a thread without Python frames waits as any other."""
+    steps = Steps()
+    steps.line = 0
+    for _ in range(6):
+        steps.product(10)
+        steps.item()
+        steps.end()
+    recording = steps.close()
+    (place,) = wait_places(recording)
+    assert not place.site.known
+    assert found(recording)["MPS201"].cost_per_step_ns == pytest.approx(place.cost_per_step_ns, abs=1)
+
+
 def test_more_waits_than_a_step_has_cost_no_more_than_all() -> None:
     """A typical step need not have as many as the mean of the run; half of them cost half."""
     recording = reading()

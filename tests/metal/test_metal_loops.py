@@ -46,27 +46,32 @@ def forms(monkeypatch: pytest.MonkeyPatch, source: str, kernel: str) -> tuple[An
     return loops, fibers
 
 
-SIZES = (1, 31, 32, 33, 100, 1024)
+SIZES = (1, 31, 32, 33, 64, 100, 256, 512, 736, 992, 1024)
 DTYPES = {"float": torch.float32, "int": torch.int32, "long": torch.int64}
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 def test_reductions_of_rows(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Every type and whole and partial SIMD groups; a NaN; integers of 64 bits."""
+    """Every type and whole and partial SIMD groups; a NaN, zeros of both signs, infinities; integers of 64 bits."""
     source = TORCH + "".join(in_style_of_inductor(name, element) for element in DTYPES)
     for element, dtype in DTYPES.items():
         loops, fibers = forms(monkeypatch, source, f"{name}_{element}")
         for size in SIZES:
             x = torch.randn(5, size).mul(4 if dtype != torch.float32 else 1).to(dtype)
             if dtype == torch.float32 and size > 1:
+                x[1] = torch.where(x[1] > 0, 0.0, -0.0)
                 x[2, size // 2] = torch.nan
+                x[3, size // 2 :] = -torch.inf
+                x[4, 1::2] = torch.inf
             results = []
             for kernel in (loops, fibers):
                 out, whole = torch.zeros(5, size, dtype=dtype, device="mps"), torch.zeros(5, dtype=dtype, device="mps")
                 kernel(out, whole, x.to("mps"), size, threads=(5, size), group_size=(1, size))
                 results.append((out.cpu(), whole.cpu()))
             for left, right in zip(*results, strict=True):
-                assert torch.equal(left.nan_to_num(7), right.nan_to_num(7))
+                assert torch.equal(left.isnan(), right.isnan())
+                left, right = left.nan_to_num(7, torch.inf, -torch.inf), right.nan_to_num(7, torch.inf, -torch.inf)
+                assert torch.equal(left, right) and torch.equal(left.signbit(), right.signbit())
             if name == "sum" and dtype != torch.float32:
                 assert torch.equal(results[0][1], x.sum(1, dtype=dtype))
 

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES, line
+from anymps.verify.cases import DTYPES, LAID, MATRICES, matrices
+from anymps.verify.cases import ROWS as ASKED
 
 from .compare import Difference
 from .launches import NAMES, run_described
@@ -24,8 +25,7 @@ Outs = tuple[torch.Tensor, ...]
 Launch = Callable[[KernelLibrary, torch.Tensor, Outs, str], bool]
 """Runs the kernel for an input, into results of the device's shapes and types; False if there is none."""
 
-_SHAPES = ((7, 3), (5, 33), (4, 300), (3, 1000))
-_LARGE = (40, 700)  # two passes
+_SHAPES, _LARGE = MATRICES[:-1], MATRICES[-1]  # the last one takes two passes
 _LANES = 32
 
 
@@ -86,30 +86,13 @@ def _call_rms(x: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, x.shape[1:], eps=1e-5)
 
 
-_LAID: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
-    lambda x: x,
-    lambda x: x.t(),
-    lambda x: x.repeat(2, 1, 1),
-)
-"""How matrices are laid out before they are reduced over a dimension, or over all."""
 _REDUCED: dict[str, Callable[..., torch.Tensor]] = {
-    "sum": torch.sum,
-    "nansum": torch.nansum,
-    "mean": torch.mean,
-    "count_nonzero": torch.count_nonzero,
-    "any": torch.any,
-    "all": torch.all,
-    "amax": torch.amax,
-    "amin": torch.amin,
-}
-_PLACES: dict[str, Callable[[torch.Tensor], Any]] = {
-    "argmax": lambda x: x.argmax(1),
-    "argmin": lambda x: x.argmin(1),
+    name: ASKED[name][0] for name in ("sum", "nansum", "mean", "count_nonzero", "any", "all", "amax", "amin")
 }
 ROWS: tuple[RowOperator, ...] = (
     *(
-        RowOperator(name, f"{name}_reduction", call, _inner(f"{name}_reduction_inner"))
-        for name, call in _PLACES.items()
+        RowOperator(name, f"{name}_reduction", ASKED[name][0], _inner(f"{name}_reduction_inner"))
+        for name in ("argmax", "argmin")
     ),
     RowOperator("norm, 1", "norm_l1_reduction", lambda x: x.norm(1, 1), _inner("norm_l1_reduction_inner", 0.0)),
     RowOperator("norm, 2", "norm_l2_reduction", lambda x: x.norm(2, 1), _inner("norm_l2_reduction_inner", 0.0)),
@@ -121,7 +104,7 @@ ROWS: tuple[RowOperator, ...] = (
 def compare_rows(library: KernelLibrary, operator: RowOperator, dtype: torch.dtype) -> Difference | None:
     """One operator over matrices of a dtype; None if the device refuses them or no kernel has them."""
     found = Difference()
-    for given in _matrices(dtype, *_SHAPES):
+    for given in matrices(dtype, *_SHAPES):
         x = given.to("mps")
         try:
             results = operator.call(x)
@@ -143,8 +126,8 @@ def compare_reductions(
     for name, call in _REDUCED.items():
         for dtype in DTYPES if not names or name in names else ():
             found = Difference()
-            for x in _matrices(dtype, *_SHAPES, _LARGE):
-                for laid, dim in itertools.product(_LAID, (0, 1, None)):
+            for x in matrices(dtype, *_SHAPES, _LARGE):
+                for laid, dim in itertools.product(LAID, (0, 1, None)):
                     _reduce(launcher, call, laid(x.to("mps")), {} if dim is None else {"dim": dim}, found)
             if found.elements:
                 yield name, dtype, found
@@ -163,13 +146,3 @@ def _reduce(
     by_kernel = run_described(launcher, reduced, (x,))
     if by_kernel is not None:
         found.add(result.cpu(), by_kernel[0].reshape(result.shape), (result.cpu(),))
-
-
-def _matrices(dtype: torch.dtype, *shapes: tuple[int, int]) -> Iterator[torch.Tensor]:
-    """Random matrices of several widths, with many equal values; without NaN and infinity where a sum would be one."""
-    for rows, columns in shapes:
-        values = line(dtype, rows)[30:]
-        if not dtype.is_floating_point and not dtype.is_complex and dtype != torch.bool:
-            values = values % 7
-        picked = torch.randint(len(values), (rows, columns), generator=torch.Generator().manual_seed(columns))
-        yield values[picked]

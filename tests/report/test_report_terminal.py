@@ -597,7 +597,7 @@ def test_no_word_of_the_waits_is_cut(on_mac: bool) -> None:
         assert {"waits", "train.py:36"} <= names, text
         if width >= 66:
             assert "modeling_qwen2_vl.py:1234" in names, text
-        assert ("queued" in words) == (width >= (105 if on_mac else 91)), text
+        assert ("queued" in words) == (width >= (102 if on_mac else 91)), text
 
 
 def test_a_place_without_room() -> None:

@@ -134,8 +134,8 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
     ]
     page = "".join(renderer("html").pieces(made, []))
     assert "Times are predicted for the M3 Pro 18GB, not measured here." in page
-    assert '<th scope="col" class="num">stands still</th>' in page
-    assert "stands still" in render_terminal(made, [])
+    assert '<th scope="col" class="num">host idle</th>' in page
+    assert "host idle" in render_terminal(made, [])
     (wait,) = json.loads("".join(renderer("json").pieces(made, [])))["predicted_step"]["waits"]
     assert wait["stands_seconds"] == pytest.approx(forecast(made).waits[0].stands)
 
@@ -155,7 +155,7 @@ def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[st
     assert drawing["caption"].startswith(caption)
     assert not drawing["legend"]
     assert drawing["sentence"].startswith("Step 1, 1.00 ms long: a typical step.")
-    assert "stands still" not in render_terminal(made, [])
+    assert "host idle" not in render_terminal(made, [])
 
 
 @pytest.mark.parametrize("form", ["html", "trace"])

@@ -29,6 +29,7 @@ from anymps.commands._run import run
 from anymps.commands._runner import FAULT
 from anymps.commands._show import say
 from anymps.commands._target import INTERRUPTED
+from anymps.commands._verify import verify
 from anymps.commands.bench import bench
 from anymps.commands.doctor import doctor
 from anymps.commands.fix import fix
@@ -39,7 +40,8 @@ _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
   1    the script ended with an exception; doctor: no mps device is possible;
-       diff: new findings; compare: the numbers part
+       diff: new findings; compare: the numbers part;
+       verify --read: the Mac of the file answers otherwise
   2    wrong usage, or a file, a Mac, a compiler or a torch that is missing;
        a script that cannot be planned or timed, a checkpoint that cannot be
        converted
@@ -60,6 +62,7 @@ def _commands(context: click.Context) -> None:
 
 for _command in (
     bench, compare, convert, coverage, diff, doctor, explain, fix, join, join_manifests, kernels, plan, report, run,
+    verify,
 ):  # fmt: skip
     _commands.add_command(_command)
 

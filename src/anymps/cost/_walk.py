@@ -79,7 +79,7 @@ class Happening(NamedTuple):
 class WaitCost:
     """What the waits at one place cost a step: in how many `seconds` less it would be done without them.
 
-    `stands` is for how many seconds the host stands still there, which mostly is longer: the GPU's work has to be done.
+    `stands` is for how many seconds the host is idle there, which mostly is longer: the GPU's work has to be done.
     """
 
     place: Hashable

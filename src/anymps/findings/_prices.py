@@ -80,9 +80,9 @@ def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: R
 
 
 def _sites(finding: Finding, rule: Rule) -> list[Site]:
-    """Its lines that wait: related ones may be where a tensor was made."""
+    """Its lines that wait, an unknown one too: related ones may be where a tensor was made."""
     related = finding.related_sites if finding.related_as == "also at" or rule.both_lines else ()
-    return [site for site in (finding.site, *related) if site.known]
+    return [finding.site, *(site for site in related if site.known)]
 
 
 def _line(site: Site) -> tuple[str, int]:

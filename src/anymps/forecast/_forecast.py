@@ -42,7 +42,7 @@ def bound_words(bound: StepBound) -> str:
 class PlacedWait:
     """The `waits` of a step at one place, and by how many seconds the step would be shorter without them.
 
-    `stands` is for how many seconds the host stands still there.
+    `stands` is for how many seconds the host is idle there.
     """
 
     place: Place

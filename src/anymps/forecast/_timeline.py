@@ -36,7 +36,7 @@ class BusySpan:
 class PredictedTimeline:
     """A predicted step on its tracks. Times in seconds since the host began it; it ends when both are done.
 
-    `phases` are the program's, `host` is what the host is busy with, a time in which it stands still being `waits`;
+    `phases` are the program's, `host` is what the host is busy with, a time in which it is idle being `waits`;
     `device` is when the GPU works for this step, and `before` is until when it still works for the one before.
     `queue` are the calls that the GPU has yet to do, as points of time and number, and `deepest` is most of them.
     """
@@ -74,7 +74,7 @@ def timeline_of(found: Forecast, resolution: int = 1000) -> PredictedTimeline:
 
 
 def _without_pauses(host: Sequence[Busy], happenings: Sequence[Happening]) -> Iterator[Busy]:
-    """The host's track with the times in which it stands still as waits of what it waits for."""
+    """The host's track with the times in which it is idle as waits of what it waits for."""
     clock = 0.0
     for busy in host:
         if busy.start > clock and happenings[busy.happening].waits:
@@ -84,7 +84,7 @@ def _without_pauses(host: Sequence[Busy], happenings: Sequence[Happening]) -> It
 
 
 def _waits(host: Iterable[Busy], happenings: Sequence[Happening]) -> list[Busy]:
-    """Each wait in one piece, from when the host stands still until it goes on."""
+    """Each wait in one piece, from when the host is idle until it goes on."""
     found: list[Busy] = []
     for busy in host:
         if busy.what != "waits" or not happenings[busy.happening].waits:

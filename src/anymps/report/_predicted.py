@@ -60,7 +60,7 @@ def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
 
 
 def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
-    """For how long the host stands still at each line of the typical step on the Mac; empty where none can be told."""
+    """For how long the host is idle at each line of the typical step on the Mac; empty where none can be told."""
     found = predicted_step(recording)
     seconds: dict[tuple[str, int], float] = {}
     for wait in found.waits if found is not None and not found.no_time else ():

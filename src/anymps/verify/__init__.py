@@ -1,3 +1,48 @@
 """What a Mac answers to a list of calls, and where the virtual device parts from it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anymps._lazy import lazy_face
+
+if TYPE_CHECKING:
+    from anymps.verify._answers import Answers, read_answers, write_answers
+    from anymps.verify._compare import Comparison, Count, Parting, compare
+    from anymps.verify._kinds import KINDS, Kind
+    from anymps.verify._run import ask
+    from anymps.verify._supervised import Ended, listen
+    from anymps.verify._words import asked_lines, comparison_lines, device_words, mac_of, played
+
+__all__ = [
+    "KINDS",
+    "Answers",
+    "Comparison",
+    "Count",
+    "Ended",
+    "Kind",
+    "Parting",
+    "ask",
+    "asked_lines",
+    "compare",
+    "comparison_lines",
+    "device_words",
+    "listen",
+    "mac_of",
+    "played",
+    "read_answers",
+    "write_answers",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_face(
+        __name__,
+        {
+            "_answers": "Answers read_answers write_answers",
+            "_compare": "Comparison Count Parting compare",
+            "_kinds": "KINDS Kind",
+            "_run": "ask",
+            "_supervised": "Ended listen",
+            "_words": "asked_lines comparison_lines device_words mac_of played",
+        },
+    )

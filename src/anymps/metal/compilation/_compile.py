@@ -27,6 +27,11 @@ from anymps.metal.translation import CALLED, Refused, Unsupported, launchers, re
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
 
+def runs_loops() -> bool:
+    """Whether kernels whose threads meet may run as loops over the threads of a group."""
+    return not os.environ.get(FIBERS_VARIABLE)
+
+
 def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Path:
     """The compiled library of a source, from the cache if it is there; `checked`: in the form that tells what it does.
 
@@ -37,7 +42,7 @@ def compile_shader(source: str, checked: bool = False, loops: bool = True) -> Pa
     """
     compiler = replace(find_compiler(), checked=checked)
     directory = cache_directory("kernels")
-    loops = loops and not checked and not os.environ.get(FIBERS_VARIABLE)
+    loops = loops and not checked and runs_loops()
     key = _key(source, compiler, loops)
     warn_without_parser()  # also where the library is in the cache already
     found = find(directory, key, ".so")

@@ -23,6 +23,9 @@ _BEGIN = """  %anymps.id = call token @llvm.coro.id(i32 16, ptr null, ptr null, 
   %anymps.size = call i64 @llvm.coro.size.i64()
   %anymps.memory = call ptr @anymps_rt_frame(i64 %anymps.size)
   %anymps.frame = call ptr @llvm.coro.begin(token %anymps.id, ptr %anymps.memory)
+  %launch = load ptr, ptr %thread
+  %anymps.of = getelementptr i8, ptr %thread, i64 8
+  %of = load ptr, ptr %anymps.of
   %anymps.resolve = getelementptr i8, ptr %wait, i64 8
   %anymps.site = getelementptr i8, ptr %wait, i64 16"""
 _END = """anymps.done:
@@ -35,7 +38,7 @@ anymps.return:
   ret ptr %anymps.frame
 }"""
 _BARRIER = "ptr null, ptr null, i64 -1"  # what waits at a barrier brings nothing
-_WAITS = re.compile(r"\s*(?:\w+ )?call void @anymps_rt_(simd|barrier)\((.*)\)")
+WAITS = re.compile(r"\s*(?:\w+ )?call void @anymps_rt_(simd|barrier)\((.*)\)")
 _NEXT = re.compile(r", (?=(?:ptr|i64) )")  # operands may carry `range(i64 8, 16)`
 _LABEL = re.compile(r'("[^"]+"|[\w.$-]+):')
 _FROM = re.compile(r'(\[ [^\[\]]*, )%("[^"]+"|[\w.$-]+)( \])')
@@ -43,20 +46,38 @@ _ENTRY = "0"  # the first block has no name, and is the first thing without one
 
 
 def as_coroutine(text: str, name: str) -> str:
-    """The module with `void @name(ptr %thread, ptr %wait)` as a coroutine, which returns the address of its frame.
+    """The module with `@name` as a coroutine of a thread and a wait, which returns the address of its frame.
 
-    Raises KernelsError for a module in which another function waits.
+    `text` has `void @name(ptr %thread, ptr %wait, ptr %launch, ptr %of)`. Raises KernelsError for a module in which
+    another function waits.
     """
     lines = text.splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("define ") and f"@{name}(" in line)
     end = lines.index("}", start)
     outside = [*lines[:start], *lines[end + 1 :]]
-    if any(_WAITS.match(line) for line in outside):
+    if any(WAITS.match(line) for line in outside):
         raise KernelsError("a function of a compiled kernel that waits for other threads was not inlined")
     body, last = _body(lines[start + 1 : end])
     header = f"define ptr @{name}(ptr %thread, ptr %wait) nounwind presplitcoroutine {{"
     followed = [_followed(line, last) if " = phi " in line else line for line in body]
-    return "\n".join([*outside, DECLARED, header, _BEGIN, *followed, _END])
+    named = _LABEL.match(body[0])
+    begin = f"anymps.entry:\n{_BEGIN}\n  br label %{named[1]}" if named else _BEGIN
+    return "\n".join([*outside, DECLARED, header, begin, *followed, _END])
+
+
+def cut(lines: list[str], word: str) -> list[str]:
+    """The lines of a function, each wait at the end of a block of its own."""
+    found: list[str] = []
+    last: dict[str, str] = {}
+    block = _ENTRY
+    for line in lines:
+        label = _LABEL.match(line)
+        block = label[1] if label else block
+        found.append(line)
+        if WAITS.match(line):
+            last[block] = f"{word}{len(found)}"
+            found += [f"  br label %{last[block]}", f"{last[block]}:"]
+    return [_followed(line, last) if " = phi " in line else line for line in found]
 
 
 def _followed(line: str, last: dict[str, str]) -> str:
@@ -73,7 +94,7 @@ def _body(lines: list[str]) -> tuple[list[str], dict[str, str]]:
         label = _LABEL.match(line)
         if label:
             block = label[1]
-        waits = _WAITS.match(line)
+        waits = WAITS.match(line)
         if waits:
             part = f"anymps.on{len(last)}.{sum(one.startswith('anymps.on') for one in found)}"
             found += _wait(*_operands(waits), part)

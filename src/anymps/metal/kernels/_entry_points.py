@@ -209,10 +209,7 @@ def _thread(signature: Signature, types: Sequence[str], key: str) -> str:
         for axis in range(3)
     )
     return f"""
-define void @anymps_begin_{key}(ptr %thread, ptr %wait) nounwind convergent {{
-  %launch = load ptr, ptr %thread
-  %ofp = getelementptr i8, ptr %thread, i32 8
-  %of = load ptr, ptr %ofp
+define void @anymps_begin_{key}(ptr %thread, ptr %wait, ptr %launch, ptr %of) nounwind convergent {{
   %indexp = getelementptr i8, ptr %thread, i32 28
   %index = load i32, ptr %indexp
 {load}{grid}{place}{position}{_INDEX}{convert}  call void @{_quoted(signature.function)}({arguments})

@@ -16,11 +16,10 @@ from anymps.metal._library import MetalKernel
 from anymps.metal._runtime import KernelEntry, Report, raise_interrupt, runtime
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
-from anymps.metal.kernels._object_files import LoadedKernel, load_object
+from anymps.metal.kernels._object_files import Form, LoadedKernel, load_object
 from anymps.metal.kernels._packing import pack, table
 from anymps.metal.kernels._support import support
 
-_PLAIN, _RESUMED = 0, 3  # anymps_rt::Form
 _SHARED_BYTES = ctypes.CFUNCTYPE(ctypes.c_uint)
 
 
@@ -66,8 +65,8 @@ class CompiledKernel(MetalKernel):
     def __init__(self, name: str, loaded: LoadedKernel, device: Device) -> None:
         entry = KernelEntry()
         entry.name = name.encode()
-        entry.form = _RESUMED if loaded.together else _PLAIN
-        setattr(entry, "thread" if loaded.together else "plain", loaded.address)
+        entry.form = loaded.form
+        setattr(entry, "plain" if loaded.form == Form.PLAIN else "thread", loaded.address)
         self._shared_callback = _SHARED_BYTES(lambda: loaded.shared_bytes)
         entry.shared_bytes = self._shared_callback
         entry.max_threads = loaded.signature.max_threads

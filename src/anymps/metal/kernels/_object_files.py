@@ -6,6 +6,7 @@ before.
 
 from __future__ import annotations
 
+import enum
 import functools
 import hashlib
 import pickle
@@ -16,12 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import KernelsError
-from anymps.metal.compilation import cache_directory, find_or_make, undefined_symbols
+from anymps.metal.compilation import cache_directory, find_or_make, runs_loops, undefined_symbols
 from anymps.metal.kernels._coroutines import as_coroutine
+from anymps.metal.kernels._lanes import as_lanes
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._metadata import Signature, read_signature
 from anymps.metal.kernels._support import address_of
 from anymps.metal.kernels._translate import SHARED_TYPE, translate
+
+
+class Form(enum.IntEnum):
+    """How its threads run, as `anymps_rt::Form`: each by itself; as coroutines; as loops over lanes."""
+
+    PLAIN, RESUMED, LANES = 0, 3, 4
+
+
+_ENTRIES = {Form.PLAIN: "plain", Form.RESUMED: "begin", Form.LANES: "lanes"}
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class LoadedKernel:
 
     signature: Signature
     address: int
-    together: bool
+    form: Form
     shared_bytes: int
 
 
@@ -39,7 +50,7 @@ class _Description:
     """What a file says of its object."""
 
     signature: Signature
-    together: bool
+    form: Form
     shared_bytes: int
 
 
@@ -54,7 +65,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
     """
     with _lock:
         binding, (_, _, _, processor) = llvm(), _target()
-        key = hashlib.sha256(f"{processor}\0{_translator()}\0".encode() + bitcode).hexdigest()[:20]
+        key = hashlib.sha256(f"{processor}\0{_translator()}\0{runs_loops()}\0".encode() + bitcode).hexdigest()[:20]
         file = find_or_make(
             cache_directory("objects", key[:2]), key, ".o", lambda path: _make(name, bitcode, key, path)
         ).read_bytes()
@@ -63,12 +74,12 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         described: _Description = pickle.loads(file[_LENGTH.size : _LENGTH.size + length])
         data = file[_LENGTH.size + length :]
         _provide(name, data)
-        word = "begin" if described.together else "plain"
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
-        address = engine.get_function_address(f"anymps_{word}_{key}")
-        return LoadedKernel(described.signature, address, described.together, described.shared_bytes)
+        entry = f"anymps_{_ENTRIES[described.form]}_{key}"
+        lookup = engine.get_global_value_address if described.form == Form.LANES else engine.get_function_address
+        return LoadedKernel(described.signature, lookup(entry), described.form, described.shared_bytes)
 
 
 def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
@@ -80,12 +91,31 @@ def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
         raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
     signature = read_signature(text)
     translated = translate(text, signature, key, layout, triple)
-    text = translated.text
+    form, module = Form.PLAIN, _optimised(name, translated.text, machine)
     if translated.together:
-        text = as_coroutine(str(_optimised(name, text, machine)), f"anymps_begin_{key}")
-    data = bytes(machine.emit_object(_optimised(name, text, machine)))
-    described = pickle.dumps(_Description(signature, translated.together, _shared_bytes(translated.text)))
+        form, module = _together(name, str(module), key, machine)
+    data = bytes(machine.emit_object(module))
+    described = pickle.dumps(_Description(signature, form, _shared_bytes(translated.text)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
+
+
+def _together(name: str, text: str, key: str, machine: Any) -> tuple[Form, Any]:
+    """The module of a kernel whose threads wait for each other: as loops over lanes, if they can run so."""
+    entry = f"anymps_begin_{key}"
+    lanes = as_lanes(text, entry, key, functools.partial(_demoted, name)) if runs_loops() else None
+    if lanes is not None:
+        return Form.LANES, _optimised(name, lanes, machine)
+    return Form.RESUMED, _optimised(name, as_coroutine(text, entry), machine)
+
+
+def _demoted(name: str, text: str) -> str:
+    """The text of the module with values in memory that are used in more than one block."""
+    binding = llvm()
+    module = _parsed(name, text)
+    manager = binding.create_new_module_pass_manager()
+    manager.add_register_to_memory_pass()
+    manager.run(module, binding.create_pass_builder(_target()[0], binding.create_pipeline_tuning_options()))
+    return str(module)
 
 
 @functools.cache
@@ -115,16 +145,20 @@ def _engine() -> Any:
 
 def _optimised(name: str, text: str, machine: Any) -> Any:
     """A module of that text, as LLVM's passes leave it."""
-    binding = llvm()
-    try:
-        module = binding.parse_assembly(text)
-        module.verify()
-    except RuntimeError as error:
-        raise KernelsError(f"the kernel {name} cannot be translated for this machine: {_last(error)}") from None
+    binding, module = llvm(), _parsed(name, text)
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = True
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        module = llvm().parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise KernelsError(f"the kernel {name} cannot be translated for this machine: {_last(error)}") from None
     return module
 
 

@@ -228,15 +228,21 @@ void* Fibers::frame(size_t bytes) {
   constexpr size_t kLine = 64, kPage = 4096;
   size_t each = (bytes + kLine - 1) / kLine * kLine;
   each += each % kPage == 0 ? kLine : 0;  // not all at the same offset of a page
-  if (each * kMaxThreads > frames_room_) {  // by the first thread of a group: all have one size
-    std::free(frames_);
-    frames_room_ = each * kMaxThreads;
-    frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_room_));
-    if (frames_ == nullptr) {
-      std::abort();
-    }
-  }
+  reserve_frames(each * kMaxThreads);  // by the first thread of a group: all have one size
   return frames_ + current * each;
+}
+
+void Fibers::reserve_frames(size_t bytes) {
+  constexpr size_t kLine = 64;
+  if (bytes <= frames_room_) {
+    return;
+  }
+  std::free(frames_);
+  frames_room_ = (bytes + kLine - 1) / kLine * kLine;
+  frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_room_));
+  if (frames_ == nullptr) {
+    std::abort();
+  }
 }
 
 // Runs a lane until it waits or is done.
@@ -280,6 +286,82 @@ void Fibers::resolve_resumed(unsigned s) {
   resolve(slots_ + s * kLanes, lanes);
   at_simd_[s] &= ~lanes;
   runnable_[s] = lanes;
+}
+
+// Runs the lanes of a SIMD group until all of them wait or are done: those side by side that are at one place by one call.
+void Fibers::run_ready(unsigned s, const Group& group, const Lanes& lanes) {
+  while (runnable_[s] != 0) {
+    const auto first = static_cast<unsigned>(__builtin_ctz(runnable_[s]));
+    const unsigned char* const places = places_ + s * kLanes;
+    const unsigned place = places[first];
+    unsigned end = first + 1;
+    while (end < kLanes && (runnable_[s] >> end & 1) != 0 && places[end] == place) {
+      ++end;
+    }
+    current = s * kLanes + first;
+    runnable_[s] &= static_cast<unsigned>(~0ull << end);
+    lanes.run(*group.launch, group, threads_.data(), frames_, places_, place, current, s * kLanes + end);
+    for (unsigned lane = first; lane < end; ++lane) {
+      if (places[lane] != kDone) {
+        (lanes.waits[places[lane]].resolve == nullptr ? at_barrier_ : at_simd_)[s] |= 1u << lane;
+      }
+    }
+  }
+}
+
+// Does the SIMD call with the lowest place, and lets its lanes go on.
+void Fibers::resolve_lanes(unsigned s, const Lanes& lanes) {
+  const unsigned char* const places = places_ + s * kLanes;
+  const Lanes::At* lowest = nullptr;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const Lanes::At& wait = lanes.waits[places[__builtin_ctz(rest)]];
+    lowest = lowest == nullptr || wait.site < lowest->site ? &wait : lowest;
+  }
+  unsigned found = 0;
+  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
+    const Lanes::At& wait = lanes.waits[places[lane]];
+    if (wait.site == lowest->site && wait.resolve == lowest->resolve) {
+      slots_[s * kLanes + lane] = frames_ + wait.offset + (s * kLanes + lane) * wait.stride;
+      found |= 1u << lane;
+    }
+  }
+  lowest->resolve(slots_ + s * kLanes, found);
+  at_simd_[s] &= ~found;
+  runnable_[s] = found;
+}
+
+void Fibers::run_lanes(const Group& group, const Lanes& lanes) {
+  const unsigned long state = flush_subnormals();
+  threads_.resize(kMaxThreads);
+  reserve_frames(lanes.frame_bytes);
+  begin_group(group.threads);
+  std::fill_n(places_, group.threads, static_cast<unsigned char>(0));
+  Thread thread{group.launch, &group, {0, 0, 0}, 0};
+  for (; thread.index < group.threads; ++thread.index) {
+    threads_[thread.index] = thread;
+    if (++thread.local[0] == group.size[0]) {
+      thread.local[0] = 0;
+      if (++thread.local[1] == group.size[1]) {
+        thread.local[1] = 0;
+        ++thread.local[2];
+      }
+    }
+  }
+  running = true;
+  Fibers* const before = the_fibers;
+  the_fibers = this;
+  do {
+    for (; ready_ != 0; ready_ &= ready_ - 1) {
+      const auto s = static_cast<unsigned>(__builtin_ctz(ready_));
+      for (run_ready(s, group, lanes); at_simd_[s] != 0; run_ready(s, group, lanes)) {
+        resolve_lanes(s, lanes);
+      }
+    }
+  } while (open_barrier());
+  the_fibers = before;
+  running = false;
+  set_float_state(state);
 }
 
 void Fibers::resume_all(const Group& group, Begin begin) {

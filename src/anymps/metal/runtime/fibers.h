@@ -66,6 +66,8 @@ class Fibers {
   void run(unsigned threads, anymps_rt_entry entry, void* context);
   // The threads of a group as coroutines, which need no stacks. Subnormal floats are zero meanwhile.
   void resume_all(const Group& group, Begin begin);
+  // The same as loops over lanes.
+  void run_lanes(const Group& group, const Lanes& lanes);
   void* frame(size_t bytes);
   void block_at_barrier();
   void block_at_simd(void* slot, Resolve resolve, unsigned long site);
@@ -81,6 +83,9 @@ class Fibers {
   bool open_barrier();
   void step(unsigned s, const Group& group, Begin begin);
   void resolve_resumed(unsigned s);
+  void reserve_frames(size_t bytes);
+  void run_ready(unsigned s, const Group& group, const Lanes& lanes);
+  void resolve_lanes(unsigned s, const Lanes& lanes);
   void hand_over(unsigned s);
   void resolve(unsigned s);
   int order(unsigned a, unsigned b) const;
@@ -104,6 +109,8 @@ class Fibers {
     Wait wait;
   };
   std::vector<Coroutine> coroutines_;
+  std::vector<Thread> threads_;       // of lanes
+  unsigned char places_[kMaxThreads];  // the same
   char* frames_ = nullptr;
   size_t frame_bytes_ = 0, frames_room_ = 0;
   Stacks stacks_;

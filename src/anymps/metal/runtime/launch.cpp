@@ -54,6 +54,10 @@ void find_group(const Job& job, uint64_t piece, Group& group) {
 // The one behind it.
 void find_next(const Job& job, Group& group) {
   const Launch& launch = job.launch;
+  if (group.position[0] + 2 < launch.groups[0]) {  // neither of the two is at the edge: they are of one size
+    ++group.position[0];
+    return;
+  }
   group.threads = 1;
   bool carry = true;
   for (unsigned axis = 0; axis < 3; ++axis) {
@@ -99,6 +103,10 @@ void run_in_batch(void* context, unsigned index) {
   batch.job->kernel->group(group);
 }
 
+const Lanes& lanes_of(const Kernel& kernel) {
+  return *reinterpret_cast<const Lanes*>(reinterpret_cast<uintptr_t>(kernel.thread));
+}
+
 // Runs pieces of the job until none is left; a fault ends the job.
 void work(void* context) {
   Job& job = *static_cast<Job*>(context);
@@ -135,6 +143,8 @@ void work(void* context) {
         }
       } else if (job.kernel->form == Form::Resumed) {
         fibers.resume_all(group, reinterpret_cast<Begin>(reinterpret_cast<void (*)()>(job.kernel->thread)));
+      } else if (job.kernel->form == Form::Lanes) {
+        fibers.run_lanes(group, lanes_of(*job.kernel));
       } else {
         fibers.run(group.threads, run_thread, &team);
       }
@@ -148,7 +158,7 @@ void work(void* context) {
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
     job.report.address = guard.address;
-    job.report.has_thread = fibers.running && job.kernel->together == 0 ? 1 : 0;
+    job.report.has_thread = fibers.running && job.kernel->together == 0 && job.kernel->form != Form::Lanes ? 1 : 0;
     if (job.report.has_thread != 0) {
       unsigned local[3];
       place_in(group, fibers.current, local);
@@ -206,6 +216,7 @@ extern "C" int anymps_rt_launch(
   }
   job.code = kernel->form == anymps_rt::Form::Plain    ? reinterpret_cast<const void*>(kernel->plain)
              : kernel->form == anymps_rt::Form::Groups ? reinterpret_cast<const void*>(kernel->group)
+             : kernel->form == anymps_rt::Form::Lanes  ? reinterpret_cast<const void*>(anymps_rt::lanes_of(*kernel).run)
                                                        : reinterpret_cast<const void*>(kernel->thread);
   const anymps_rt::Watch watch(job);
   if (workers > 1) {

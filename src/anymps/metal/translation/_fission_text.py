@@ -13,6 +13,8 @@ _DIE = (
     "{ if constexpr (decltype(anymps_keep)::probe) __builtin_trap(); "
     "else { anymps_all[anymps_i] = 0; anymps_alive = anymps_all; return; } }"
 )
+# A short loop of one thread, which stands in the way of vectors of threads as long as it is one.
+_SHORT = re.compile(r"\bfor\s*\(\s*\w+ (\w+) = 0;\s*\1 < [2-8];\s*(?:\+\+\1|\1\+\+)\s*\)")
 _PER_THREAD = {
     "thread_index_in_threadgroup": "unsigned(anymps_i)",
     "thread_index_in_simdgroup": "unsigned(anymps_i) % 32",
@@ -116,7 +118,7 @@ def group_function(
     varying: Collection[str],
     returns: bool,
 ) -> str:
-    """The body of the function; `parameters` are names and buffers. Raises NoText."""
+    """The body of the function, which knows `anymps_n` threads; `parameters` are names and buffers. Raises NoText."""
     writer = _Writer(function, parameters, axis, steps, varying, returns)
     return "\n".join(writer.lines())
 
@@ -182,7 +184,6 @@ class _Writer:
             "{",
             "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
             f"const anymps_fission::Line anymps_line(anymps_g, {0 if self.plane else self.axis});",
-            "const int anymps_n = int(anymps_g.threads);",
             "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
         ]
         if self.plane:
@@ -270,7 +271,9 @@ class _Writer:
             if name in needed - own:
                 constant = "" if name in changed else "const "
                 lines.append(f"[[maybe_unused]] {constant}auto {name} = {array}[anymps_i];")
-        lines += [_RETURN.sub(_DIE, item.text) if item.stores else item.text for item in piece.items]
+        for item in piece.items:
+            text = _RETURN.sub(_DIE, item.text) if item.stores else item.text
+            lines.append(_SHORT.sub(r"ANYMPS_UNROLLED \g<0>", text))
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
         if self.unkept.intersection(kept):
             raise NoText

@@ -116,11 +116,17 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
     if kernel.group:
         # In the kernel's own namespace, as its statements are.
         spaces = [f"namespace {name} {{" for name in kernel.function.scope]
+        whole = kernel.function.max_threads
+        usual = f"if (anymps_g.threads == {whole}) return anymps_body_{number}(anymps_g, {whole});"
         lines += [
             *spaces,
-            f"static void anymps_group_{number}(const anymps_rt::Group& anymps_g) {{",
+            f"static ANYMPS_INLINE void anymps_body_{number}(const anymps_rt::Group& anymps_g, const int anymps_n) {{",
             f"using anymps_types = anymps_launch::params<decltype({kernel.pointer})>;",
             kernel.group.text,
+            "}",
+            f"static void anymps_group_{number}(const anymps_rt::Group& anymps_g) {{",
+            *([usual] if whole.isdigit() else []),  # loops of a known length, as Inductor's groups have
+            f"anymps_body_{number}(anymps_g, int(anymps_g.threads));",
             "}",
             *("}" for _ in spaces),
         ]

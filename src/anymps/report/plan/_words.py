@@ -88,7 +88,7 @@ def headline(plan: Plan) -> str:
     if plan.asked:
         return " ".join(f"On {row.outcome.mac.name}: {_meaning(row)}." for row in plan.rows)
     good = [row.outcome.mac for row in plan.rows if row.outcome.verdict.value in ("fits", "tight")]
-    return f"Fits from {min(mac.ram_gib for mac in good)} GB on." if good else "Fits on no Mac."
+    return f"Fits on Macs with {min(mac.ram_gib for mac in good)} GB or more." if good else "Does not fit on any Mac."
 
 
 def _meaning(row: Row) -> str:

@@ -23,7 +23,7 @@ _HERE: Final = (
 _ON_MAC: Final = (
     *_FIRST,
     Column("queued", "number", left_out=3),
-    Column("stands still", "number", left_out=5),
+    Column("host idle", "number", left_out=5),
     Column("cost a step", "number"),
 )
 _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
@@ -59,7 +59,7 @@ def waits_section(recording: Recording, findings: Sequence[Finding] = ()) -> Ite
 
 
 def hurting_table(rows: tuple[tuple[str, ...], ...], *, on_mac: bool) -> Table:
-    """Those that hurt: with the time that the host stands still where that is predicted for the Mac."""
+    """Those that hurt: with the time that the host is idle where that is predicted for the Mac."""
     caption = "In the steps, and what had been queued before each"
     return Table("waits-hurting", _ON_MAC if on_mac else _HERE, rows, caption=caption)
 
@@ -155,8 +155,8 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str,
     meaning = "Queued: operators since the wait before, median to most."
     if on_mac:
         meaning += (
-            " Stands still: how long the host would be idle there in a step on the Mac. Without the wait the GPU still "
-            "has that work to do, so a step saves less."
+            " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
+            "that work to do, so a step saves less."
         )
     elif recording.meta.get("virtual") is not False:
         meaning += (

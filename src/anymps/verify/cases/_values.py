@@ -22,8 +22,8 @@ _MOST_SAMPLES = 12
 Inputs = tuple[torch.Tensor, ...]
 
 
-def inputs(operator: Operator, dtype: torch.dtype) -> Iterator[Inputs]:
-    """Tensors on the CPU for calls of an operator: dense, transposed, broadcast, and those of the database."""
+def inputs(operator: Operator, dtype: torch.dtype, *, samples: bool = True) -> Iterator[Inputs]:
+    """Tensors on the CPU for calls of an operator: dense, transposed, broadcast; with `samples` the database's, too."""
     if operator.tensors == 1:
         x = line(dtype, 5)
         yield (x,)
@@ -34,7 +34,8 @@ def inputs(operator: Operator, dtype: torch.dtype) -> Iterator[Inputs]:
         x, y = _fit(operator, line(dtype, 6), line(dtype, 7))
         yield x, y
         yield x[:60].view(6, 10).t(), y[:6]
-    yield from _samples(operator, dtype)
+    if samples:
+        yield from _samples(operator, dtype)
 
 
 def _edges(dtype: torch.dtype) -> torch.Tensor:

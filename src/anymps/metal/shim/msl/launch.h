@@ -12,8 +12,10 @@
 #endif
 #if defined(__clang__)
 #define ANYMPS_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#define ANYMPS_UNROLLED _Pragma("clang loop unroll(full)")
 #else
 #define ANYMPS_ANY_ORDER _Pragma("GCC ivdep")
+#define ANYMPS_UNROLLED _Pragma("GCC unroll 8")
 #endif
 
 namespace anymps_launch {

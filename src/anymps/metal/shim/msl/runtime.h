@@ -33,9 +33,9 @@ struct Box {
   unsigned from[3], to[3];
 };
 
-// How a kernel runs: as loops over boxes of the grid; with each thread of a group as a fiber; a whole group by one call; or
-// with each thread as a coroutine, which `thread` is a Begin for.
-enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Resumed = 3 };
+// How a kernel runs: as loops over boxes of the grid; with each thread of a group as a fiber; a whole group by one call;
+// with each thread as a coroutine, which `thread` is a Begin for; or as loops over lanes, which `thread` is a Lanes for.
+enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Resumed = 3, Lanes = 4 };
 
 struct Kernel {
   const char* name;
@@ -79,6 +79,21 @@ struct Wait {
 // Runs a thread until it waits or is done. The frame that it returns, made by `anymps_rt_frame`, begins with the address of
 // what goes on with it, given the frame, and with a null pointer once it is done: LLVM's coroutines.
 using Begin = void* (*)(const Thread& thread, Wait& wait);
+
+// A thread that was cut where it waits. `run` runs lanes that all are at one place, until each waits or is done, and writes
+// where each is then: place 0 is the beginning, place n the n-th wait, kDone the end. `frames` has arrays of all lanes.
+struct Lanes {
+  void (*run)(
+      const Launch& launch, const Group& of, const Thread* threads, char* frames, unsigned char* places, unsigned place,
+      unsigned from, unsigned to);
+  unsigned long frame_bytes;
+  struct At {
+    Resolve resolve;  // null at a barrier
+    unsigned long site, offset, stride;  // where the slots of lanes lie in `frames`
+  };
+  const At* waits;  // by place
+};
+constexpr unsigned char kDone = 255;
 
 }  // namespace anymps_rt
 

@@ -1,0 +1,164 @@
+"""`anymps verify`: ask a Mac what it does, for a file to send in, and compare such a file with the virtual device."""
+
+from __future__ import annotations
+
+__all__ = ["verify"]
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from anymps._errors import UnsupportedTorchError, UsageError
+from anymps._text import plural
+from anymps.commands._show import say
+from anymps.rules import parse_torch_version
+from anymps.verify import (
+    KINDS,
+    Answers,
+    ask,
+    asked_lines,
+    compare,
+    comparison_lines,
+    device_words,
+    mac_of,
+    played,
+    read_answers,
+    write_answers,
+)
+
+PARTED = 1
+_DEFAULT = Path("mac-answers.json.gz")
+_MINUTES = 18.0
+_MINUTES_TO_READ = 60.0
+
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(short_help="Ask a Mac what it does, for a file to send in.")
+@click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers and this device part.")
+@click.option("--out", type=_FILE, metavar="FILE", help=f"Where to write the answers (default {_DEFAULT}).")
+@click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Ask this kind alone; may be repeated.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True, max=1000),
+    help=f"How long it may take (default {_MINUTES:g}).",
+)
+@click.option("--mac", metavar="MAC", help="The Mac that the virtual device acts as, on a machine without one.")
+@click.option("-v", "--verbose", is_flag=True, help="With --read: show every difference.")
+def verify(
+    read: Path | None, out: Path | None, only: tuple[str, ...], minutes: float | None, mac: str | None, verbose: bool
+) -> int:
+    """Ask this Mac what it does, and write its answers to a file to send in.
+
+    It takes less than 20 minutes, and needs nothing but torch. The file holds the chip, the memory, the versions of
+    macOS and torch, and the answers; no name of a user, a machine or a file. What was asked so far is kept when it is
+    broken off.
+
+    On another machine the virtual device answers: those are anymps's own answers. With --read FILE it is asked what the
+    Mac in the file was asked, and each difference is shown. The exit code is then 1 if there is one.
+    """
+    kinds = only or tuple(KINDS)
+    if read is not None:
+        if out is not None or mac is not None:
+            raise UsageError("--read compares with the Mac of the file: it takes neither --out nor --mac")
+        return _compare(read_answers(read), kinds, minutes or _MINUTES_TO_READ, verbose)
+    if verbose:
+        raise UsageError("--verbose is for --read")
+    return _ask(out or _DEFAULT, kinds, minutes or _MINUTES, mac)
+
+
+def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> int:
+    _check_target(out)
+    line = _Line()
+    last: list[Answers] = []
+
+    def keep(answers: Answers) -> None:
+        write_answers(answers, out)
+        last[:] = [answers]
+
+    try:
+        answers = ask(kinds, minutes, mac=mac, tell=line.show, keep=keep)
+    except KeyboardInterrupt:
+        line.close()
+        if last:
+            say(f"interrupted; {plural(last[0].count, 'answer')} are in {out}")
+        raise
+    line.close()
+    keep(answers)
+    whose = "These are anymps's own answers, of its virtual device: " if answers.virtual else "This Mac: "
+    click.echo(whose + device_words(answers))
+    click.echo("\n".join(asked_lines(answers)))
+    click.echo(f"{plural(answers.count, 'answer')} in {out}.", nl=False)
+    click.echo("" if answers.virtual else " Please attach it to an issue of the project.")
+    return 0
+
+
+def _check_target(out: Path) -> None:
+    """Before anything is asked. Raises UsageError for a file that cannot be written."""
+    try:
+        if out.is_dir() or not out.absolute().parent.is_dir():
+            raise UsageError(f"{out} cannot be written: it is a directory, or in none")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool) -> int:
+    _check_release(mac)
+    known = mac_of(mac)
+    asked = {kind: list(cases) for kind, cases in mac.answers.items() if kind in kinds}
+    mac.answers = {kind: cases for kind, cases in mac.answers.items() if kind in asked}
+    line = _Line()
+    whose = "anymps's own answers" if mac.virtual else "a Mac's answers"
+    click.echo(f"{whose[0].upper()}{whose[1:]}, {mac.made}: {device_words(mac)}")
+    if known is None:
+        click.echo("This Mac is not known here, so the virtual device acts as its default.")
+    play = None if known is None else played(known)
+    again = tuple(kind for kind in asked if kind != "times")
+    ours = ask(again, minutes, mac=play, wanted=asked, tell=line.show)
+    line.close()
+    if not ours.virtual:
+        click.echo(f"They are compared with this Mac's own: {device_words(ours)}")
+    comparison = compare(mac, ours)
+    click.echo("\n".join(comparison_lines(mac, comparison, everything=verbose)))
+    return PARTED if comparison.partings else 0
+
+
+def _check_release(mac: Answers) -> None:
+    """Raises UsageError where the file is of another release of torch: what operators do depends on it."""
+    from anymps.rules import installed_torch
+
+    here = installed_torch().version
+    try:
+        theirs = parse_torch_version(str(mac.machine["torch"]))
+    except UnsupportedTorchError:
+        raise UsageError("the file names no release of torch") from None
+    if theirs.release != here.release:
+        wanted = ".".join(map(str, theirs.release))
+        raise UsageError(f"the file is of torch {theirs}, and this is {here}: read it with a torch {wanted}")
+
+
+class _Line:
+    """One line of progress on stderr: replaced in a terminal, elsewhere one for each kind."""
+
+    def __init__(self) -> None:
+        self._replaced = sys.stderr.isatty()
+        self._kind = ""
+        self._at = 0.0
+
+    def show(self, text: str) -> None:
+        """The newest state."""
+        if self._replaced:
+            if time.monotonic() - self._at > 0.1:
+                self._at = time.monotonic()
+                print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif text.partition(":")[0] != self._kind:
+            self._kind = text.partition(":")[0]
+            print(f"anymps: {self._kind} ({KINDS[self._kind].what})", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._replaced:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

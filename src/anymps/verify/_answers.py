@@ -1,0 +1,126 @@
+"""The file of a Mac's answers: gzip of one JSON document with a version and a digest, read with suspicion."""
+
+from __future__ import annotations
+
+__all__ = ["FORMAT", "VERSION", "Answers", "read_answers", "write_answers"]
+
+import gzip
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from anymps._atomic import replacing
+from anymps._errors import UsageError
+from anymps._version import __version__
+from anymps.verify._form import fault_of
+
+FORMAT: Final = "anymps-mac-answers"
+VERSION: Final = 1
+MOST_PACKED: Final = 32 << 20
+"""Bytes of a file; a whole run's has about 4 MiB."""
+MOST_UNPACKED: Final = 256 << 20
+
+Answer = dict[str, Any]
+
+
+@dataclass
+class Answers:
+    """What was asked of a device and what it answered.
+
+    `virtual` tells anymps' own answers from a Mac's. `machine` has the chip, its GPU cores, the memory in GiB, and the
+    versions of macOS, torch and Python, each a text or a number. `kinds` says for each kind how many `cases` there are
+    and how many `seconds` it took, with a `note` if it could not be asked whole. `answers` are by kind and case.
+    """
+
+    virtual: bool
+    machine: dict[str, Any]
+    made: str
+    kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """The number of answers of all kinds."""
+        return sum(map(len, self.answers.values()))
+
+    def document(self) -> dict[str, Any]:
+        """The document, with its digest."""
+        content: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "generator": {"name": "anymps", "version": __version__},
+            "virtual": self.virtual,
+            "machine": self.machine,
+            "made": self.made,
+            "kinds": self.kinds,
+            "answers": self.answers,
+        }
+        return {**content, "digest": digest(content)}
+
+
+def digest(content: dict[str, Any]) -> str:
+    """SHA-256 over the document without its digest, as JSON with sorted keys, in hexadecimal digits."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def write_answers(answers: Answers, path: Path) -> None:
+    """Put the file in place in one step: it is there whole, or as before. Raises OSError."""
+    text = json.dumps(answers.document(), separators=(",", ":"), allow_nan=False)
+    with replacing(path, sync=False) as file:
+        # No name and no time in the header: the same answers give the same file.
+        file.write(gzip.compress(text.encode("ascii"), compresslevel=6, mtime=0))
+
+
+def read_answers(path: Path) -> Answers:
+    """The answers in a file. Raises UsageError, in one line, for any file that is not a whole one of this version."""
+    document = _parsed(_unpacked(path), path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise UsageError(f"{path} is no file of a Mac's answers")
+    version = document.get("version")
+    if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
+        raise UsageError(f"{path} was written by a newer anymps (version {version} of the format, {VERSION} is read)")
+    if version != VERSION:
+        raise UsageError(f"{path} is no file of a Mac's answers: its version is not {VERSION}")
+    told = document.pop("digest", None)
+    if told != digest(document):
+        raise UsageError(f"{path} is damaged: its digest is another")
+    wrong = fault_of(document)
+    if wrong:
+        raise UsageError(f"{path} cannot be read: {wrong}")
+    return Answers(document["virtual"], document["machine"], document["made"], document["kinds"], document["answers"])
+
+
+def _unpacked(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            packed = file.read(MOST_PACKED + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(packed) > MOST_PACKED:
+        raise UsageError(f"{path} is too large: more than {MOST_PACKED >> 20} MiB")
+    reader = zlib.decompressobj(wbits=31)  # gzip
+    try:
+        content = reader.decompress(packed, MOST_UNPACKED + 1)
+    except zlib.error:
+        raise UsageError(f"{path} is no gzip file, or a damaged one") from None
+    if len(content) > MOST_UNPACKED:
+        raise UsageError(f"{path} is too large: more than {MOST_UNPACKED >> 20} MiB when unpacked")
+    if not reader.eof:
+        raise UsageError(f"{path} is cut short")
+    if reader.unused_data:
+        raise UsageError(f"{path} is damaged: something follows its end")
+    return content
+
+
+def _parsed(content: bytes, path: Path) -> Any:
+    def refuse(name: str) -> float:
+        raise ValueError(name)
+
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError):  # neither UTF-8 nor JSON, or nested without end
+        raise UsageError(f"{path} holds no JSON that can be read") from None

@@ -1,0 +1,142 @@
+"""What is printed of answers: what was asked, and where two devices part."""
+
+from __future__ import annotations
+
+__all__ = ["asked_lines", "comparison_lines", "device_words", "mac_of", "played"]
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
+from statistics import median
+from typing import Final
+
+from anymps._errors import CostError, MacError
+from anymps._text import clean, plural
+from anymps.cost import OperatorCall, predict_operator, shipped
+from anymps.cost.calibration import Mode, expected_seconds
+from anymps.mac import Mac, parse_mac
+from anymps.verify._answers import Answers
+from anymps.verify._compare import Comparison, Parting
+from anymps.verify._form import ITEM_SIZES
+from anymps.verify._kinds import KINDS
+
+_WIDTH: Final = 100
+_LONGEST: Final = 300
+_MODES: Final[dict[str, Mode]] = {"pipe": "pipe", "sync": "sync"}
+_SHOWN: Final = 30
+"""Groups of differences of a kind that are shown unless all are asked for."""
+_DTYPES: Final = frozenset(ITEM_SIZES)
+
+
+def device_words(answers: Answers) -> str:
+    """`Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4, torch 2.13.0`."""
+    about = answers.machine
+    cores = f" ({about['gpu_cores']}-core GPU)" if about.get("gpu_cores") else ""
+    memory = f", {about['memory_gib']} GB" if about.get("memory_gib") else ""
+    return clean(f"{about['chip']}{cores}{memory}, macOS {about['macos']}, torch {about['torch']}")
+
+
+def asked_lines(answers: Answers) -> Iterator[str]:
+    """What was asked of each kind."""
+    yield f"{'':12}{'cases':>8}{'answers':>9}{'seconds':>9}"
+    for kind, about in answers.kinds.items():
+        seconds, note = float(about["seconds"]), clean(str(about["note"]))
+        count = len(answers.answers.get(kind, {}))
+        yield f"{kind:12}{about['cases']:>8,}{count:>9,}{seconds:>9.0f}{'  ' + note if note else ''}"
+
+
+def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) -> Iterator[str]:
+    """The counts by kind, then the differences, those of one operator and cause together."""
+    yield f"{'':12}{'compared':>10}{'agree':>8}{'bit for bit':>13}{'part':>7}{'not asked':>11}"
+    for kind, count in comparison.counts.items():
+        part = count.both - count.agree
+        yield f"{kind:12}{count.both:>10,}{count.agree:>8,}{count.exactly:>13,}{part:>7,}{count.missing:>11,}"
+    others = sum(count.inputs for count in comparison.counts.values())
+    if others:
+        yield f"Inputs of {plural(others, 'sample')} are others here: of their results only the form was compared."
+    yield from _times(mac)
+    groups = _grouped(comparison.partings)
+    if not groups:
+        yield "They part nowhere."
+        return
+    yield f"They part in {plural(len(comparison.partings), 'answer')}:"
+    for kind in KINDS:
+        of_kind = [group for group in groups if group[0].kind == kind]
+        shown = of_kind if everything else of_kind[:_SHOWN]
+        for group in shown:
+            yield ""
+            yield from _group_lines(group)
+        if len(of_kind) > len(shown):
+            yield ""
+            yield f"{kind}: {len(of_kind) - len(shown):,} more like these (--verbose shows all)"
+
+
+def _grouped(partings: list[Parting]) -> list[list[Parting]]:
+    groups: dict[tuple[str, ...], list[Parting]] = {}
+    for one in partings:
+        same = (one.what.partition(", sample")[0], "" if one.what.startswith("values") else one.mac)
+        groups.setdefault((one.kind, _without_dtype(one.case)[0], *same), []).append(one)
+    return list(groups.values())
+
+
+def _without_dtype(case: str) -> tuple[str, str]:
+    head, _, last = case.rpartition(" ")
+    return (head, last) if last in _DTYPES else (case, "")
+
+
+def _group_lines(group: list[Parting]) -> Iterator[str]:
+    first = group[0]
+    name = _without_dtype(first.case)[0]
+    dtypes = ", ".join(dict.fromkeys(dtype for one in group if (dtype := _without_dtype(one.case)[1])))
+    yield clean(f"{first.kind}: {name}{f' ({dtypes})' if dtypes else ''}: {first.what.partition(', sample')[0]}")
+    yield from _wrapped("the Mac", first.mac)
+    yield from _wrapped("anymps", first.ours)
+
+
+def _wrapped(who: str, words: str) -> list[str]:
+    text = clean(words.replace("\n", " "))
+    text = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
+    return textwrap.wrap(text or "nothing", _WIDTH, initial_indent=f"  {who:<9}", subsequent_indent=" " * 11)
+
+
+def _times(mac: Answers) -> Iterator[str]:
+    """How the Mac's times lie beside the predicted ones: no difference that counts, predictions have an interval."""
+    machine = mac_of(mac)
+    if machine is None:
+        return
+    ratios, inside = [], 0
+    for case, answer in mac.answers.get("times", {}).items():
+        text, _, mode = case.rpartition(" ")
+        seconds = answer.get("seconds")
+        if not isinstance(seconds, int | float) or seconds <= 0 or mode not in _MODES:
+            continue
+        try:
+            call = OperatorCall.parse(text)
+            expected = expected_seconds(call, _MODES[mode], machine, mac.machine["torch"], shipped())
+            predicted = predict_operator(call, machine, mac.machine["torch"])
+        except CostError:
+            continue
+        ratios.append(seconds / expected)
+        inside += predicted.low <= predicted.device * seconds / expected <= predicted.high
+    if ratios:
+        yield (
+            f"times: {plural(len(ratios), 'call')} timed, the median {median(ratios):.2f} of what is predicted, "
+            f"{inside} within the prediction's interval"
+        )
+
+
+def mac_of(answers: Answers) -> Mac | None:
+    """The Mac that the virtual device has to play for them; None for one that is not known."""
+    about = answers.machine
+    chip = str(about["chip"]).removeprefix("Apple ")
+    macos = ".".join(str(about["macos"]).split(".")[:2])
+    cores = f" {about['gpu_cores']}-core" if about.get("gpu_cores") else ""
+    for text in (f"{chip}{cores} {about.get('memory_gib')}GB", f"{chip} {about.get('memory_gib')}GB"):
+        with suppress(MacError):
+            return parse_mac(f"{text}, macOS {macos}")
+    return None
+
+
+def played(mac: Mac) -> str:
+    """The text by which the virtual device is told to act as that Mac."""
+    return f"{mac.chip} {mac.gpu_cores}-core {mac.ram_gib}GB, macOS {mac.macos[0]}.{mac.macos[1]}"

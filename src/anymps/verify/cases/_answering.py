@@ -1,0 +1,91 @@
+"""What a call answered, as plain data: results with their layout, digest and a sample of values, or a refusal."""
+
+from __future__ import annotations
+
+__all__ = ["answered", "digest_of", "refusal", "sampled"]
+
+import base64
+import ctypes
+import hashlib
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from anymps.verify.cases._case import Answer
+
+
+def answered(call: Callable[[], Any], keep: int, *, values: bool = True) -> Answer:
+    """Call, and say what came of it; a late error, which only reading the results brings out, counts as its own.
+
+    Of each result at most `keep` values are kept. Without `values` only what it looks like is: for random numbers.
+    """
+    always = torch.is_warn_always_enabled()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        torch.set_warn_always(True)  # torch tells of a fallback once in a process
+        try:
+            results = [_result(leaf, keep, values) for leaf in tree_leaves(call())]
+        except Exception as error:
+            return refusal(error)
+        finally:
+            torch.set_warn_always(always)
+    answer: Answer = {"does": "computes", "results": results}
+    warned = dict.fromkeys(str(one.message) for one in told if "mps" in str(one.message).lower())
+    return {**answer, "warns": list(warned)} if warned else answer
+
+
+def refusal(error: BaseException) -> Answer:
+    """A refusal: the class and the whole text."""
+    return {"does": "refuses", "error": type(error).__name__, "text": str(error)}
+
+
+def digest_of(tensors: Iterable[torch.Tensor]) -> str:
+    """Eight hexadecimal digits of what these CPU tensors hold."""
+    found = hashlib.sha256()
+    for one in tensors:
+        found.update(f"{one.dtype} {tuple(one.shape)}".encode())
+        found.update(_bytes(_plain(one)))
+    return found.hexdigest()[:8]
+
+
+def sampled(count: int, keep: int) -> list[int]:
+    """Which of `count` elements are kept: all, or `keep` at equal distances, the first and the last among them."""
+    return list(range(count)) if count <= keep else [at * (count - 1) // (keep - 1) for at in range(keep)]
+
+
+def _result(leaf: Any, keep: int, values: bool) -> Answer:
+    if not isinstance(leaf, torch.Tensor):
+        return {"python": type(leaf).__name__, "value": repr(leaf) if values else ""}
+    entry: Answer = {"dtype": str(leaf.dtype).removeprefix("torch."), "shape": list(leaf.shape)}
+    if leaf.layout == torch.strided:
+        entry["strides"] = list(leaf.stride())
+    else:
+        entry["layout"] = str(leaf.layout).removeprefix("torch.")
+    if leaf.device.type != "mps":
+        entry["device"] = leaf.device.type
+    host = leaf.detach().to("cpu")  # also where only its looks are kept: a late error comes out here
+    if values:
+        flat = _plain(host)
+        entry["digest"] = hashlib.sha256(_bytes(flat)).hexdigest()[:16]
+        entry["values"] = base64.b64encode(_bytes(flat[sampled(flat.numel(), keep)])).decode("ascii")
+    return entry
+
+
+def _plain(host: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor's elements in a row, with one kind of NaN: which one an operation gives depends on the processor."""
+    dense = host.detach().to_dense() if host.layout != torch.strided else host.detach()
+    flat = dense.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if flat.is_complex():
+        real = torch.view_as_real(flat)
+        return torch.view_as_complex(torch.where(real.isnan(), torch.full_like(real, torch.nan), real))
+    if flat.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        return torch.where(flat.isnan(), torch.full_like(flat, torch.nan), flat)
+    return flat
+
+
+def _bytes(flat: torch.Tensor) -> bytes:
+    """The memory of a contiguous CPU tensor, which torch alone hands out through numpy."""
+    return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()) if flat.numel() else b""

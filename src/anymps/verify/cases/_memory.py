@@ -1,0 +1,188 @@
+"""Cases of memory: the allocator's counters after scripts of allocations, and the texts of its limits."""
+
+from __future__ import annotations
+
+__all__ = ["memory_cases"]
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from anymps.verify.cases._answering import refusal
+from anymps.verify.cases._case import Answer, Case
+
+_MIB: Final = 1 << 20
+_HIGH, _LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+_MEASURED: Final = re.compile(r"(?<=allocated: )[\d.]+ \w+|(?<=allocations: )[\d.]+ \w+|(?<=allowed: )[\d.]+ \w+")
+"""Sizes of an out-of-memory text that depend on what else Metal holds on that Mac."""
+
+Note = Callable[[str], None]
+
+
+def memory_cases() -> list[Case]:
+    """All cases, each in a process of its own: an allocator remembers."""
+    scripts = [Case(title, functools.partial(_counted, script), alone=True) for title, script in _SCRIPTS.items()]
+    limits = [Case(title, functools.partial(_refused, call), alone=True) for title, call in _LIMITS.items()]
+    variables = [
+        Case(
+            ", ".join(f"{name}={value}" for name, value in environment.items()),
+            functools.partial(_refused, _first_tensor),
+            alone=True,
+            environment=environment,
+        )
+        for environment in _ENVIRONMENTS
+    ]
+    return scripts + limits + variables
+
+
+def _counted(script: Callable[[Note], None]) -> Answer:
+    """The rows of a script: what was done, bytes in tensors, and bytes of the driver since the beginning."""
+    rows: list[list[Any]] = []
+    torch.mps.empty_cache()
+    base = torch.mps.driver_allocated_memory()
+
+    def note(what: str) -> None:
+        torch.mps.synchronize()
+        rows.append([what, torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory() - base])
+
+    try:
+        script(note)
+    except Exception as error:
+        return {**refusal(error), "rows": rows}
+    return {"does": "computes", "rows": rows}
+
+
+def _refused(call: Callable[[], object]) -> Answer:
+    try:
+        call()
+    except Exception as error:
+        answer = refusal(error)
+        return {**answer, "text": _MEASURED.sub("...", answer["text"])}
+    return {"does": "computes"}
+
+
+def _empty(count: int) -> torch.Tensor:
+    return torch.empty(count, dtype=torch.uint8, device="mps")
+
+
+def _four_sizes(note: Note) -> None:
+    kept = []
+    for size in (4, 5 * _MIB, 600 * _MIB, 64 * _MIB):
+        kept.append(_empty(size))
+        note(f"+ {size}")
+    kept.clear()
+    note("all freed")
+    torch.mps.empty_cache()
+    note("empty_cache")
+
+
+def _charges(note: Note) -> None:
+    for size in (0, 1, 255, 256, 257, 4000, 16_384, _MIB, _MIB + 1, 3 * _MIB + 5, 10 * _MIB, 33 * _MIB + 7):
+        x = _empty(size)
+        note(f"one of {size}")
+        del x
+        note("freed")
+
+
+def _reuse(note: Note) -> None:
+    held = [_empty(16 * _MIB), _empty(48 * _MIB), _empty(80 * _MIB)]
+    note("16, 48 and 80 MiB")
+    held.pop(1)
+    note("without the 48")
+    held.append(_empty(20 * _MIB))
+    note("20 MiB, where 48 were")
+    held.append(_empty(30 * _MIB))
+    note("30 MiB more")
+    held.clear()
+    note("all freed")
+
+
+def _small_ones(note: Note) -> None:
+    held = [_empty(1000 + at) for at in range(2000)]
+    note("2000 of about 1 KB")
+    del held[::2]
+    note("every second one freed")
+    held += [_empty(1500) for _ in range(1000)]
+    note("1000 more")
+    held.clear()
+    note("all freed")
+    torch.mps.empty_cache()
+    note("empty_cache")
+
+
+def _growing(note: Note) -> None:
+    cache = torch.zeros(1, 8, 1, 64, device="mps")
+    for step in range(1, 257):
+        cache = torch.cat([cache, torch.zeros(1, 8, 1, 64, device="mps")], 2)
+        if step % 64 == 0:
+            note(f"{step} steps")
+
+
+def _training(note: Note) -> None:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(512, 512) if at % 2 == 0 else torch.nn.ReLU() for at in range(7)]
+    model = torch.nn.Sequential(*layers).to("mps")
+    note("model")
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    x = torch.zeros(256, 512).to("mps")
+    note("batch")
+    for step in range(3):
+        loss = model(x).square().mean()
+        note(f"forward {step}")
+        loss.backward()
+        note(f"backward {step}")
+        optimizer.step()
+        note(f"step {step}")
+        optimizer.zero_grad()
+        note(f"zero_grad {step}")
+
+
+def _accelerator(note: Note) -> None:
+    x = _empty(5 * _MIB)
+    note("5 MiB")
+    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
+        value = getattr(torch.accelerator, name)()
+        note(f"{name} {value}" if "reserved" not in name else name)
+    del x
+
+
+_SCRIPTS: Final = {
+    "four sizes": _four_sizes,
+    "one tensor of each size": _charges,
+    "a block used again": _reuse,
+    "small tensors": _small_ones,
+    "a cache that grows": _growing,
+    "training": _training,
+    "torch.accelerator": _accelerator,
+}
+
+
+def _first_tensor() -> None:
+    _empty(4)
+
+
+def _out_of_memory() -> None:
+    whole = torch.mps.recommended_max_memory()
+    held = torch.mps.driver_allocated_memory()
+    torch.mps.set_per_process_memory_fraction((held + 64 * _MIB) / whole)
+    _empty(300 * _MIB)
+
+
+_LIMITS: Final[dict[str, Callable[[], object]]] = {
+    "a buffer of 4 TiB": lambda: _empty(1 << 42),
+    "out of memory": _out_of_memory,
+    "fraction -1": lambda: torch.mps.set_per_process_memory_fraction(-1),
+    "fraction 3": lambda: torch.mps.set_per_process_memory_fraction(3),
+    "fraction of a text": lambda: torch.mps.set_per_process_memory_fraction("half"),
+}
+_ENVIRONMENTS: Final = (
+    {_HIGH: "2.5"},
+    {_HIGH: "0.5"},
+    {_LOW: "1.9"},
+    {_LOW: "-1"},
+    {_HIGH: "0.0", _LOW: "2.5"},
+    {_HIGH: "lots"},
+)

@@ -1,0 +1,210 @@
+"""Cases of torch's own database: results, gradients and wrong inputs of each operator and dtype."""
+
+from __future__ import annotations
+
+__all__ = ["ASKED_DTYPES", "GRADIENT_DTYPES", "Draws", "database_cases", "fallback_cases"]
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from anymps.verify.cases._answering import answered, digest_of, refusal
+from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._database import database
+from anymps.verify.cases._moving import portable, to_mps
+
+ASKED_DTYPES: Final = (
+    torch.float32, torch.float16, torch.int64, torch.bool, torch.bfloat16, torch.complex64, torch.int32, torch.uint8,
+    torch.int16, torch.int8,
+)  # fmt: skip
+"""Those of torch's own test of mps; the commonest first, in case the time runs out."""
+GRADIENT_DTYPES: Final = (torch.float32, torch.float16)
+_FROM: Final = 12
+_SAMPLES: Final = 3
+_VALUES: Final = 16
+_ERRORS: Final = 40
+
+
+def database_cases() -> list[Case]:
+    """All cases, the commonest dtypes first. Raises ModuleNotFoundError where the database cannot be loaded."""
+    infos = list(database().values())
+    found: list[Case] = []
+    for dtype in ASKED_DTYPES:
+        found += [Case(_id("forward", info, dtype), _asks(_forward, info, dtype)) for info in infos]
+        if dtype in GRADIENT_DTYPES:
+            found += [
+                Case(_id("gradient", info, dtype), _asks(_gradient, info, dtype))
+                for info in infos
+                if info.supports_autograd
+            ]
+        if dtype is torch.float32:
+            found += [
+                Case(f"errors {info.full_name}", functools.partial(_errors, info))
+                for info in infos
+                if info.error_inputs_func is not None
+            ]
+    return found
+
+
+def fallback_cases() -> list[Case]:
+    """The first sample of each operator in float32, where the CPU may step in."""
+    return [
+        Case(_id("fallback", info, torch.float32), functools.partial(_fallback, info)) for info in database().values()
+    ]
+
+
+def _id(what: str, info: Any, dtype: torch.dtype) -> str:
+    return f"{what} {info.full_name} {str(dtype).removeprefix('torch.')}"
+
+
+def _asks(ask: Callable[[Any, Any], Answer], info: Any, dtype: torch.dtype) -> Callable[[], Answer]:
+    def run() -> Answer:
+        try:
+            samples = _chosen(info, dtype)
+        except Exception as error:  # the sample is made on the CPU, which may have no kernel for that
+            return {**refusal(error), "does": "unasked"}
+        if not samples:
+            return {"does": "unasked", "text": "the database has no sample"}
+        return {"samples": [ask(info, sample) for sample in samples], **_about(info)}
+
+    return run
+
+
+def _about(info: Any) -> Answer:
+    operator = info.aten_name or info.name
+    return {"operator": operator, "random": True} if _draws(info.full_name) else {"operator": operator}
+
+
+def _chosen(info: Any, dtype: torch.dtype) -> list[Any]:
+    """Samples from the beginning, the middle and the end of the first few."""
+    _seed()
+    some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
+    return [some[at] for at in sorted({0, len(some) // 2, len(some) - 1})] if some else []
+
+
+def _seed() -> None:
+    """The two generators that samples and calls draw from; `torch.manual_seed` notes a traceback for each other one."""
+    torch.default_generator.manual_seed(0)
+    torch.mps.manual_seed(0)
+
+
+def _values_of(sample: Any) -> tuple[Any, Any]:
+    return tree_map(portable, ((sample.input, *sample.args), dict(sample.kwargs)))  # type: ignore[no-any-return]
+
+
+def _on_mps(info: Any, values: tuple[Any, Any], *, gradient: bool = False) -> tuple[Any, Any]:
+    args, kwargs = tree_map(functools.partial(to_mps, gradient=gradient), values)
+    if info.name == "tensor_split" and len(args) > 1:  # takes its indices from the CPU only, on every device
+        args = (args[0], values[0][1], *args[2:])
+    return args, kwargs
+
+
+def _asked_with(values: tuple[Any, Any]) -> Answer:
+    """What a result depends on, to tell other inputs from another answer."""
+    tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and not leaf.is_meta]
+    strided = [one for one in tensors if one.layout == torch.strided]
+    return {"inputs": digest_of(strided), "shapes": [list(one.shape) for one in tensors]}
+
+
+def _forward(info: Any, sample: Any) -> Answer:
+    values = _values_of(sample)
+
+    def call() -> Any:
+        args, kwargs = _on_mps(info, values)
+        return info.op(*args, **kwargs)
+
+    asked = _asked_with(values)
+    _seed()
+    return {**answered(call, _VALUES, values=not _draws(info.full_name)), **asked}
+
+
+def _gradient(info: Any, sample: Any) -> Answer:
+    values = _values_of(sample)
+
+    def call() -> Any:
+        args, kwargs = _on_mps(info, values, gradient=True)
+        leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.requires_grad]
+        outputs = [x for x in tree_leaves(info.op(*args, **kwargs)) if isinstance(x, torch.Tensor) and x.requires_grad]
+        if not outputs or not leaves:
+            return []
+        return torch.autograd.grad(outputs, leaves, [_weights(x) for x in outputs], allow_unused=True)
+
+    asked = _asked_with(values)
+    _seed()
+    return {**answered(call, _VALUES, values=not _draws(info.full_name)), **asked}
+
+
+def _weights(output: torch.Tensor) -> torch.Tensor:
+    """Gradients of a result, the same everywhere, and exact in half precision."""
+    numbers = (torch.arange(output.numel(), device="cpu") % 7 - 3) / 4
+    return numbers.view(output.shape).to(output.dtype).to("mps")
+
+
+def _errors(info: Any) -> Answer:
+    """Each wrong input of the database."""
+    _seed()
+    found: list[Answer] = []
+    wrongs = iter(info.error_inputs("mps:0"))
+    while len(found) < _ERRORS:
+        try:
+            wrong = next(wrongs)
+        except StopIteration:
+            break
+        except Exception as error:  # the wrong input itself cannot be made on mps
+            found.append({**refusal(error), "does": "unasked"})
+            break
+        sample = wrong.sample_input
+        call = functools.partial(info.op, sample.input, *sample.args, **sample.kwargs)
+        found.append(answered(call, _VALUES, values=False))
+    return {"samples": found, "operator": info.aten_name or info.name}
+
+
+def _fallback(info: Any) -> Answer:
+    try:
+        samples = _chosen(info, torch.float32)
+    except Exception as error:
+        return {**refusal(error), "does": "unasked"}
+    if not samples:
+        return {"does": "unasked", "text": "the database has no sample"}
+    values = _values_of(samples[0])
+
+    def call() -> Any:
+        args, kwargs = _on_mps(info, values)
+        return info.op(*args, **kwargs)
+
+    _seed()
+    return {**answered(call, _VALUES, values=False), "operator": info.aten_name or info.name}
+
+
+class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notices whether a call draws random numbers, or gives out memory as it finds it."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen = self.seen or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+@functools.cache
+def _draws(full_name: str) -> bool:
+    """Whether an operator of the database draws random numbers, by what its first samples do on the CPU."""
+    info = next(one for one in database().values() if one.full_name == full_name)
+    try:
+        samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
+    except Exception:
+        return False
+    for sample in samples:
+        with Draws() as draws:  # type: ignore[no-untyped-call]
+            try:
+                info.op(sample.input, *sample.args, **sample.kwargs)
+            except Exception:
+                continue
+        if draws.seen:
+            return True
+    return False

@@ -1,0 +1,234 @@
+"""What the device answers: the same twice, and otherwise where a rule, a text or a kernel was altered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from anymps.device import enforce_hazards, known_hazards
+from anymps.rules.faults import Check, all_hazards
+from anymps.verify import KINDS, Parting, compare
+from anymps.verify.cases import FAULT_CALLS, _asked, _samples, _streams, _surface, cases_of
+from anymps.verify.cases._faults import _recorded
+
+from .answering import asked
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+CASES = {
+    "surface": ("names of torch.mps", "torch.zeros(2, device='mps').item()", "torch.device('mps')"),
+    "memory": ("one tensor of each size", "fraction 3"),
+    "streams": ("fill uniform float32", "call randperm"),
+    "waits": ("item", "clone"),
+    "pairs": ("pair add int32", "pair erf float16", "rows softmax float32"),
+    "operators": (
+        "forward nn.functional.silu float32",
+        "forward svd float32",
+        "forward rand_like float32",
+        "gradient matmul float32",
+        "errors cat",
+    ),
+    "fallbacks": ("fallback special.airy_ai float32",),
+    "faults": ("MPS602", "MPS623", "MPS651"),
+}
+
+
+def partings(kind: str, before: Any, *, cases: tuple[str, ...] = ()) -> list[Parting]:
+    """Where the device parts from what it answered before."""
+    now = asked(kind, cases or CASES[kind])
+    return compare(before, now).partings
+
+
+DATABASE = {"operators", "fallbacks"}  # it takes long to load
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=[pytest.mark.slow] * (one in DATABASE)) for one in CASES])
+def test_the_device_agrees_with_itself(kind: str) -> None:
+    """Each kind, bit for bit; something is answered, and nothing is unasked."""
+    before, again = asked(kind, CASES[kind]), asked(kind, CASES[kind])
+    comparison = compare(before, again)
+    assert comparison.partings == []
+    count = comparison.counts[kind]
+    assert (count.both, count.agree, count.exactly) == (len(CASES[kind]),) * 3
+
+
+@pytest.mark.slow
+def test_every_kind_has_cases() -> None:
+    """Many of each, with identities of their own."""
+    assert set(_asked._MADE) == set(KINDS)
+    for kind in KINDS:
+        cases, note = cases_of(kind)
+        assert len(cases) > 10
+        assert note == ""
+
+
+def test_another_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is off by more than its bound, in one operator of the database and in one pair."""
+    before = asked("pairs", CASES["pairs"])
+    (softmax,) = (case for case in CASES["pairs"] if "softmax" in case)
+    from anymps.verify.cases import ROWS
+
+    monkeypatch.setitem(ROWS, "softmax", (lambda x: x.softmax(-1) * 1.001, False))
+    found = partings("pairs", before)
+    assert {(one.case, one.what.partition(",")[0]) for one in found} == {(softmax, "values")}
+
+
+@pytest.mark.slow
+def test_another_refusal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that refuses what was computed, and one that refuses with other words."""
+    cases = ("forward nn.functional.silu float32", "errors cat")
+    before = asked("operators", cases)
+    info = _samples.database()[("nn.functional.silu", "")]
+    cat = _samples.database()[("cat", "")]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("not for this dtype")
+
+    monkeypatch.setattr(info, "op", refuse)
+    monkeypatch.setattr(cat, "op", refuse)
+    found = partings("operators", before, cases=cases)
+    first = next(one for one in found if one.case == cases[0])
+    assert (first.what, first.mac, first.ours) == (
+        "outcome, sample 1",
+        "computes",
+        "refuses: RuntimeError: not for this dtype",
+    )
+    assert any(one.case == cases[1] and one.what.startswith("text of the error") for one in found)
+
+
+@pytest.mark.slow
+def test_another_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strides and dtype of a result."""
+    cases = ("forward nn.functional.silu float32",)
+    before = asked("operators", cases)
+    info = _samples.database()[("nn.functional.silu", "")]
+    plain = info.op
+    monkeypatch.setattr(info, "op", lambda x: plain(x).half())
+    assert {one.what.partition(",")[0] for one in partings("operators", before, cases=cases)} == {"dtype"}
+    monkeypatch.setattr(info, "op", lambda x: torch.stack([plain(x)] * 2, -1)[..., 0])
+    assert {one.what.partition(",")[0] for one in partings("operators", before, cases=cases)} == {"strides"}
+
+
+def test_another_stream_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of another seed, and a generator that moved on further."""
+    before = asked("streams", ("call rand",))
+    plain = _streams._CALLS["rand"]
+    monkeypatch.setitem(_streams._CALLS, "rand", lambda n: plain(n + 4)[4:])
+    found = partings("streams", before, cases=("call rand",))
+    assert found
+    assert {one.what.partition(",")[0] for one in found} == {"values"}
+
+
+def test_another_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits where it did not."""
+    from anymps.verify.cases import WAITING, WaitingCall
+
+    before = asked("waits", ("clone",))
+    call = WAITING["clone"]
+    monkeypatch.setitem(WAITING, "clone", WaitingCall(lambda x: x.clone().cpu(), call.waits, call.make))
+    (found,) = partings("waits", before, cases=("clone",))
+    assert (found.what, found.mac, found.ours) == ("wait for the device", "False", "True")
+
+
+def test_another_name_or_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that is missing, and an answer that is another."""
+    before = asked("surface", ("names of torch.mps", "torch.mps.device_count()"))
+    monkeypatch.delattr(torch.mps, "seed")
+    monkeypatch.setattr(torch.mps, "device_count", lambda: 2)
+    found = partings("surface", before, cases=("names of torch.mps", "torch.mps.device_count()"))
+    assert [(one.what, one.mac, one.ours) for one in found] == [("names", "seed", "none more"), ("value", "1", "2")]
+    assert _surface._EXPRESSIONS.count("\n") > 90
+
+
+def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of one tensor more."""
+    before = asked("memory", ("one tensor of each size",))
+    plain = torch.mps.current_allocated_memory
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: plain() + 256)
+    (found,) = partings("memory", before, cases=("one tensor of each size",))
+    assert found.what == "bytes in tensors and of the driver"
+
+
+@pytest.fixture
+def faults_put_back() -> Any:
+    """Afterwards the faults of before are in force."""
+    before = known_hazards()
+    yield
+    enforce_hazards(before)
+
+
+def test_another_rule_is_found(faults_put_back: None) -> None:
+    """A fault that the rules no longer know, and one that they claim of this Mac too."""
+    before = asked("faults", ("MPS602", "MPS651"))
+    kept = tuple(one for one in known_hazards() if one.id not in ("MPS602", "MPS651"))
+    enforce_hazards(kept)
+    without = asked("faults", ("MPS602", "MPS651"))
+    if RELEASE <= (2, 13):  # the releases that have both
+        found = compare(before, without).partings
+        assert [(one.case, one.mac, one.ours) for one in found] == [
+            ("MPS602", "shows it", "does not tell of it"),
+            ("MPS651", "shows it", "does not tell of it"),
+        ]
+    fault = next(one for one in all_hazards() if one.id == "MPS602")
+    enforce_hazards((*kept, fault))
+    (found_again,) = compare(without, asked("faults", ("MPS602",))).partings
+    assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "tells of it")
+
+
+def test_every_known_fault_has_a_call() -> None:
+    """The list of calls is that of the rules."""
+    assert set(FAULT_CALLS) == {one.id for one in all_hazards()}
+
+
+@pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
+def test_the_call_of_a_fault_meets_it(identity: str, faults_put_back: None) -> None:
+    """With the rule in force, whatever the release, the virtual device tells of it at that call."""
+    rows = tuple(one for one in all_hazards() if one.id == identity)
+    if identity == "MPS604" and RELEASE != (2, 14):
+        pytest.skip("other releases refuse the copy before it is one")
+    if identity == "MPS691" and RELEASE >= (2, 13):
+        pytest.skip("the fused kernels take the scale from torch 2.13 on, by another overload")
+    assert all(row.check is not Check.THREADS for row in rows)
+    enforce_hazards(rows)
+    assert _recorded(identity, FAULT_CALLS[identity])["shows"] is True
+
+
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+plain = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in {blocked!r} else plain(name, path, target)
+
+PathFinder.find_spec = find_spec
+from anymps.device import enable
+enable("M3 Pro 18GB", quiet=True)
+from anymps.verify.cases import cases_of
+for kind in ("operators", "pairs"):
+    cases, note = cases_of(kind)
+    print(len(cases) > 1000, note)
+pairs, _ = cases_of("pairs")
+print(pairs[0].ask()["samples"][0]["does"], "expecttest" in sys.modules)
+"""
+
+
+def without(*blocked: str) -> list[str]:
+    """What a process says where these modules are not installed."""
+    code = WITHOUT.format(blocked=set(blocked))
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_torch_alone_is_enough() -> None:
+    """Without expecttest all is asked; without numpy the database cannot be loaded, which is said."""
+    assert without("expecttest", "pytest", "hypothesis", "scipy") == ["True ", "True ", "computes False"]
+    note = "torch's database of operators needs numpy, which is not installed: pip install numpy"
+    assert without("expecttest", "numpy") == [f"False {note}", "True ", "computes False"]
