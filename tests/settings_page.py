@@ -13,6 +13,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "settings.md"
 GATE = DOCS / "pytest.md"
 MORE = {
+    "check_numbers": "[Numbers](numbers.md)",
     "check_shaders": "[Checking kernels](metal.md#checking-kernels)",
     "cuda_as_mps": "[CUDA](cuda.md)",
     "default_device": "[what it reaches](ci.md#a-test-suite)",

@@ -133,6 +133,18 @@ def test_a_backward_is_checked_too() -> None:
     assert "tanh_backward` of float32 [5] and [5], strides [0], in a backward, computed wrong" in finding.what
 
 
+def test_an_index_that_the_cpu_refuses() -> None:
+    def reads_past_the_end(weight: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(weight.new_zeros(2, 4) for _ in range(4))
+
+    weight = torch.randn(10, 4, device="mps")
+    bags, starts = torch.tensor([0, 3, 10], device="mps"), torch.tensor([0, 2], device="mps")
+    with planted("_embedding_bag_forward_only", reads_past_the_end):
+        (finding,) = found_in(lambda: torch.nn.functional.embedding_bag(bags, weight, starts, mode="sum"))
+    assert finding.id == "MPS698"
+    assert finding.what.startswith("`aten::_embedding_bag_forward_only` ran once, and the CPU refuses it: ")
+
+
 def test_random_numbers_and_uninitialised_memory_are_left_out() -> None:
     before = torch.mps.get_rng_state()
     with anymps.check_numbers("all") as checked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import weakref
 from collections import Counter
@@ -22,6 +23,13 @@ from anymps.numerics._widening import is_plain
 MARK: Final = "anymps::numbers"
 
 KINDS: Final = {Loudness.NOT_FINITE: "not finite", Loudness.NUMBER: "number", Loudness.FLUSHED: "flushed"}
+
+REFUSED: Final = "refused"
+"""The kind of a call that the CPU refuses because of an index."""
+
+_OUTSIDE: Final = re.compile(
+    r"ind(?:ex|ices)\b.*(?:out of (?:range|bounds)|(?:must|should) be)|out of bounds|Expected idx >= 0"
+)
 
 TOO_LARGE: Final = "more than 134 million numbers"
 LAYOUT: Final = "sparse, quantised or nested tensors"
@@ -107,12 +115,41 @@ class NumberCheck:
         try:
             wrong = Comparison(known, arguments, [*fresh, *written], mpsgraph).wrong()
         except Exception as error:
+            if isinstance(error, IndexError) or _OUTSIDE.search(str(error)):
+                return self._refused(known, kept, error, backward)
             self.left_out[f"{ON_CPU_RAISES}: {known.name}: {str(error).partition(chr(10))[0][:120]}"] += 1
             return None
         self.compared[known.name] += 1
         if wrong is None:
             return None
         return self._note(known, kept, [*fresh, *written], wrong, backward, mpsgraph, site)
+
+    def _refused(self, known: Operation, kept: _Kept, error: Exception, backward: bool) -> str | None:
+        """The CPU's kernel minds an index; the device has computed something."""
+        self.compared[known.name] += 1
+        self.wrong[known.name] += 1
+        inputs = [tensor for value in kept.arguments for tensor in tensors_in(value)]
+        found = Found(
+            kind=REFUSED,
+            operator=known.name,
+            dtype=str(inputs[0].dtype).removeprefix("torch.") if inputs else "",
+            shapes=[list(tensor.shape) for tensor in inputs][:8],
+            layout=_layout(inputs),
+            result=0,
+            index=[],
+            expected=str(error).partition("\n")[0][:300],
+            found="",
+            allowed="",
+            bound="",
+            source="",
+            wrong=1,
+            count=1,
+            backward=backward,
+            mpsgraph=False,
+            order=sum(self.wrong.values()),
+            follows=0,
+        )
+        return self._tell(found, 0)
 
     def facts(self) -> dict[str, object]:
         """What was compared and what was not, for the recording."""
@@ -161,11 +198,14 @@ class NumberCheck:
             order=order,
             follows=follows,
         )
+        return self._tell(found, site)
+
+    def _tell(self, found: Found, site: int) -> str | None:
         if len(self.found) < self._limit:
             self.found.append(found)
         if self._told is not None:
             self._told(found, site)
-        return f"{MARK} {json.dumps(asdict(found), sort_keys=True)}" if order <= self._limit else None
+        return f"{MARK} {json.dumps(asdict(found), sort_keys=True)}" if found.order <= self._limit else None
 
     def _order_of(self, tensor: torch.Tensor) -> int:
         reference, order = self._tainted.get(id(tensor), (None, 0))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 
 from anymps.numerics._operations import Operation
-from anymps.numerics._widening import widened
+from anymps.numerics._widening import wide_dtype, widened
 
 LARGEST: Final = 1 << 27
 """Numbers of a call that is compared: at most 1 GiB in float64."""
@@ -60,6 +59,8 @@ def wide_arguments(operation: Operation, arguments: Sequence[Any], change: Chang
     def one(place: int, value: Any) -> Any:
         said = operation.arguments[place]
         written = place in operation.written
+        if said.is_out:
+            return changed(value, lambda tensor: torch.empty(0, dtype=wide_dtype(tensor.dtype)))
         if isinstance(value, (torch.Tensor, list, tuple)) and tensors_in(value):
             if operation.is_fused_step and said.name in _KEPT_NARROW:
                 return changed(value, torch.clone)
@@ -74,6 +75,8 @@ def same_arguments(operation: Operation, arguments: Sequence[Any]) -> tuple[Any,
 
     def one(place: int, value: Any) -> Any:
         said = operation.arguments[place]
+        if said.is_out:
+            return changed(value, lambda tensor: torch.empty(0, dtype=tensor.dtype))
         if tensors_in(value):
             return changed(value, torch.clone) if place in operation.written else value
         return _plain(said, value, None, narrow_dtypes=True)
@@ -90,9 +93,7 @@ def compute(operation: Operation, arguments: Sequence[Any]) -> tuple[list[torch.
         else:
             plain.append(value)
     assert operation.call is not None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results = operation.call(*plain, **named)
+    results = operation.call(*plain, **named)
     results = results if isinstance(results, (tuple, list)) else (results,)
     fresh = fresh_results(operation, results)
     written = [tensor for place in sorted(operation.written) for tensor in tensors_in(arguments[place])]

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from anymps._errors import EnableError, UsageError
 from anymps._settings import row_of
 from anymps.device import State, native, state
-from anymps.numerics._check import Found, NumberCheck, say
+from anymps.numerics._check import REFUSED, Found, NumberCheck, say
 from anymps.numerics._lines import line_of_program
 from anymps.rules import installed_torch, metal_kernel_since
 
@@ -121,6 +121,8 @@ def check_numbers(which: Which = "some") -> CheckedNumbers:
 
 def told(found: Found, times: int = 1) -> str:
     """A wrong result in one sentence."""
+    if found.kind == REFUSED:
+        return f"{found.operator} of {found.dtype} was computed, and the CPU refuses it: {found.expected}"
     share = f"{found.wrong:,} of {found.count:,} numbers" if found.count > 1 else "the number"
     place = f"[{', '.join(map(str, found.index))}]" if found.index else ""
     often = f", {times} times" if times > 1 else ""

@@ -1,4 +1,4 @@
-"""MPS695 to MPS697: results that the check of numbers found to be other than the CPU's (`--check-numbers`)."""
+"""MPS695 to MPS698: results that the check of numbers found to be other than the CPU's (`--check-numbers`)."""
 
 from __future__ import annotations
 
@@ -56,9 +56,23 @@ FLUSHED = Rule(
     example=None,
     where=_WHERE,
 )
-RULES = (NOT_FINITE, NUMBER, FLUSHED)
+REFUSED = Rule(
+    id="MPS698",
+    title="Index that the CPU refuses",
+    severity=Severity.ERROR,
+    why=(
+        "The CPU computed this call from the same inputs and raised an error about an index. Here it ran: memory "
+        "beside the tensor is read or written, unless an error comes at a later wait."
+    ),
+    fix="Check the indices where they are made: the largest must be below the size of what they index.",
+    source=_SOURCE,
+    example=None,
+    where=_WHERE,
+    wrong=True,
+)
+RULES = (NOT_FINITE, NUMBER, FLUSHED, REFUSED)
 
-_RULE_OF: Final = {"not finite": NOT_FINITE, "number": NUMBER, "flushed": FLUSHED}
+_RULE_OF: Final = {"not finite": NOT_FINITE, "number": NUMBER, "flushed": FLUSHED, "refused": REFUSED}
 _MARK: Final = "anymps::hazard."
 
 
@@ -105,6 +119,13 @@ def _finding(group: _Group, place: int, identity: str | None) -> Finding:
     facts = group.first
     rule = _RULE_OF[str(facts.get("kind"))]
     hazard = next((hazard for hazard in all_hazards() if hazard.id == identity), None)
+    if rule is REFUSED:
+        return rule.finding(
+            group.site,
+            what=f"`{facts.get('operator')}` ran {times(group.count)}, and the CPU refuses it: {facts.get('expected')}",
+            count=group.count,
+            sequence=place,
+        )
     what = f"{_result(facts)}{_often(group)}. {_worst(facts)}{_folded(group)}"
     if hazard is not None:
         what += f" This is the known fault {hazard.id}: {hazard.what}."
