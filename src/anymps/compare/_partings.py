@@ -152,7 +152,7 @@ class Judge:
         elif inputs.unmade is not None:
             one, other = inputs.unmade
             self._add(replace(found, cause=Cause.DATA, one=one, other=other, apart=distance(one, other), allowed=0.0))
-        elif inputs.share <= _limit(pair) < relative(one, other):
+        elif inputs.share <= _limit(pair) and found.apart > _most(pair, one, other):
             chosen = not one.is_floating or not other.is_floating
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
 
@@ -266,8 +266,16 @@ def _made(trace: Trace) -> set[str]:
 
 
 def _limit(pair: Pair) -> float:
-    """The relative distance beyond which results have parted, however it came."""
+    """The relative distance up to which inputs differ by rounding alone."""
     return max((call.bound.limit for call in (*pair.left, *pair.right)), default=0.0)
+
+
+def _most(pair: Pair, one: Sketch, other: Sketch) -> float:
+    """The distance beyond which results have parted, however it came; 0 of what is not rounded."""
+    if not one.is_floating:
+        return 0.0
+    bounds = [call.bound for call in (*pair.left, *pair.right)]
+    return max((2 * (it.limit * max(one.size, other.size) + it.least) for it in bounds), default=0.0)
 
 
 def _allowed(pair: Pair, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:

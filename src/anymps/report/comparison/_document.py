@@ -55,7 +55,7 @@ def _state(found: Comparison) -> State:
 def _first(found: Comparison) -> Iterator[Section]:
     if found.first is not None:
         blocks: list[Block] = [Facts(tuple(_rows(found, found.first))), Prose((words.why(found, found.first),), "Why:")]
-        advice = words.advice(found.first)
+        advice = words.advice(found, found.first)
         if advice:
             blocks.append(Prose((advice,), "Do:", look="fix"))
         yield Section("first", "Where they part first", tuple(blocks), nav="First", folded=False)

@@ -69,7 +69,7 @@ def _parting(found: Comparison, parting: Parting) -> dict[str, Any]:
     return {
         "cause": parting.cause.value,
         "why": words.why(found, parting),
-        "advice": words.advice(parting) or None,
+        "advice": words.advice(found, parting) or None,
         "call": _call(parting.call),
         "operators": [[call.operator for call in calls] for calls in (parting.left, parting.right)],
         "times": parting.times,

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from anymps.report import _text as text
-from anymps.rules.faults import all_hazards
+from anymps.rules.faults import Hazard, all_hazards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,16 +198,18 @@ def _kernel(found: Comparison, parting: Parting) -> str:
         "From the same inputs the results are further apart than rounding takes them: another kernel computes another "
     )
     said += f"number.{_in_pieces(found, parting)}"
-    faults = [
-        fault
-        for fault in all_hazards()
-        if parting.call.name in fault.operators
-        and fault.since <= _release(found.sides[1].facts.get("torch", "")) <= fault.until
-    ]
+    faults = _faults(found, parting)
     if faults:
         names = " and ".join(f"{fault.id}, {fault.title}" for fault in faults[:3])
         said += f" Known of `{parting.call.name}` in this release: {names}."
     return said
+
+
+def _faults(found: Comparison, parting: Parting) -> list[Hazard]:
+    """What is known to be wrong with the operator on mps, in the release of the second run."""
+    release = _release(found.sides[1].facts.get("torch", ""))
+    name = parting.call.name
+    return [fault for fault in all_hazards() if name in fault.operators and fault.since <= release <= fault.until]
 
 
 def _release(version: str) -> tuple[int, int]:
@@ -296,11 +298,12 @@ _ADVICE: Final = {
 }
 
 
-def advice(parting: Parting) -> str:
+def advice(found: Comparison, parting: Parting) -> str:
     """What to do; empty where that hangs on the program."""
     if len({call.autocast for call in (*parting.left, *parting.right) if call.autocast}) > 1:
         return "Give both devices one dtype: `torch.autocast(device.type, dtype=torch.bfloat16)`."
-    return _ADVICE[parting.cause.value]
+    faults = _faults(found, parting) if parting.cause.value == "number" else []
+    return f"If it is the known fault: {faults[0].fix}" if faults else _ADVICE[parting.cause.value]
 
 
 def facts(side: Side) -> str:
