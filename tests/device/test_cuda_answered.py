@@ -17,7 +17,7 @@ from anymps.device import native
 from anymps.device.cuda import KEPT, REFUSED, REFUSED_MODULES, answers
 from anymps.device.cuda._names import functions_with_device
 from device.compare import text_of
-from processes import run_python
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -185,7 +185,7 @@ def test_a_legacy_type_is_the_default() -> None:
 
 def test_dynamo_can_be_imported_with_a_legacy_type_as_the_default() -> None:
     """As the first optimizer does: Dynamo looks at the parameters of `torch.Tensor.__new__`."""
-    lines = run_python("""
+    lines = run_with_torch("""
         import sys, warnings
         import torch, anymps
 
@@ -384,7 +384,7 @@ def after(x):
     return x * torch.full((2,), 2.0, device="cuda")
 print(after(torch.ones(2, device="cuda")).tolist())
 """
-    assert run_python(code).lines == ["[2.0, 2.0]"]
+    assert run_with_torch(code).lines == ["[2.0, 2.0]"]
 
 
 # Libraries
@@ -410,7 +410,7 @@ def test_nccl_is_absent() -> None:
 
 def test_extensions_with_cuda_are_refused() -> None:
     """load, load_inline and CUDAExtension of torch.utils.cpp_extension, imported before or after."""
-    lines = run_python(
+    lines = run_with_torch(
         """
 import torch, anymps
 anymps.enable(cuda_as_mps=True, quiet=True)
@@ -449,7 +449,7 @@ def test_nothing_stays() -> None:
 
 def test_functions_stay_the_objects_that_they_are() -> None:
     """`from torch import zeros` before it was on leads to the same function."""
-    lines = run_python(
+    lines = run_with_torch(
         """
 from torch import zeros
 import torch, anymps

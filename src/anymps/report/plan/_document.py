@@ -92,11 +92,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
         "What the memory allows",
         (
             Drawing("macs_drawing", macs_drawing(plan), lambda width, glyphs: mac_chart(plan, width, glyphs)),
-            _table(
-                "mac-table",
-                words.mac_rows(plan),
-                "The working set is what Metal recommends; the peak is that of the heaps",
-            ),
+            _table("mac-table", words.mac_rows(plan), _ON_MACS),
         ),
         nav="Macs",
         remark="each bar on a scale of its own; macOS as in `anymps plan --mac`",
