@@ -138,3 +138,13 @@ def test_paths_for_code_scanning_do_not_leave_the_root(file: str, uri: str) -> N
     annotations = "".join(renderer("github", "/p").pieces(recording, find(recording)))
     assert ("file=a.py" in annotations) is (uri == "a.py")
     assert "file=.." not in annotations
+
+
+def test_the_innermost_statement_speaks() -> None:
+    """Not the `match` around it, whose other cases are lines of their own."""
+    text = (
+        "x = 1\nmatch kind:\n    case 1:\n        y = float(\n            x)  # anymps: ignore[MPS201] first\n"
+        "    case 2:\n        y = 0  # anymps: ignore[MPS202] second\n"
+    )
+    assert quote_text(text, 4).comments == "            x)  # anymps: ignore[MPS201] first"
+    assert quote_text(text, 7).comments == ""
