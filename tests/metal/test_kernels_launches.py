@@ -143,7 +143,7 @@ def test_rows() -> None:
     out, launch = found
     assert (out.shape, launch.kernel) == ((2, 1, 1), "max_reduction_inner_float_float")
     assert launch.buffers[2:] == ([2, 12],)
-    assert (launch.threads, launch.group) == ((64,), (256,))
+    assert (launch.threads, launch.group) == ((256,), (256,))
     found = describe("any", release=later, self=x > 0)
     assert found is not None
     assert (found[0].dtype, found[1].kernel) == (torch.bool, "any_reduction_inner_bool_uchar")
@@ -267,3 +267,10 @@ def test_a_complex_number_is_a_pair(given: complex, packed: tuple[float, float])
     """A kernel of complex numbers takes the real part, then the imaginary one."""
     argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, (), False)
     assert struct.unpack("<2f", pack(argument, given)) == packed
+
+
+def test_a_launch_over_rows_has_whole_groups() -> None:
+    """A thread finds its row by the size of its group, which at the edge of a grid would be smaller."""
+    found = describe("argmax", self=torch.zeros(130, 64), dim=1)
+    assert found is not None
+    assert (found[1].threads, found[1].group) == ((17 * 256,), (256,))

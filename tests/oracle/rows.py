@@ -47,7 +47,7 @@ def _inner(kernel: str, *more: float) -> Launch:
         full = f"{kernel}_{NAMES[x.dtype]}_{NAMES[outs[0].dtype]}"
         if full not in library:
             return False
-        library[full](x, outs[0], list(x.shape), *more, threads=x.shape[0] * _LANES, group_size=256)
+        library[full](x, outs[0], list(x.shape), *more, threads=-(-x.shape[0] // 8) * 256, group_size=256)
         return True
 
     return launch

@@ -22,7 +22,7 @@ from anymps.metal.compilation._host_code import POISONED, refused_globals, refus
 from anymps.metal.compilation._preprocess import SOURCE_NAME, Prepared, PreprocessorError, prepare
 from anymps.metal.compilation._unset_variables import find_unset
 from anymps.metal.law import has_parser, refused_by_law, warn_without_parser
-from anymps.metal.translation import CALLED, Refused, Unsupported, launchers, refused_buffers, translate
+from anymps.metal.translation import CALLED, Refused, Translation, Unsupported, launchers, refused_buffers, translate
 
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
@@ -96,47 +96,13 @@ def _key(source: str, compiler: Compiler, loops: bool) -> str:
 
 
 def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: bool = True) -> None:
-    refused = refused_host_code(source, torch_headers())
-    if refused is not None:
-        raise _refusal(refused, source, source)
-    try:
-        prepared = prepare(source, compiler)
-    except PreprocessorError as said:
-        raise syntax_error(str(said), source) from None
-    text = prepared.text
-    expanded = prepared
-    if text is source and "define" in source:
-        with contextlib.suppress(PreprocessorError):  # which the compiler says below
-            expanded = prepare(source, compiler, always=True)
-    if expanded.text is not source:  # what macros have made is seen now
-        refused = refused_host_code(re.sub(r"^#line .*$", "", expanded.text, flags=re.MULTILINE), torch_headers())
-        if refused is not None:
-            raise syntax_error(
-                f"{SOURCE_NAME}:{source_line(expanded, refused.offset)}:1: error: {refused.text}", source
-            )
-    with_torch = includes_torch(text)
-    synced = translated_headers()[1] if with_torch else frozenset()
-
-    def say(missing: Unsupported) -> str:
-        return missing.sentence(f"{SOURCE_NAME}:{source_line(prepared, missing.offset)}")
-
-    try:
-        translation = translate(text, synced, loops, chains)
-    except Unsupported as missing:
-        raise RuntimeError(say(missing)) from None
-    if chains:
-        _hold_to_law(source, expanded)
-    refused = refused_globals(translation.structure) or refused_buffers(
-        kernel.function for kernel in translation.kernels
-    )
-    if refused is not None:
-        line, column = source_line(prepared, refused.offset), refused.offset - text.rfind("\n", 0, refused.offset)
-        raise syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", source)
-    behind = launchers(translation.kernels, say, compiler.checked)
+    prepared, expanded = _prepared(source, compiler)
+    translation = _translated(source, prepared, expanded, loops, chains)
     # Debuggers' tables name a line by this file's own name where `#line` stands at its top.
     unit = library.with_name(SOURCE_NAME if compiler.checked else "shader.cpp")
+    behind = launchers(translation.kernels, lambda missing: _sentence(missing, prepared), compiler.checked)
     unit.write_text(f'{POISONED}\n#line 1 "{SOURCE_NAME}"\n{translation.rewritten.text}{behind}', encoding="utf-8")
-    include = [f"-I{translated_headers()[0]}"] if with_torch else []
+    include = [f"-I{translated_headers()[0]}"] if includes_torch(prepared.text) else []
     made = unit.with_suffix(".o") if compiler.checked else library
     answer = compiler.run(
         [
@@ -157,21 +123,69 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: b
         return
     if answer.returncode != 0:
         raise syntax_error(answer.stderr, source, prepared, translation.rewritten)
-    if compiler.checked:  # linked apart: with the flags above it would ask for the sanitizers' own libraries
-        notes = library.with_name("notes.cpp")
-        names: dict[str, list[str]] = {}
-        for kernel in translation.kernels:
-            names.setdefault(kernel.function.name, []).append(kernel.name)
-        text = json.dumps(find_unset(answer.stderr, names))
-        notes.write_text(f'extern "C" __attribute__((visibility("default"))) const char anymps_unset[] = {text};\n')
-        answer = compiler.run(["-shared", "-fPIC", str(made), str(notes), "-o", str(library)])
-        if answer.returncode != 0:
-            raise BuildError(f"a checked shader cannot be linked:\n{answer.stderr.strip()}")
+    if compiler.checked:
+        _link_checked(compiler, translation, made, answer.stderr, library)
     foreign = why_refused(library)
     if foreign:
         name = foreign.split("'")[1] if "'" in foreign else ""
         offset = max(source.find(name), 0) if name else 0
         raise _refusal(Refused(foreign, offset), source, source)
+
+
+def _prepared(source: str, compiler: Compiler) -> tuple[Prepared, Prepared]:
+    """The source as it is translated, and with its macros expanded; host code in either is refused."""
+    refused = refused_host_code(source, torch_headers())
+    if refused is not None:
+        raise _refusal(refused, source, source)
+    try:
+        prepared = expanded = prepare(source, compiler)
+    except PreprocessorError as said:
+        raise syntax_error(str(said), source) from None
+    if prepared.text is source and "define" in source:
+        with contextlib.suppress(PreprocessorError):  # which the compiler says below
+            expanded = prepare(source, compiler, always=True)
+    if expanded.text is not source:  # what macros have made is seen now
+        refused = refused_host_code(re.sub(r"^#line .*$", "", expanded.text, flags=re.MULTILINE), torch_headers())
+        if refused is not None:
+            place = f"{SOURCE_NAME}:{source_line(expanded, refused.offset)}:1"
+            raise syntax_error(f"{place}: error: {refused.text}", source)
+    return prepared, expanded
+
+
+def _translated(source: str, prepared: Prepared, expanded: Prepared, loops: bool, chains: bool) -> Translation:
+    """The source in C++; what no Metal compiler takes is refused."""
+    text = prepared.text
+    synced = translated_headers()[1] if includes_torch(text) else frozenset()
+    try:
+        translation = translate(text, synced, loops, chains)
+    except Unsupported as missing:
+        raise RuntimeError(_sentence(missing, prepared)) from None
+    if chains:
+        _hold_to_law(source, expanded)
+    refused = refused_globals(translation.structure) or refused_buffers(
+        kernel.function for kernel in translation.kernels
+    )
+    if refused is not None:
+        line, column = source_line(prepared, refused.offset), refused.offset - text.rfind("\n", 0, refused.offset)
+        raise syntax_error(f"{SOURCE_NAME}:{line}:{column}: error: {refused.text}", source)
+    return translation
+
+
+def _sentence(missing: Unsupported, prepared: Prepared) -> str:
+    return missing.sentence(f"{SOURCE_NAME}:{source_line(prepared, missing.offset)}")
+
+
+def _link_checked(compiler: Compiler, translation: Translation, made: Path, said: str, library: Path) -> None:
+    """Link a checked shader: with the flags that compiled it, it would ask for the sanitizers' own libraries."""
+    notes = library.with_name("notes.cpp")
+    names: dict[str, list[str]] = {}
+    for kernel in translation.kernels:
+        names.setdefault(kernel.function.name, []).append(kernel.name)
+    unset = json.dumps(find_unset(said, names))
+    notes.write_text(f'extern "C" __attribute__((visibility("default"))) const char anymps_unset[] = {unset};\n')
+    answer = compiler.run(["-shared", "-fPIC", str(made), str(notes), "-o", str(library)])
+    if answer.returncode != 0:
+        raise BuildError(f"a checked shader cannot be linked:\n{answer.stderr.strip()}")
 
 
 def _hold_to_law(source: str, seen: Prepared) -> None:

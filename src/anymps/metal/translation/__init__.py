@@ -5,7 +5,7 @@ from anymps.metal.translation._call_places import CALLED
 from anymps.metal.translation._fission_text import PLANE
 from anymps.metal.translation._launchers import launchers
 from anymps.metal.translation._parameters import Unsupported
-from anymps.metal.translation._rewrite import call_names, closure, translate
+from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
 from anymps.metal.translation._structure import (
     Structure,
     closing,
@@ -25,6 +25,7 @@ __all__ = [
     "Rewritten",
     "Structure",
     "Token",
+    "Translation",
     "Unsupported",
     "apply",
     "call_names",

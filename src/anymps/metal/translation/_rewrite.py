@@ -179,56 +179,78 @@ def _decline(code: list[Token]) -> None:
 
 def _token_edits(text: str, tokens: list[Token], structure: Structure) -> list[Edit]:
     """What a token alone tells."""
-    edits = []
+    edits: list[Edit] = []
     index = 0
     while index < len(tokens):
         token = tokens[index]
-        following = tokens[index + 1] if index + 1 < len(tokens) else token
         if token.kind == "name":
-            if token.text in SPACES:
-                bare = token.start in structure.of_constructors  # no constructor can be const
-                edits.append(blank(text, token) if bare else _address_space(text, tokens, index))
-            elif token.text == "__attribute__" and (size := _vector_in_front(tokens, index)):
-                close = closing(tokens, index + 1)
-                element = tokens[close + 1]
-                edits.append(blank(text, token.start, tokens[close].end))
-                edits.append(Edit(element.start, element.end, f"::metal::vec<{element.text}, {size}>"))
-                index = close + 1
-            elif token.text == "coherent" and (end := coherence(tokens, index)) is not None:
-                edits.append(blank(text, token.start, end.end))
-            elif LONG_VECTOR.fullmatch(token.text):
-                edits += short_list(tokens, index)
-            elif token.text == "ext_vector_type" and following.text == "(":
-                edits.append(Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}"))
-            elif token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
-                edits.append(blank(text, token))  # the checker sees into what is inlined alone
-            elif token.text == "coherent" and (last := _coherent_end(tokens, index)) >= 0:
-                edits.append(blank(text, token.start, tokens[last].end))
-                index = last
-            elif token.text == "kernel" and not is_in_attribute(tokens, index):
-                edits.append(Edit(token.start, token.end, "ANYMPS_KERNEL"))
+            made, index = _name_edits(text, tokens, index, structure)
+            edits += made
         elif token.kind == "number":
             literal = _literal(token.text)
             if literal != token.text:
                 edits.append(Edit(token.start, token.end, literal))
         elif token.text in (".", "->") and _is_swizzle(tokens, index, structure):
-            after = tokens[index + 2].text if index + 2 < len(tokens) else ""
-            how = "place" if after in _ASSIGNMENTS else "take"
-            places = ", ".join(_PLACES[letter] for letter in following.text)
-            edits.append(Edit(following.start, following.end, f"template {how}<{places}>()"))
+            edits.append(_swizzle(tokens, index))
         elif token.text == "{" and tokens[index - 1].text == "=":
             edits += filled_array(text, tokens, index)
         elif is_attribute(tokens, index):
             close = closing(tokens, index)
-            words = [inner.text for inner in tokens[index:close]]
-            edits.append(
-                Edit(token.start, tokens[close].end, "ANYMPS_KERNEL" + " " * 0)
-                if "kernel" in words and "\n" not in text[token.start : tokens[close].end]
-                else blank(text, token.start, tokens[close].end)
-            )
+            edits.append(_attribute(text, tokens[index : close + 1]))
             index = close
         index += 1
     return edits
+
+
+def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure) -> tuple[Iterable[Edit], int]:
+    """What a name becomes, and the last token that belongs to it."""
+    token = tokens[index]
+    following = tokens[index + 1] if index + 1 < len(tokens) else token
+    if token.text in SPACES:
+        bare = token.start in structure.of_constructors  # no constructor can be const
+        return [blank(text, token) if bare else _address_space(text, tokens, index)], index
+    if token.text == "__attribute__" and (size := _vector_in_front(tokens, index)):
+        close = closing(tokens, index + 1)
+        element = tokens[close + 1]
+        vector = Edit(element.start, element.end, f"::metal::vec<{element.text}, {size}>")
+        return [blank(text, token.start, tokens[close].end), vector], close + 1
+    if token.text == "coherent":
+        return _coherent(text, tokens, index)
+    if LONG_VECTOR.fullmatch(token.text):
+        return short_list(tokens, index), index
+    if token.text == "ext_vector_type" and following.text == "(":
+        return [Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}")], index
+    if token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
+        return [blank(text, token)], index  # the checker sees into what is inlined alone
+    if token.text == "kernel" and not is_in_attribute(tokens, index):
+        return [Edit(token.start, token.end, "ANYMPS_KERNEL")], index
+    return [], index
+
+
+def _coherent(text: str, tokens: list[Token], index: int) -> tuple[Iterable[Edit], int]:
+    """Without the word where it says of a pointer, or of a type, who sees what is written."""
+    if (end := coherence(tokens, index)) is not None:
+        return [blank(text, tokens[index].start, end.end)], index
+    if (last := _coherent_end(tokens, index)) >= 0:
+        return [blank(text, tokens[index].start, tokens[last].end)], last
+    return [], index
+
+
+def _swizzle(tokens: list[Token], index: int) -> Edit:
+    """`.xyz` as what takes these elements, or as their place where they are assigned to."""
+    names = tokens[index + 1]
+    after = tokens[index + 2].text if index + 2 < len(tokens) else ""
+    how = "place" if after in _ASSIGNMENTS else "take"
+    places = ", ".join(_PLACES[letter] for letter in names.text)
+    return Edit(names.start, names.end, f"template {how}<{places}>()")
+
+
+def _attribute(text: str, tokens: list[Token]) -> Edit:
+    """An attribute goes, but for that of a kernel, on one line."""
+    start, end = tokens[0].start, tokens[-1].end
+    if "kernel" in [token.text for token in tokens[:-1]] and "\n" not in text[start:end]:
+        return Edit(start, end, "ANYMPS_KERNEL")
+    return blank(text, start, end)
 
 
 def _coherent_end(tokens: list[Token], index: int) -> int:

@@ -28,6 +28,8 @@ _PHASE_WORDS = {int(phase): json.dumps(phase.label) for phase in Phase}
 _POINT = [f".{part:03d}" for part in range(1000)]  # thousandths of a microsecond
 _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 
+_Brief = tuple[int, int, int, int, int, int, int, int, int]  # of `Recording.calls_in_brief`
+
 
 @dataclass(frozen=True)
 class TraceRenderer:
@@ -95,12 +97,11 @@ class _Events:
         step_end = ""
         run, run_start, run_end = -1, 0, 0  # calls of one phase, on whatever thread
         events: list[str] = []
-        for start, length, signature, site, module, kind, step, moved, node in self.recording.calls_in_brief():
+        zero, calls = self._from_zero(self.recording.calls_in_brief())
+        for start, length, signature, site, module, kind, step, moved, node in calls:
             key = (signature, site, module, kind)
             known = alike.get(key)
             if known is None:
-                if not alike:
-                    self._zero = zero = min([start, *(step.start_ns for step in self.recording.steps()[:1])])
                 known = alike[key] = self._alike(signature, site, module, kind)
             begin, end, wait, phase, track, arrows, timeless = known
             if step != at:
@@ -135,6 +136,14 @@ class _Events:
         if run >= 0:
             events.append(self._phase(run, run_start, run_end))
         yield events
+
+    def _from_zero(self, calls: Iterator[_Brief]) -> tuple[int, Iterator[_Brief]]:
+        """Where the trace begins, with the first call or with the first step, and all calls."""
+        first = next(calls, None)
+        if first is None:
+            return self._zero, calls
+        self._zero = min([first[0], *(step.start_ns for step in self.recording.steps()[:1])])
+        return self._zero, chain([first], calls)
 
     def _alike(self, signature: int, site: int, module: int, kind: int) -> _Alike:
         thread, phase, wait, flags = kind >> 24, kind >> 16 & 0xFF, kind >> 8 & 0xFF, kind & 0xFF

@@ -49,7 +49,9 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
         return None
     rows, columns = out.numel(), x.numel() // out.numel()
     more = (0.0,) if kernel == "count_nonzero" else ()
-    return Work((out,), (Launch(name, (x, out, [rows, columns], *more), (rows * _LANES,), (_GROUP,)),), kept=True)
+    groups = -(-rows // (_GROUP // _LANES))  # whole ones: a thread finds its row by the size of its group
+    buffers = (x, out, [rows, columns], *more)
+    return Work((out,), (Launch(name, buffers, (groups * _GROUP,), (_GROUP,)),), kept=True)
 
 
 def _layer_norm(call: Call) -> Work | None:
