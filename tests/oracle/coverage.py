@@ -26,11 +26,16 @@ _TO_2_13 = re.compile(
     r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
     r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_per_sample_"
     r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
+    r"|(fill|masked_fill)_scalar_|searchsorted_(?!\w*sorter)|upsample_(linear1d|bilinear2d|bicubic2d|trilinear)_(?!aa|backward)"
+    r"|grid_sampler_2d_(?!backward)"
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
 )
 """These were compared for torch 2.13 only."""
-_OF_2_13 = "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers"
+_OF_2_13 = (
+    "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
+    "searches, upsampling, grids"
+)
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
     "norms, and where extremes stand, across rows": (

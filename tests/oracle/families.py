@@ -38,10 +38,16 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "im2col": ("nn.functional.unfold",),
     "embedding_bag": ("nn.functional.embedding_bag",),
     "group_norm": ("nn.functional.group_norm",),
+    "fill": ("fill",),
+    "masked_fill": ("masked_fill",),
+    "searches": ("bucketize", "searchsorted"),
+    "upsampling": tuple(f"nn.functional.interpolate.{mode}" for mode in ("linear", "bilinear", "bicubic", "trilinear")),
+    "grid_sample": ("nn.functional.grid_sample",),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
 _EMPTY_FIRST = {"nn.functional.unfold"}
 """Entries that begin with more empty samples than are taken."""
+_VARIANTS = ("scatter_reduce.", "nn.functional.interpolate.")
 _PACKETS = {
     *("clamp", "clamp_min", "clamp_max", "lerp"),
     *("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort", "gather", "scatter", "scatter_add"),
@@ -49,6 +55,8 @@ _PACKETS = {
     *("im2col", "col2im", "_embedding_bag_per_sample_weights_backward"),
     *("avg_pool2d", "avg_pool3d", "avg_pool3d_backward"),
     *("max_pool3d_with_indices", "max_pool3d_with_indices_backward"),
+    *("fill", "masked_fill", "searchsorted", "bucketize", "grid_sampler_2d"),
+    *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
 }
 
 
@@ -104,7 +112,7 @@ def compare_families(
 def _calls(entries: tuple[str, ...], dtype: torch.dtype) -> Iterator[tuple[str, list[Any], list[Any]]]:
     """The calls that samples come to; what the device refuses, a Mac refuses too."""
     for entry in entries:
-        name, _, variant = entry.rpartition(".") if entry.startswith("scatter_reduce.") else (entry, "", "")
+        name, _, variant = entry.rpartition(".") if entry.startswith(_VARIANTS) else (entry, "", "")
         info = database().get((name, variant)) or database().get((entry, "sum"))
         if info is None or dtype not in info.dtypes:
             continue

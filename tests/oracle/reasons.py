@@ -10,7 +10,13 @@ _POLYNOMIAL = "NaN is treated differently by the CPU's code, and digits are lost
 _OWN = "The kernel has a polynomial or a series of its own, with fewer digits than the CPU's."
 _ENDED = "The kernel of int64 takes lanes that have ended for 0 (pytorch pull request 191104), as a Mac does."
 
+_ROUNDS = "The kernel computes in float32 and rounds once; the CPU's code rounds 16-bit numbers in between."
+
 _REASONS = {
+    "upsample_bilinear2d": "Another order shows where terms cancel; the kernel cuts bytes off, the CPU rounds them.",
+    "upsample_bicubic2d": _ROUNDS,
+    "upsample_trilinear3d": _ROUNDS,
+    "grid_sampler_2d": _ORDER,
     "abs": "The kernel goes through float32: integers above 2²⁴ lose digits, and the smallest one becomes the largest.",
     "acos": "The kernel returns π for exactly 1 and -π for -1, and loses digits where terms cancel.",
     "erfc": "The kernel is 1 - erf(x), which has few digits left from about 2 on, and none where erf(x) rounds to 1.",

@@ -91,7 +91,8 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         (
             "cumsum_innermost_float",
             (2, 15),
-            "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers",
+            "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
+            "searches, upsampling, grids",
         ),
         ("cumsum_innermost_transposed_float", (2, 13), "long, tiny and transposed scans"),
         ("fused_adamw_float_float", (2, 13), "compared"),
@@ -99,6 +100,9 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("uniform_dist_half", (2, 13), "compared"),
         ("randperm_small_int", (2, 13), "permutations, other samplers and their gradients"),
         ("sum_reduction_outer_float_float", (2, 13), "compared"),
+        ("grid_sampler_2d_bicubic_zeros_i32_half", (2, 13), "compared"),
+        ("grid_sampler_2d_backward_nearest_input_i32_half", (2, 13), "upsampling and grids"),
+        ("upsample_bilinear2d_aa_float", (2, 13), "upsampling and grids"),
         ("argmax_reduction_outer_float", (2, 13), "norms, and where extremes stand, across rows"),
         ("nobody_knows_this_one", (2, 15), "convolutions, softmax, pads, losses and others"),
     ],

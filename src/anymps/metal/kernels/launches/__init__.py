@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
+from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
+from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
+from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
@@ -37,6 +40,9 @@ DESCRIBED: Mapping[str, Describe] = {
     **_GROUPS,
     **_OPTIMIZERS,
     **_COLUMNS,
+    **_FILLS,
+    **_SEARCHES,
+    **_IMAGES,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

@@ -1,0 +1,105 @@
+"""Fills: with a number, and with a number where a mask says so.
+
+Source: `fill_mps_kernel` of `aten/src/ATen/native/mps/operations/ConstantOps.mm` and `masked_fill__mps` of
+`Indexing.mm` in the pytorch tree, at states with the arguments that the kernels of torch 2.13's wheel describe. A dense
+tensor is filled with zero, or with a byte, by a blit command, which no kernel of the wheel does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import is_dense, sizes_of, strides_of
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in other releases was not looked up
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_MOST = 1024  # threads of a group
+
+
+def _number(value: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    """The number in that dtype; None for one that it cannot hold."""
+    if not isinstance(value, (bool, int, float, complex)):
+        return None
+    try:
+        return torch.full((1,), value, dtype=dtype, device="cpu")
+    except RuntimeError:
+        return None
+
+
+def _fill(call: Call) -> Work | None:
+    x = call.given["self"]
+    number = _number(call.given["value"], x.dtype)
+    if call.release != _READ or call.foreign or number is None or not x.numel() or x.is_conj() or x.is_neg():
+        return None
+    if not call.written:
+        x = torch.empty_like(x)
+    elif call.written[0] is not x:
+        return None
+    dense, size = is_dense(x), x.element_size()
+    if dense and (size == 1 or not bool(number)):
+        return None
+    name = call.first([f"fill_scalar_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}"])
+    if name is None:
+        return None
+    value = number.item()
+    if dense:
+        return Work((x,), (Launch(name, (x, value, x.numel()), (x.numel(),)),), kept=True)
+    sizes, strides = sizes_of(x.shape), strides_of(x, x.shape)
+    inner = x.numel() // sizes[0]
+    launch = Launch(name, (x, value, sizes, strides, len(sizes)), (inner, sizes[0]), (min(inner, _MOST), 1))
+    return Work((x,), (launch,), kept=True)
+
+
+def _repeats(mask: torch.Tensor, x: torch.Tensor) -> bool:
+    """Whether the mask is the last dimensions of the tensor, over and over."""
+    if not (mask.is_contiguous() and x.is_contiguous()):
+        return False
+    shape = list(mask.shape)
+    while shape and shape[0] == 1:
+        del shape[0]
+    return list(x.shape[x.dim() - len(shape) :]) == shape
+
+
+def _fits(mask: torch.Tensor, x: torch.Tensor, grows: bool) -> bool:
+    """Whether the mask can be broadcast to the tensor, or, if that grows, both to one shape."""
+    if mask.dim() > x.dim() and not grows:
+        return False
+    sizes = zip(reversed(mask.shape), reversed(x.shape), strict=False)
+    return all(of_mask in (1, of_x) or (grows and of_x == 1) for of_mask, of_x in sizes)
+
+
+def _masked_fill(call: Call) -> Work | None:
+    x, mask = call.given["self"], call.given["mask"]
+    number = _number(call.given["value"], x.dtype)
+    if call.release != _READ or call.foreign or mask.dtype != torch.bool or number is None:
+        return None
+    if not x.numel() or not mask.numel() or x.is_conj() or x.is_neg():
+        return None
+    if not _fits(mask, x, grows=not call.written):
+        return None
+    if not call.written:
+        shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+        x = x.expand(shape).clone(memory_format=torch.contiguous_format)
+    elif call.written[0] is not x:
+        return None
+    expanded = mask.expand(x.shape)
+    dense = x.is_contiguous() and expanded.is_contiguous()
+    flavor = "dense" if dense else "broadcast" if _repeats(mask, x) else "strided"
+    name = call.first([f"masked_fill_scalar_{flavor}_{8 * x.element_size()}bit"])
+    if name is None:
+        return None
+    further: tuple[Any, ...] = ()
+    if flavor == "broadcast":
+        further = (mask.numel(),)
+    elif flavor == "strided":
+        further = (list(x.shape), list(x.stride()), list(expanded.stride()), x.dim())
+    buffers = (x, expanded if flavor != "broadcast" else mask, number.view(_BITS[x.element_size()]).item(), *further)
+    return Work((x,), (Launch(name, buffers, (math.prod(x.shape),)),), kept=bool(call.written) and flavor == "dense")
+
+
+FILLS: dict[str, Describe] = {"fill": _fill, "masked_fill": _masked_fill}

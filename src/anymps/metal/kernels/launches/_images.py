@@ -1,0 +1,99 @@
+"""Images of another size, and images read at the places of a grid; forward.
+
+Source: `UpSample.mm` and `GridSampler.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at states with
+the arguments that the kernels of torch 2.13's wheel describe. A thread has one place of the result, for all images and
+channels of an upsampling, for all channels of a grid. The nearest neighbours of one and two dimensions are MPSGraph's.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in other releases was not looked up
+_SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+_MOST_32 = 2**31 - 1  # elements that 32 bits index
+
+
+def _single(value: float) -> float:
+    """The nearest number of 32 bits."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def _scale(size: int, to: int, align: bool, given: float | None) -> float:
+    """How far apart in the image two neighbours of the result lie."""
+    if align:
+        return _single((size - 1) / (to - 1)) if to > 1 else 0.0
+    return _single(1.0 / given if given is not None and given > 0 else size / to)
+
+
+def _memory_format(x: torch.Tensor) -> torch.memory_format:
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim(), torch.contiguous_format)
+    return last if not x.is_contiguous() and x.is_contiguous(memory_format=last) else torch.contiguous_format
+
+
+def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
+    x, size = call.given.get("self"), call.given.get("output_size")
+    if call.release != _READ or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
+        return None
+    name = call.first([f"upsample_{kernel}_{NAMES.get(x.dtype)}"])
+    if name is None or not x.numel() or min(size) <= 0:
+        return None
+    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    align = bool(call.given.get("align_corners"))
+    settings = zip(x.shape[2:], size, _SCALES[dims], strict=True)
+    scales = [_scale(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
+    shapes: dict[str, Sequence[int]] = {
+        "input_strides": x.stride(),
+        "output_strides": out.stride(),
+        "input_sizes": list(x.shape),
+        "output_sizes": list(out.shape),
+    }
+    if dims == 3:
+        buffers = (x, out, {**shapes, "scales": scales, "align_corners": align})
+    else:
+        buffers = (x, out, *shapes.values(), scales * (3 - dims), align)
+    return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
+
+
+def _grid_sampler(call: Call) -> Work | None:
+    x, grid = call.given["input"], call.given["grid"]
+    mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
+    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != 4:
+        return None
+    out = torch.empty((*x.shape[:2], *grid.shape[1:3]), dtype=x.dtype, device="cpu")
+    small = all(one.numel() <= _MOST_32 for one in (x, grid, out))
+    name = call.first(
+        [f"grid_sampler_2d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"]
+    )
+    if name is None or not x.numel() or not out.numel():
+        return None
+    params = {"sampler_dims": 2, "align_corners": call.given["align_corners"]}
+    for word, tensor in (("output", out), ("input", x), ("grid", grid)):
+        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
+    launch = Launch(name, (out, x, grid, params), (out.shape[0] * out.shape[2] * out.shape[3],))
+    return Work((out,), (launch,), kept=True)
+
+
+def _upsampling(kernel: str, dims: int) -> Describe:
+    return lambda call: _upsample(call, kernel, dims)
+
+
+IMAGES: dict[str, Describe] = {
+    "upsample_linear1d": _upsampling("linear1d", 1),
+    "upsample_bilinear2d": _upsampling("bilinear2d", 2),
+    "upsample_bicubic2d": _upsampling("bicubic2d", 2),
+    "_upsample_bilinear2d_aa": _upsampling("bilinear2d_aa", 2),
+    "_upsample_bicubic2d_aa": _upsampling("bicubic2d_aa", 2),
+    "upsample_trilinear3d": _upsampling("trilinear", 3),
+    "upsample_nearest3d": _upsampling("nearest_3d", 3),
+    "_upsample_nearest_exact3d": _upsampling("nearest_exact_3d", 3),
+    "grid_sampler_2d": _grid_sampler,
+}
