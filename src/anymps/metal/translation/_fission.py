@@ -20,6 +20,7 @@ from anymps.metal.translation._fission_names import (
     parameter_name,
     signed_indices,
 )
+from anymps.metal.translation._fission_own import hold_own
 from anymps.metal.translation._fission_text import (
     PLANE,
     Call,
@@ -107,6 +108,7 @@ class _Reader:
         self.open: list[Item] = []
         self.calls = self.depth = 0
         self.arrays: set[str] = set()  # a thread's own arrays and references
+        self.shared: list[str] = []
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
         if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
@@ -118,10 +120,10 @@ class _Reader:
         for statement in read_statements(self.code, *self.function.body):
             self._statement(statement)
         self._close()
-        places = buffer_places(self.function.parameters)
         names = [parameter_name(parameter) for parameter in self.function.parameters]
-        parameters = list(zip(names, places, strict=True))
-        text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
+        parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
+        steps = self.steps if self.returns else hold_own(self.steps, self.shared, self.names.lanes)
+        text = group_function(self.function, parameters, self.axis, steps, self.names.varying, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
         return GroupForm(text, self.axis, together)
 
@@ -314,6 +316,7 @@ class _Reader:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
             names.memory |= declared
+            self.shared += statement.declared
             return
         tokens = list(statement.tokens)
         kept = [t for i, t in enumerate(tokens) if not any(a <= statement.first + i <= b for a, b in replaced)]
