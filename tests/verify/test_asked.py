@@ -12,8 +12,8 @@ import torch
 from anymps.device import enforce_hazards, known_hazards
 from anymps.rules.faults import Check, all_hazards
 from anymps.verify import KINDS, Parting, compare
-from anymps.verify.cases import FAULT_CALLS, _asked, _samples, _streams, _surface, cases_of
-from anymps.verify.cases._faults import _recorded
+from anymps.verify.cases import FAULT_CALLS, WAITING, FaultCall, _asked, _samples, _streams, _surface, _waits, cases_of
+from anymps.verify.cases._faults import _recorded, _seen
 
 from .answering import asked
 
@@ -196,6 +196,48 @@ def test_the_call_of_a_fault_meets_it(identity: str, faults_put_back: None) -> N
     assert all(row.check is not Check.THREADS for row in rows)
     enforce_hazards(rows)
     assert _recorded(identity, FAULT_CALLS[identity])["shows"] is True
+
+
+@pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
+def test_the_call_of_a_fault_is_right_beside_the_cpu(identity: str, faults_put_back: None) -> None:
+    """As a Mac is asked: the virtual device, which computes it right, shows no fault but what it refuses."""
+    enforce_hazards(())
+    call = FAULT_CALLS[identity]
+    assert _seen(call)["shows"] is (call.raises and identity == "MPS643")
+
+
+def test_a_wrong_result_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number, another size, another run, an exception: each as a Mac would show it."""
+
+    def wrong(device: str) -> torch.Tensor:
+        return torch.tensor([1.0, 2.0 if device == "cpu" else 2.5], device=device)
+
+    assert _seen(FaultCall(wrong)) == {"shows": True, "text": "1 of 2 wrong; at [1] 2.5, on the CPU 2.0"}
+    assert _seen(FaultCall(wrong, expected=lambda: torch.tensor([1.0, 2.5]))) == {"shows": False}
+    assert _seen(FaultCall(wrong, expected=lambda: torch.ones(3))) == {
+        "shows": True,
+        "text": "results of other sizes than on the CPU",
+    }
+    assert _seen(FaultCall(lambda d: torch.rand(1, device=d), varies=True)) == {"shows": False}  # from one seed
+    numbers = iter(range(100))
+    assert _seen(FaultCall(lambda d: torch.tensor(next(numbers)), varies=True)) == {"shows": True}
+    assert _seen(FaultCall(lambda d: torch.zeros(2, device=d).item(), raises=True)) == {
+        "shows": True,
+        "error": "RuntimeError",
+        "text": "a Tensor with 2 elements cannot be converted to Scalar",
+    }
+    assert _seen(FaultCall(lambda d: torch.zeros(1, device=d), raises=True)) == {"shows": False}
+
+
+def test_a_wait_is_timed_behind_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Mac is asked. What it finds here says nothing: there is no queue."""
+    monkeypatch.setattr(_waits, "_SIDE", 16)
+    monkeypatch.setattr(_waits, "_QUEUE", 0.001)
+    _waits._work.cache_clear()
+    answer = _waits._timed(WAITING["item"])
+    assert set(answer) == {"waits", "seconds", "queue"}
+    assert 0 < answer["seconds"] <= answer["queue"]
+    _waits._work.cache_clear()
 
 
 WITHOUT = """

@@ -84,7 +84,7 @@ def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> 
     except KeyboardInterrupt:
         line.close()
         if last:
-            say(f"interrupted; {plural(last[0].count, 'answer')} are in {out}")
+            say(f"{plural(last[0].count, 'answer')} so far in {out}")
         raise
     line.close()
     keep(answers)

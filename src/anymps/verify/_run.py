@@ -149,10 +149,15 @@ def ask(
     run = _Run(mac, tell, keep, worker or own_worker(_WORKER))
     end = time.monotonic() + 60 * minutes
     todo = [kind for kind in KINDS.values() if kind.name in kinds]
-    for number, kind in enumerate(todo):
-        share = kind.share / sum(other.share for other in todo[number:])
-        left = max(end - time.monotonic(), 0.0)
-        run.ask(kind, left * share, None if wanted is None else list(wanted.get(kind.name, ())))
+    try:
+        for number, kind in enumerate(todo):
+            share = kind.share / sum(other.share for other in todo[number:])
+            left = max(end - time.monotonic(), 0.0)
+            run.ask(kind, left * share, None if wanted is None else list(wanted.get(kind.name, ())))
+    except KeyboardInterrupt:
+        if run.answers.count:
+            keep(run.answers)
+        raise
     return run.answers
 
 
