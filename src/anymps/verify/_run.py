@@ -26,7 +26,7 @@ _BETWEEN: Final = 120.0
 _MOST_STARTS: Final = 500
 _LEAST: Final = 1.0
 """Seconds for which no process is started."""
-_KEPT_EVERY: Final = 15.0
+_KEPT_EVERY: Final = 30.0
 _WORKER: Final = "anymps.verify._worker"
 
 Tell = Callable[[str], None]

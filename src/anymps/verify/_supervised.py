@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Ended", "listen"]
 
+import contextlib
 import json
 import queue
 import subprocess
@@ -12,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+_LEAVES: Final = 60.0
+"""Seconds that a process may take to end after its last message."""
 _LINES: Final = 20
 """Of standard error that are kept: the last of them says why a process died."""
 
@@ -47,11 +50,7 @@ def listen(
         errors="replace",
         env=dict(environment),
     ) as process:
-        try:
-            return _heard(process, given, hear, patience)
-        except BaseException:  # Ctrl-C, too: nothing is left running
-            process.kill()
-            raise
+        return _heard(process, given, hear, patience)
 
 
 def _heard(
@@ -76,28 +75,43 @@ def _heard(
     readers = [threading.Thread(target=read, daemon=True), threading.Thread(target=drain, daemon=True)]
     for reader in readers:
         reader.start()
-    assert process.stdin is not None
     try:
+        ended = _conversation(process, given, hear, patience, lines)
+    finally:  # after Ctrl-C, too: nothing is left running or reading
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for reader in readers:
+            reader.join()
+    if ended.how != "crash":
+        return ended
+    return Ended("crash", ended.status, complaints[-1] if complaints else "no message")
+
+
+def _conversation(
+    process: subprocess.Popen[str],
+    given: str,
+    hear: Callable[[dict[str, Any]], float | None],
+    patience: float,
+    lines: queue.Queue[str | None],
+) -> Ended:
+    """What was said, and how it ended; the words of a crash are known when standard error was read to its end."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it ended before it read: its status says why
         process.stdin.write(given)
         process.stdin.close()
-    except BrokenPipeError:
-        pass  # it ended before it read: its status says why
     wait: float | None = patience
     while wait is not None:
         try:
             line = lines.get(timeout=wait)
         except queue.Empty:
             process.kill()
-            return Ended("hang", _end(process, readers), f"no word for {wait:g} s")
+            return Ended("hang", process.wait(), f"no word for {wait:g} s")
         if line is None:
-            status = _end(process, readers)
-            return Ended("crash", status, complaints[-1] if complaints else "no message")
+            return Ended("crash", process.wait(), "")
         wait = hear(json.loads(line))
-    return Ended("exit", _end(process, readers), complaints[-1] if complaints else "")
-
-
-def _end(process: subprocess.Popen[str], readers: list[threading.Thread]) -> int:
-    status = process.wait()
-    for reader in readers:
-        reader.join()
-    return status
+    try:
+        return Ended("exit", process.wait(_LEAVES), "")
+    except subprocess.TimeoutExpired:  # it has said all; what keeps it does not matter
+        process.kill()
+        return Ended("exit", process.wait(), "")
