@@ -80,6 +80,118 @@ print(round(good.item(), 4))
     assert rest == ["55.0", "Target 5 is out of bounds.", "1.0986"]
 
 
+def test_a_bad_probability_is_told_at_the_next_wait() -> None:
+    """As a bad index: the kernel, which would stop a card, gets harmless ones; the good ones are computed there."""
+    code = f"""\
+{PLAYED}
+from torch.nn.functional import binary_cross_entropy
+from anymps.device._enable import native
+ones = torch.ones(3, device=D)
+for bad in ([0.5, 1.5, 0.5], [0.5, float("nan"), 0.5], [0.5, 0.5, -1e-9]):
+    for loss_of in (lambda wrong: binary_cross_entropy(wrong, ones), lambda wrong: binary_cross_entropy(ones, wrong)):
+        loss = loss_of(torch.tensor(bad, device=D))
+        try:
+            torch.mps.synchronize()
+        except torch.AcceleratorError as error:
+            print(str(error).split(chr(10))[0])
+good = torch.tensor([0.0, 0.5, 1.0], device=D, requires_grad=True)
+loss = binary_cross_entropy(good, ones)
+loss.backward()
+print(round(loss.item(), 4), [round(value, 4) for value in good.grad.tolist()])
+print(native().computed_away())
+"""
+    said = [f"all elements of {which} should be between 0 and 1" for which in ("input", "target")]
+    assert played(code, "cpu").lines == [*said * 3, "33.5644 [-333333331968.0, -0.6667, 0.0]", "{}"]
+
+
+def test_what_a_call_would_do_to_its_own_indices_is_refused() -> None:
+    """Though the kernel gets others in their place."""
+    code = f"""\
+{PLAYED}
+x = torch.tensor([1, 0], device=D)
+try:
+    torch.index_select(x, 0, x, out=x)
+except RuntimeError as error:
+    print(str(error).split(chr(10))[0])
+print(x.tolist())
+"""
+    assert played(code, "cpu").lines == played(code.replace("'cuda'", "'host'"), "cpu").lines
+    assert played(code, "cpu").lines[0].startswith("unsupported operation: ")
+
+
+def test_what_a_card_does_otherwise_is_put_right() -> None:
+    """Sums in half precision are rounded once, and batch norm without training has no statistics among its results."""
+    code = f"""\
+{PLAYED}
+from anymps.device._enable import native
+x = torch.linspace(0.1, 3, 200, device=D)
+for dtype in (torch.float16, torch.bfloat16):
+    made = x.to(dtype).cumsum(0)
+    print(made.dtype, torch.equal(made, x.to(dtype).float().cumsum(0).to(dtype)))
+mean, var = torch.zeros(2, device=D), torch.ones(2, device=D)
+for training in (True, False):
+    made = torch.native_batch_norm(torch.ones(3, 2, device=D), None, None, mean, var, training, 0.1, 1e-5)
+    print([list(it.shape) for it in made])
+x = torch.tensor([[3, 1, 1, 1], [2, 2, 0, 2]], device=D)
+print(x.kthvalue(2).values.tolist(), x.median(1).values.tolist())
+print(native().computed_away())
+"""
+    assert played(code, "cpu").lines == [
+        "torch.float16 True",
+        "torch.bfloat16 True",
+        "[[3, 2], [2], [2]]",
+        "[[3, 2], [0], [0]]",
+        "[1, 2] [1, 2]",
+        "{'aten::kthvalue.values': 1, 'aten::median.dim_values': 1}",
+    ]
+
+
+def test_a_warning_is_given_once_where_both_ways_are_tried() -> None:
+    """The kernels of the card refuse the call after they have warned, and the CPU says why."""
+    code = f"""\
+{PLAYED}
+import warnings
+x = torch.ones(3, 4, device=D)
+torch.set_warn_always(True)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    try:
+        torch.cat([x, x], 1, out=x)
+    except RuntimeError as error:
+        print(str(error).split(":")[0])
+print([str(warning.message)[:35] for warning in told])
+"""
+    assert played(code, "cpu").lines == ["unsupported operation", "['An output with one or more elements']"]
+
+
+def test_a_tensor_laid_out_anew_by_a_kernel_that_raised_is_as_it_was_for_the_next() -> None:
+    """Else the CPU, which is asked after the card, would find it fit."""
+    code = f"""\
+{PLAYED}
+for out in (torch.zeros(1, device=D).expand(4), torch.zeros(4, dtype=torch.int32, device=D)):
+    try:
+        torch.sigmoid(torch.ones(3, 2, device=D), out=out)
+    except RuntimeError as error:
+        print(str(error)[:60], list(out.shape))
+"""
+    host = played(code.replace("'cuda'", "'host'"), "cpu").lines
+    assert played(code, "cpu").lines == host
+    assert host[0].startswith("unsupported operation: more than one element of the written")
+
+
+def test_set_makes_room() -> None:
+    """A storage that has to grow keeps its bytes."""
+    code = f"""\
+{PLAYED}
+x, y = torch.arange(2.0, device=D), torch.empty(0, device=D)
+y.set_(x.untyped_storage(), 1, (1, 2), (2, 3))
+y[0, 1] = 7
+x.resize_(2)
+print(x.tolist(), y.tolist(), x.untyped_storage().nbytes())
+"""
+    assert played(code, "cpu").lines == ["[0.0, 1.0] [[1.0, 7.0]] 20"]
+
+
 @pytest.mark.parametrize("how", ["cpu", "away"])
 def test_random_numbers_are_those_of_the_host_substrate(how: str) -> None:
     code = f"""\

@@ -238,6 +238,18 @@ def index_cross_entropy() -> Any:
 
 
 @case
+def index_probability() -> Any:
+    wrong = torch.tensor([0.5, 1.5, -1.0, float("nan")], device="mps")
+    return _late(lambda: functional.binary_cross_entropy(wrong, torch.ones(4, device="mps")))
+
+
+@case
+def index_unpooled() -> Any:
+    wrong = torch.tensor([[[[0, 99], [5, 15]]]], device="mps")
+    return _late(lambda: functional.max_unpool2d(torch.ones(1, 1, 2, 2, device="mps"), wrong, 2))
+
+
+@case
 def index_in_backward() -> Any:
     table = torch.randn(10, 4, device="mps", requires_grad=True)
     good = torch.tensor([1, 1, 9], device="mps")
@@ -257,6 +269,18 @@ def refused_float64() -> Any:
 @case
 def refused_mixed_devices() -> Any:
     return raised(lambda: torch.ones(2, device="mps") + torch.ones(2))
+
+
+@case
+def refused_though_cuda_computes_it() -> Any:
+    x, places = torch.ones(3, 4, device="mps"), torch.tensor([0, 1], device="mps")
+    return [
+        raised(lambda: torch.ones(2, device="mps", dtype=torch.bool).abs()),
+        raised(lambda: torch.ones(2, device="mps", dtype=torch.complex64).nansum()),
+        raised(lambda: torch.mean(x, 0, out=torch.empty(4, device="mps", dtype=torch.int32))),
+        raised(lambda: torch.index_select(places, 0, places, out=places)),
+        raised(lambda: torch.sigmoid(x, out=torch.zeros(1, device="mps").expand(4))),
+    ]
 
 
 @case
@@ -451,6 +475,50 @@ def reductions() -> Any:
     x = torch.randn(33, 65).to("mps")
     found = [x.sum(0), x.mean(1), x.var(1), x.cumsum(1)[:, -1], x.logsumexp(0), x.softmax(1)[0], x.amax(0), x.norm()]
     return [value for each in found for value in values(each)]
+
+
+@case
+def set_makes_room() -> Any:
+    x, y = torch.arange(2.0, device="mps"), torch.empty(0, device="mps")
+    y.set_(x.untyped_storage(), 1, (1, 2), (2, 3))
+    y[0, 1] = 7
+    return values(x) + values(y)
+
+
+@case
+def running_sums_in_half() -> Any:
+    x = torch.linspace(0.1, 3, 200, device="mps")
+    found = [x.to(dtype).cumsum(0) for dtype in (torch.float16, torch.bfloat16)]
+    return [digest(each) for each in [*found, (x / 2 + 0.25).bfloat16().cumprod(0)]]
+
+
+@case
+def places_of_equal_values() -> Any:
+    x = (torch.arange(60, device="mps") * 7 % 4).reshape(6, 10)
+    return [digest(part) for found in (x.kthvalue(4), x.median(1), x.nanmedian(0)) for part in found]
+
+
+@case
+def batch_norm_without_training() -> Any:
+    """No statistics among its results, and a gradient all the same."""
+    x = torch.linspace(-1, 2, 24, device="mps").reshape(2, 3, 4).requires_grad_()
+    weight = torch.tensor([1.0, 2.0, 3.0], device="mps", requires_grad=True)
+    mean, var = torch.zeros(3, device="mps"), torch.full((3,), 2.0, device="mps")
+    made = torch.native_batch_norm(x, weight, None, mean, var, False, 0.1, 1e-5)
+    made[0].square().sum().backward()
+    assert x.grad is not None
+    assert weight.grad is not None
+    return [str([list(part.shape) for part in made]), *values(made[0]), *values(x.grad), *values(weight.grad)]
+
+
+@case
+def binary_cross_entropy() -> Any:
+    x = torch.tensor([0.0, 0.25, 0.5, 1.0], device="mps", requires_grad=True)
+    y = torch.tensor([0.0, 1.0, 0.3, 0.9], device="mps")
+    losses = functional.binary_cross_entropy(x, y, torch.tensor([1.0, 2.0, 1.0, 1.0], device="mps"), reduction="none")
+    losses[:3].sum().backward()
+    assert x.grad is not None
+    return values(losses) + values(x.grad)
 
 
 @case

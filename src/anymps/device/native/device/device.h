@@ -6,6 +6,7 @@
 #include "device/backend/backward_thread.h"
 #include "device/memory/books.h"
 #include "device/calls/call.h"
+#include "device/substrates/card_limits.h"
 #include "device/substrates/card_philox.h"
 #include "device/backend/cuda_names.h"
 #include "device/backend/default_device.h"

@@ -3,6 +3,7 @@
 
 #include "device/calls/alias.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
@@ -109,12 +110,18 @@ class Away {
     for (Argument& argument : arguments_) {
       if (argument.card.is_same(tensor)) {
         if (!argument.host.defined()) {
-          argument.host = shares_a_written_storage(argument) ? view_of_copy(tensor) : copy_of(tensor);
+          const bool as_it_lies = shares_a_written_storage(argument) || (argument.written && overlaps_itself(tensor));
+          argument.host = as_it_lies ? view_of_copy(tensor) : copy_of(tensor);
         }
         return argument.host;
       }
     }
     return tensor;
+  }
+
+  // A copy would not: kernels refuse to write into it.
+  static bool overlaps_itself(const at::Tensor& tensor) {
+    return tensor.has_storage() && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
   }
 
   bool shares_a_written_storage(const Argument& argument) const {

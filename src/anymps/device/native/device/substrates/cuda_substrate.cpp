@@ -6,6 +6,7 @@
 // the card's one stream keeps copies and kernels apart. Only who reads a value waits.
 #include "device/calls/alias.h"
 #include "device/substrates/away.h"
+#include "device/substrates/card_limits.h"
 #include "device/memory/books.h"
 #include "device/memory/memory.h"
 #include "device/substrates/substrate.h"
@@ -18,12 +19,15 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
+#include <utility>
+#include <vector>
 
 namespace anymps {
 namespace {
@@ -33,43 +37,6 @@ using c10::DispatchKeySet;
 
 constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the card up to this size go by a room of ours, and nobody waits
 
-// Where a card's kernels stop the card for a value, or follow one out of their tensor, and no index is guarded
-// (kernels/checks/guarded_indices.h). Names without their overload.
-const std::unordered_set<std::string>& never_on_card() {
-  static const std::unordered_set<std::string> names{
-      "aten::take",
-      "aten::put_",
-      "aten::put",
-      "aten::masked_scatter",
-      "aten::masked_scatter_",
-      "aten::repeat_interleave",
-      "aten::multi_margin_loss",
-      "aten::multi_margin_loss_backward",
-      "aten::multilabel_margin_loss_forward",
-      "aten::multilabel_margin_loss_backward",
-      "aten::_ctc_loss",
-      "aten::_ctc_loss_backward",
-      "aten::embedding_renorm_",
-      "aten::bincount",
-      "aten::segment_reduce",
-      "aten::_segment_reduce_backward",
-      "aten::fractional_max_pool2d",
-      "aten::fractional_max_pool3d",
-      "aten::binary_cross_entropy",
-      "aten::lu_unpack",
-      "aten::linalg_lu_solve",
-      "aten::max_pool2d_with_indices_backward",
-      "aten::max_pool3d_with_indices_backward",
-      "aten::_embedding_bag_backward",
-      "aten::_embedding_bag_dense_backward",
-      "aten::_embedding_bag_per_sample_weights_backward",
-      "aten::_sparse_coo_tensor_with_dims_and_tensors",
-      "aten::sparse_mask",
-      "aten::_sparse_mask_projection",
-  };
-  return names;
-}
-
 [[noreturn]] void refuse_full_card(const c10::Error& error, c10::Device card) {
   const std::string said = error.what_without_backtrace();
   const std::string first = said.substr(0, said.find(". GPU"));
@@ -78,11 +45,6 @@ const std::unordered_set<std::string>& never_on_card() {
       here,
       "anymps: the NVIDIA card is full (" + card.str() + " of this machine), not the Mac, whose limit comes later: take a smaller batch or another "
       "Mac (--mac), or end what else runs on the card. " + first.substr(0, first.find('\n')));
-}
-
-// Calls that the Mac and the CPU refuse, and a card computes: a cast on the way.
-bool takes_what_cpu_refuses(const Rule& rule, const torch::jit::Stack& stack) {
-  return rule.name == "aten::_log_softmax" && stack.back().isBool() && stack.back().toBool();
 }
 
 // Without a word in the environment cuBLAS may choose otherwise from run to run, and torch refuses every product. With it torch
@@ -96,6 +58,59 @@ void make_products_deterministic() {
   (void)once;
 #endif
 }
+
+bool has_outs(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  return !arguments.empty() && arguments.back().is_out();
+}
+
+// How tensors that were given for results lay in memory, for a kernel that has laid them out anew before it raised: the CPU's
+// kernel is to find them as they were.
+class Outs {
+ public:
+  Outs(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> given) {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = arguments.size(); i-- > 0 && arguments[i].is_out();) {
+      if (given[i].isTensor() && given[i].toTensor().defined() && !given[i].toTensor().is_sparse()) {
+        const at::Tensor& tensor = given[i].toTensor();
+        outs_.push_back({tensor, tensor.sizes().vec(), tensor.strides().vec()});
+      }
+    }
+  }
+  void restore() const {
+    for (const auto& [tensor, sizes, strides] : outs_) {
+      tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+    }
+  }
+
+ private:
+  struct Out {
+    at::Tensor tensor;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::vector<Out> outs_;
+};
+
+// While it lives, a warning of this thread is told the first time only.
+class WarnOnce final : public c10::WarningHandler {
+ public:
+  WarnOnce() : before_(c10::WarningUtils::get_warning_handler()) {
+    c10::WarningUtils::set_warning_handler(this);
+  }
+  ~WarnOnce() override {
+    c10::WarningUtils::set_warning_handler(before_);
+  }
+  void process(const c10::Warning& warning) override {
+    if (std::find(told_.begin(), told_.end(), warning.msg()) == told_.end()) {
+      told_.push_back(warning.msg());
+      before_->process(warning);
+    }
+  }
+
+ private:
+  c10::WarningHandler* const before_;
+  std::vector<std::string> told_;
+};
 
 class CudaSubstrate final : public Substrate {
  public:
@@ -139,16 +154,12 @@ class CudaSubstrate final : public Substrate {
   // Where a storage has to grow, with room for its bytes on the card.
   void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) override {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    const size_t had = storage->nbytes();
-    const size_t nbytes = at::detail::computeStorageNbytesContiguous(size, tensor.itemsize(), tensor.storage_offset());
-    if (c10::multiply_integers(size) == 0 || nbytes <= had || had == 0 || !storage->resizable()) {
-      return;
+    if (c10::multiply_integers(size) > 0) {
+      grow(storage, at::detail::computeStorageNbytesContiguous(size, tensor.itemsize(), tensor.storage_offset()));
     }
-    at::DataPtr grown = storage->allocator()->allocate(nbytes);
-    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    bytes_at(grown.get(), had).copy_(bytes_at(storage->data_ptr().get(), had));
-    storage->set_data_ptr_noswap(std::move(grown));
-    storage->set_nbytes(nbytes);
+  }
+  void before_set(c10::StorageImpl* storage, size_t nbytes) override {
+    grow(storage, nbytes);
   }
 
   bool holds_data() const override {
@@ -198,24 +209,33 @@ class CudaSubstrate final : public Substrate {
     return false;
   }
   bool computes_plainly(const Rule& rule) const override {
-    return !always_away_ && rule.indices == nullptr && rule.name != "aten::_log_softmax" && rule.name.rfind("aten::nll_loss", 0) != 0 &&
-        rule.name.rfind("aten::embedding_dense_backward", 0) != 0 && goes_to_card(rule, rule.op, false);
+    return !always_away_ && !is_looked_at(rule) && !has_outs(rule.op) && card_limit(rule.name) == nullptr && goes_to_card(rule, rule.op, false);
   }
 
   void compute(
       const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation& how,
       bool sparse) override {
     const size_t first = stack->size() - op.schema().arguments().size();
+    const torch::jit::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+    const Way way = way_of(rule, op, sparse);
+    const bool refused = way.limit != nullptr && way.limit->refused != nullptr && way.limit->refused(given);
     const Computation::Needs needs = how.needs();
-    if (always_away_ || takes_what_cpu_refuses(rule, *stack) || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !on_card(rule, op, sparse))) {
+    if (always_away_ || refused || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !way.on_card)) {
       go_away(rule, op, stack, first, how);
       return;
     }
-    const torch::jit::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
     const DispatchKey key = card_.is_cuda() ? (sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA)
                                             : (sparse ? DispatchKey::SparseCPU : DispatchKey::CPU);
+    const Outs outs(op, given);
+    WarnOnce warnings;  // what the card's kernel has warned of is not said again by the CPU's
     try {
+      if (way.limit != nullptr && way.limit->before != nullptr) {
+        way.limit->before(*stack, first);
+      }
       how.by_kernels(DispatchKeySet(key), stack, first);
+      if (way.limit != nullptr && way.limit->after != nullptr) {
+        way.limit->after(given, *stack, first);
+      }
       return;
     } catch (const c10::OutOfMemoryError& error) {
       refuse_full_card(error, card_);
@@ -224,6 +244,7 @@ class CudaSubstrate final : public Substrate {
     } catch (const c10::Error&) {
       // The CPU has the kernel, or the words.
     }
+    outs.restore();
     stack->resize(first);
     stack->insert(stack->end(), given.begin(), given.end());
     go_away(rule, op, stack, first, how);
@@ -283,6 +304,18 @@ class CudaSubstrate final : public Substrate {
     }
   }
 
+  void grow(c10::StorageImpl* storage, size_t nbytes) {
+    const size_t had = storage->nbytes();
+    if (nbytes <= had || had == 0 || !storage->resizable() || storage->device_type() != c10::DeviceType::MPS) {
+      return;
+    }
+    at::DataPtr grown = storage->allocator()->allocate(nbytes);
+    c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    bytes_at(grown.get(), had).copy_(bytes_at(storage->data_ptr().get(), had));
+    storage->set_data_ptr_noswap(std::move(grown));
+    storage->set_nbytes(nbytes);
+  }
+
   at::DataPtr take(size_t nbytes) const {
     enter();
     try {
@@ -318,7 +351,7 @@ class CudaSubstrate final : public Substrate {
     if ((rule.flags & kRandom) != 0 || rule.generator_argument >= 0) {
       return false;  // the Mac's stream, or one that stands for it
     }
-    if (never_on_card().count(rule.name.substr(0, rule.name.find('.'))) != 0 || never_on_card().count(rule.name) != 0) {
+    if (const CardLimit* limit = card_limit(rule.name); limit != nullptr && limit->never) {
       return false;
     }
     if (!card_.is_cuda()) {
@@ -336,21 +369,26 @@ class CudaSubstrate final : public Substrate {
     return false;
   }
 
-  bool on_card(const Rule& rule, const c10::OperatorHandle& op, bool sparse) {
+  struct Way {
+    bool on_card = false;  // its kernels compute there, unless they want memory of the CPU
+    const CardLimit* limit = nullptr;
+  };
+
+  Way way_of(const Rule& rule, const c10::OperatorHandle& op, bool sparse) {
     const uint64_t place = uint64_t{rule.id} * 2 + (sparse ? 1 : 0);
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = on_card_.find(place);
-    if (known != on_card_.end()) {
+    const auto known = ways_.find(place);
+    if (known != ways_.end()) {
       return known->second;
     }
-    return on_card_[place] = goes_to_card(rule, op, sparse);
+    return ways_[place] = Way{goes_to_card(rule, op, sparse), card_limit(rule.name)};
   }
 
   const c10::Device card_;
   const bool always_away_;
   c10::Allocator* memory_;
   std::mutex mutex_;
-  std::unordered_map<uint64_t, bool> on_card_;  // by rule and kind of kernel
+  std::unordered_map<uint64_t, Way> ways_;  // by rule and kind of kernel
   std::map<std::string, int64_t> away_;
 };
 

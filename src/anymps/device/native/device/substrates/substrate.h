@@ -91,6 +91,9 @@ class Substrate {
   // Comes before torch's `resize_`, which moves bytes by memcpy if the storage has to grow.
   virtual void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) = 0;
 
+  // Comes before torch's `set_`, which does the same to a storage that is to hold `nbytes`.
+  virtual void before_set(c10::StorageImpl*, size_t) {}
+
   // Whether every tensor has its data at any time. If not, kernels that look at values are left out, and nobody watches
   // over bytes.
   virtual bool holds_data() const = 0;

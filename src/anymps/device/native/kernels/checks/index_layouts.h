@@ -52,6 +52,16 @@ class HostCall {
   c10::IValue& front() const {
     return (*stack_)[first_];
   }
+  // Whether it writes to memory that `tensor` shows.
+  bool writes_to(const Rule& rule, const at::Tensor& tensor) const {
+    for (size_t i = 0; i < op_.schema().arguments().size(); ++i) {
+      const c10::IValue& value = (*stack_)[first_ + i];
+      if (((rule.writes >> i) & 1) && value.isTensor() && value.toTensor().defined() && value.toTensor().is_alias_of(tensor)) {
+        return true;
+      }
+    }
+    return false;
+  }
 
  private:
   const c10::OperatorHandle& op_;

@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "kernels/redirect/boxed_arguments.h"
 #include "kernels/computed/fallback.h"
-#include "kernels/checks/guarded_indices.h"
+#include "kernels/checks/guarded_arguments.h"
 #include "kernels/checks/indices.h"
 #include "kernels/computed/widening.h"
 
@@ -51,8 +51,8 @@ class ByKernels final : public Computation {
     if (C10_UNLIKELY(rule_.change != nullptr)) {
       rule_.change(rule_, *stack, first);
     }
-    if (is_guarded(rule_) && !host_key_.has(c10::DispatchKey::SparseCPU)) {
-      guard_indices(rule_, op_, stack, first);
+    if (is_looked_at(rule_) && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+      guard_arguments(rule_, op_, stack, first);
     }
     std::optional<c10::ScalarType> narrow;
     if (C10_UNLIKELY(rule_.widened != 0)) {

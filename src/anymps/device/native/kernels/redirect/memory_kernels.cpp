@@ -275,6 +275,10 @@ const at::Tensor& resize(const at::Tensor& self, c10::IntArrayRef size, std::opt
   return at::native::resize_(self, size, format);
 }
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c10::IntArrayRef size, c10::IntArrayRef stride) {
+  if (offset >= 0 && stride.size() == size.size() && c10::multiply_integers(size) > 0) {
+    substrate().before_set(
+        source.unsafeGetStorageImpl(), at::detail::computeStorageNbytes(size, stride, self.itemsize(), static_cast<size_t>(offset)));
+  }
   return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
 }
 at::Tensor& set_storage_whole(at::Tensor& self, at::Storage source) {

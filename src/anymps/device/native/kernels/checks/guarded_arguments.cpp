@@ -1,24 +1,25 @@
-// The range of the indices of each operator, by its layout or its name.
-#include "kernels/checks/guarded_indices.h"
+// The range of the indices of each operator, by its layout or its name, and that of probabilities.
+#include "kernels/checks/guarded_arguments.h"
 
 #include "device/device.h"
 #include "kernels/checks/index_layouts.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <string>
 
 namespace anymps {
-namespace safe_indices {  // the short names below belong to this file, also where files are compiled together
+namespace guarded {  // the short names below belong to this file, also where files are compiled together
 namespace {
 
 using indices::HostCall;
 using torch::jit::Stack;
 
-// Operators without a rule about indices: the CPU's kernel finds the bad ones, the card's stop it.
-enum class Kind { None, ByRule, Target, Rows };
+// ByRule: indices. The others have no rule: the CPU's kernel finds what is bad, the card's stop it.
+enum class Kind { None, ByRule, Target, Rows, Probabilities };
 
 Kind kind_of(const Rule& rule) {
   const auto begins = [&](const char* name) { return rule.name.rfind(name, 0) == 0; };
@@ -27,6 +28,9 @@ Kind kind_of(const Rule& rule) {
   }
   if (begins("aten::embedding_dense_backward")) {
     return Kind::Rows;
+  }
+  if (begins("aten::binary_cross_entropy")) {
+    return Kind::Probabilities;
   }
   return rule.indices != nullptr ? Kind::ByRule : Kind::None;
 }
@@ -93,17 +97,18 @@ at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& plac
   return safe;
 }
 
-// A dimension of no size has no good index: that is for the CPU to say.
+// A dimension of no size has no good index, and where a call writes on its own indices, a kernel would not see that of those
+// that replace them: that is for the CPU to say.
 [[noreturn]] void leave_to_cpu() {
-  TORCH_CHECK_INDEX(false, "anymps: no index is good for a dimension of size 0");
+  TORCH_CHECK_INDEX(false, "anymps: indices for the CPU to look at");
 }
 
-void guard(const Rule& rule, c10::IValue& index, Place place) {
+void guard(const Rule& rule, const HostCall& call, c10::IValue& index, Place place) {
   const at::Tensor given = index.toTensor();
   if (!is_index(given)) {
     return;
   }
-  if (place.size <= 0) {
+  if (place.size <= 0 || call.writes_to(rule, given)) {
     leave_to_cpu();
   }
   index = harmless(rule, given, place);
@@ -134,7 +139,7 @@ void guard_list(const Rule& rule, const HostCall& call) {
       }
       const int64_t size = self.size(dim);
       if (is_index(*index)) {
-        if (size == 0) {
+        if (size == 0 || call.writes_to(rule, *index)) {
           leave_to_cpu();
         }
         safe.push_back(harmless(rule, *index, {-size, size, place_among, false}));
@@ -176,19 +181,8 @@ void guard_by_rule(const Rule& rule, const HostCall& call) {
     }
     c10::IValue& index = *call.find("index");
     const bool strided = layout == "along" && is_strided(call, self, index.toTensor(), dim);
-    guard(rule, index, {0, self.dim() == 0 ? 1 : self.size(dim), dim, strided});
-  } else if (layout == "unpool") {
-    int64_t size = 1;
-    for (const int64_t extent : call.find("output_size")->toIntVector()) {
-      size *= extent;
-    }
-    guard(rule, *call.find("indices"), {0, size, 0, false});
-  } else {
-    const c10::IValue* rows = call.find("num_weights");
-    const at::Tensor weight = call.tensor("weight");
-    const int64_t size = rows != nullptr && rows->isInt() ? rows->toInt() : (weight.defined() && weight.dim() > 0 ? weight.size(0) : 0);
-    guard(rule, *call.find("indices"), {0, size, 0, false});
-  }
+    guard(rule, call, index, {0, self.dim() == 0 ? 1 : self.size(dim), dim, strided});
+  }  // other layouts are the CPU's: device/substrates/card_limits.cpp
 }
 
 // Classes, of which one may count as none.
@@ -215,23 +209,37 @@ void guard_target(const Rule& rule, const HostCall& call) {
 
 // A padding row may lie outside: the kernel leaves it out.
 void guard_rows(const Rule& rule, const HostCall& call) {
-  guard(rule, *call.find("indices"), {0, call.find("num_weights")->toInt(), 0, false});
+  guard(rule, call, *call.find("indices"), {0, call.find("num_weights")->toInt(), 0, false});
+}
+
+// What lies outside 0 to 1, or is no number, goes as 0 or 1.
+void guard_probabilities(const Rule& rule, const HostCall& call) {
+  for (const char* name : {"self", "target"}) {
+    c10::IValue& value = *call.find(name);
+    const at::Tensor given = value.toTensor();
+    if (!given.defined() || !c10::isFloatingType(given.scalar_type()) || given.numel() == 0) {
+      continue;
+    }
+    at::Tensor safe = at::clamp(given, 0, 1).nan_to_num_(0);
+    late_checks::keep(given.ne(safe).any(), [&rule, name] {
+      const std::string which = std::string(name) == "self" ? "input" : name;
+      delayed::note(Refusal::Index, rule, "all elements of " + which + " should be between 0 and 1");
+    });
+    value = std::move(safe);
+  }
 }
 
 }  // namespace
-}  // namespace safe_indices
+}  // namespace guarded
 
-bool is_guarded(const Rule& rule) {
-  return safe_indices::kind_of(rule) != safe_indices::Kind::None;
-}
-
-void guard_indices(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
-  using namespace safe_indices;
+void guard_arguments(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
+  using namespace guarded;
   const HostCall call(op, stack, first);
   switch (kind_of(rule)) {
     case Kind::Target: guard_target(rule, call); break;
     case Kind::Rows: guard_rows(rule, call); break;
     case Kind::ByRule: guard_by_rule(rule, call); break;
+    case Kind::Probabilities: guard_probabilities(rule, call); break;
     case Kind::None: break;
   }
 }
