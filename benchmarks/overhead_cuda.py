@@ -39,10 +39,10 @@ CASES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any], int]] = {
     "GPT d=128 T=64 B=4 L=4, foreach=True": (models.gpt, (128, 64, 4, 4), {"foreach": True}, 20),
     "GPT d=128 T=64 B=4 L=4, fused=True": (models.gpt, (128, 64, 4, 4), {"fused": True}, 20),
     "GPT d=1024 T=512 B=8 L=8, fused=True": (models.gpt, (1024, 512, 8, 8), {"fused": True}, 3),
-    "convolutional network, 64 channels, 64 images of 128²": (models.convnet, (64, 128, 64, 4), {}, 4),
-    "ViT d=384 L=8, 64 images of 128²": (models.vit, (384, 128, 64, 8), {}, 5),
-    "LSTM d=512 L=2 T=128 B=32": (models.lstm, (512, 128, 32, 2), {}, 4),
-    "diffusion U-Net, 64 channels, 16 images of 64²": (models.unet, (64, 64, 16, 3), {}, 4),
+    "convolutional network, 64 channels, 64 images of 128²": (models.convnet, (64, 128, 64, 4), UNFUSED, 4),
+    "ViT d=384 L=8, 64 images of 128²": (models.vit, (384, 128, 64, 8), UNFUSED, 5),
+    "LSTM d=512 L=2 T=128 B=32": (models.lstm, (512, 128, 32, 2), UNFUSED, 4),
+    "diffusion U-Net, 64 channels, 16 images of 64²": (models.unet, (64, 64, 16, 3), UNFUSED, 4),
     "GPT of 1.5 billion weights, T=512 B=1": (models.gpt, (2048, 512, 1, 29), {"fused": True}, 2),
 }
 LARGE = ("GPT of 1.5 billion weights, T=512 B=1",)

@@ -66,7 +66,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
-  night) part night "${GPU_LIMIT_NIGHT:-550}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
+  night) part night "${GPU_LIMIT_NIGHT:-1800}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
   *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device" && exit 2 ;;
   esac
 done
