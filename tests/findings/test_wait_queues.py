@@ -136,6 +136,12 @@ def test_the_first_step_is_left_out() -> None:
     assert (queues[20].measured, queues[20].most_operators) == (5, 5)
 
 
+def test_what_comes_now_and_then_is_told_by_its_mean() -> None:
+    """Over all steps but the first, whose waits are left out of it."""
+    queues = loop(READ, waiting(30, Wait.COPY_TO_CPU, 900, when=lambda step: step in (0, 2))).close().queues()
+    assert {queue.site.line: queue.per_step for queue in queues} == {20: 1.0, 30: 0.2}
+
+
 def test_queues_of_one_step() -> None:
     """Each wait of a step with where its queue begins; what comes after the last is left for the next step."""
     recording = loop(MOVE, READ).close()
