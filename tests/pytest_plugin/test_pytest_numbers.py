@@ -38,6 +38,6 @@ def test_a_test_with_a_wrong_number_fails(gate: Gate, monkeypatch: pytest.Monkey
     lines = result.outlines
     at = lines.index("1 operator computed other numbers than the CPU (--mps-check-numbers):")
     assert lines[at + 1] == (
-        "  test_numbers.py:11: aten::erfc of float32 computed 3 of 3 numbers wrong; worst at [0]: 2.21133232e-05, where "
-        "the CPU computes 2.2090497e-05 (allowed: 32.5 units in the last place of float32)"
+        "  test_numbers.py:11: aten::erfc of float32 computed 3 of 3 numbers wrong; worst at [0]: 2.21133232e-05, "
+        "where the CPU computes 2.2090497e-05 (allowed: 32.5 units in the last place of float32)"
     )
