@@ -238,3 +238,15 @@ def test_without_backward_the_line_that_reads_most_has_the_losses() -> None:
         (1, 1.0, 1.5),
         (2, 2.0, 2.5),
     ]
+
+
+def test_operators_of_backward_are_no_other_way() -> None:
+    """The order of backward, and its sums of gradients, are each device's own."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mm", 10, [X, Y], [Y]).call("neg", 11, [Y], [X])
+        if second:
+            trace.call("add", 9, [X], [X], backward=True)
+        return trace.call("neg", 11, [Y], [X], backward=True).call("mm", 10, [X], [Y], backward=True)
+
+    assert causes(compared(make)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,19 @@ def test_bounds_and_sites_are_written_once(tmp_path: Path) -> None:
     assert writer.bound(Bound("sum")) == writer.bound(Bound("sum")) == 0
     writer.close(Ending())
     assert (tmp_path / "trace").read_text(encoding="utf-8").count("\n") == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
+    """A loader's worker has the file open, with what was not written yet in its memory."""
+    writer = TraceWriter(tmp_path / "trace")
+    writer.site(Site("a.py", 1))
+    child = os.fork()
+    if not child:
+        writer.site(Site("b.py", 2))
+        writer.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    writer.close(Ending())
+    rows = (tmp_path / "trace").read_text(encoding="utf-8").splitlines()
+    assert [row.partition(":")[0] for row in rows] == ['{"site"', '{"end"']

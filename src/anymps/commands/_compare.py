@@ -157,7 +157,10 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
         output, errors = folder / "output", folder / "errors"
         with output.open("wb") as out, errors.open("wb") as error:
             status = run_apart(words, out, asked.seconds, error)
-        return _Ran(Trace.open(folder / TRACE), status, errors.read_text(encoding="utf-8", errors="replace"))
+        trace = Trace.open(folder / TRACE)
+        if status is None:  # the interrupt that ends it for its time is no error of the script's
+            trace.ending = replace(trace.ending, error="", is_cut=True)
+        return _Ran(trace, status, errors.read_text(encoding="utf-8", errors="replace"))
 
 
 def _asks_for_cuda(side: _Ran) -> bool:

@@ -1,6 +1,6 @@
 """Two traces side by side: which call of one is which of the other, and which calls are one operator in pieces.
 
-A call is told by its operator, the program's line, forward or backward, and the shapes of its results. Where the two
+A call is told by the program's line, forward or backward, its operator and the shapes of its results. Where the two
 run apart, the nearest place is looked for from which they go on alike; what lies between is a block, which one device
 may compute with other operators than the other.
 """
@@ -20,6 +20,10 @@ _IN_A_ROW: Final = 3  # calls that must be alike there
 _NEAR: Final = 6  # calls away from which a single one does: one operator in pieces
 
 
+_Run = tuple[Hashable, list[Call]]
+"""Calls of one line in a row, after the line."""
+
+
 @dataclass(frozen=True)
 class Pair:
     """Calls of both runs that do the same; one each where the operator is the same."""
@@ -34,33 +38,53 @@ class Pair:
 
 
 def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
-    """The calls of both, in order; each call is in one pair. Without a place to go on from, the rest is one pair."""
+    """The calls of both, in order; each call is in one pair. Without a place to go on from, the rest is one pair.
+
+    First the runs of calls of one line are matched, which do not depend on how a device computes a line; then the calls
+    within.
+    """
+    runs = _runs(left), _runs(right)
+    keys = [key for key, _ in runs[0]], [key for key, _ in runs[1]]
+    i = j = 0
+    while i < len(keys[0]) and j < len(keys[1]):
+        if keys[0][i] == keys[1][j]:
+            yield from _within(runs[0][i][1], runs[1][j][1])
+            i, j = i + 1, j + 1
+            continue
+        ahead = _meeting(keys, i, j) or (len(keys[0]), len(keys[1]))
+        yield _joined(runs[0][i : ahead[0]], runs[1][j : ahead[1]])
+        i, j = ahead
+    if i < len(keys[0]) or j < len(keys[1]):
+        yield _joined(runs[0][i:], runs[1][j:])
+
+
+def _joined(left: Sequence[_Run], right: Sequence[_Run]) -> Pair:
+    return Pair(tuple(call for _, run in left for call in run), tuple(call for _, run in right for call in run))
+
+
+def _within(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
+    """The calls of one line in both."""
     shaped = [_shaped(call) for call in left], [_shaped(call) for call in right]
     i = j = 0
     while i < len(left) and j < len(right):
-        if shaped[0][i] == shaped[1][j]:
+        is_alike = shaped[0][i] == shaped[1][j] or (
+            left[i].name == right[j].name and _go_on(shaped, i + 1, j + 1)  # a size that depends on data
+        )
+        if is_alike:
             yield Pair((left[i],), (right[j],))
-            i, j = i + 1, j + 1
-            continue
-        if _plain(left[i]) == _plain(right[j]) and _go_on(shaped, i + 1, j + 1):
-            yield Pair((left[i],), (right[j],))  # a size that depends on data
             i, j = i + 1, j + 1
             continue
         ahead = _meeting(shaped, i, j)
         if ahead is None:
             break
-        yield from _of_lines(left[i : ahead[0]], right[j : ahead[1]])
+        yield Pair(tuple(left[i : ahead[0]]), tuple(right[j : ahead[1]]))
         i, j = ahead
     if i < len(left) or j < len(right):
-        yield from _of_lines(left[i:], right[j:])
+        yield Pair(tuple(left[i:]), tuple(right[j:]))
 
 
 def _shaped(call: Call) -> Hashable:
-    return _plain(call), tuple(value.sketch.shape for value in call.results)
-
-
-def _plain(call: Call) -> Hashable:
-    return call.name, call.site.file, call.site.line, call.in_backward
+    return call.name, tuple(value.sketch.shape for value in call.results)
 
 
 def _go_on(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> bool:
@@ -92,18 +116,8 @@ def _alike(left: Sequence[Hashable], right: Sequence[Hashable], i: int, j: int) 
     )
 
 
-def _of_lines(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
-    """A block by lines of the program: the runs of calls of one line, where both have the same lines in one order."""
-    first, second = _runs(left), _runs(right)
-    if [key for key, _ in first] == [key for key, _ in second]:
-        for (_, here), (_, there) in zip(first, second, strict=True):
-            yield Pair(tuple(here), tuple(there))
-        return
-    yield Pair(tuple(left), tuple(right))
-
-
-def _runs(calls: Sequence[Call]) -> list[tuple[Hashable, list[Call]]]:
-    runs: list[tuple[Hashable, list[Call]]] = []
+def _runs(calls: Sequence[Call]) -> list[_Run]:
+    runs: list[_Run] = []
     for call in calls:
         key = (call.site.file, call.site.line, call.in_backward)
         if not runs or runs[-1][0] != key:

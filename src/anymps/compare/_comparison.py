@@ -23,6 +23,11 @@ class Side:
     calls: int
     traced_steps: tuple[int, ...]
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything ran on the device, also in a run that was cut."""
+        return self.ending.used or bool(self.facts.get("used"))
+
 
 @dataclass(frozen=True)
 class LossPair:
@@ -78,7 +83,7 @@ class Comparison:
     @property
     def is_used(self) -> bool:
         """Whether anything ran on the devices that were asked for."""
-        return all(side.ending.used or side.name == "cpu" for side in self.sides)
+        return all(side.is_used or side.name == "cpu" for side in self.sides)
 
     @property
     def agrees(self) -> bool:

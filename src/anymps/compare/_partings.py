@@ -77,7 +77,6 @@ _UNMADE = (
     *("new_zeros", "new_ones"),
 )
 _CASTS = ("_to_copy", "to", "copy", "clone", "contiguous")
-_REPEATS = 8  # calls of one line that one side alone has: more than an operator in pieces
 
 
 class Judge:
@@ -113,9 +112,11 @@ class Judge:
     def _take_alone(self, pair: Pair, after: Pair | None) -> None:
         """Calls that only one run has, or other lines than in the other: another way through the program."""
         beside = {key for other in (self._before, after) if other for key in _lines((*other.left, *other.right))}
-        calls = [[call for call in side if _computes(call)] for side in (pair.left, pair.right)]
+        # Backward follows from forward; in which order it goes through the graph, and with which operators, is its own.
+        sides = (pair.left, pair.right)
+        calls = [[call for call in side if _computes(call) and not call.in_backward] for side in sides]
         alone = [_lines(side) - _lines(other) for side, other in (calls, calls[::-1])]
-        if any(lines - beside for lines in alone) or abs(len(calls[0]) - len(calls[1])) > _REPEATS:
+        if any(lines - beside for lines in alone):
             self._add(Parting(Cause.BRANCH, tuple(calls[0]), tuple(calls[1])))
 
     def _take_both(self, pair: Pair) -> None:
@@ -149,7 +150,7 @@ class Judge:
             self._add(replace(found, cause=Cause.SIZES))
         elif inputs.are_same:
             self._take_own(pair, results, inputs)
-        elif inputs.unmade is not None:
+        elif inputs.unmade is not None and self._nothing_differs(pair):
             one, other = inputs.unmade
             self._add(replace(found, cause=Cause.DATA, one=one, other=other, apart=distance(one, other), allowed=0.0))
         elif inputs.share <= _limit(pair) and found.apart > _most(pair, one, other):
@@ -171,6 +172,11 @@ class Judge:
                 return
             if apart and kept.first is None:
                 self._rounding = replace(self._rounding, first=pair, one=one, other=other)
+
+    def _nothing_differs(self, pair: Pair) -> bool:
+        """Whether all until this forward call had the same bits: some operators write more than their schema says."""
+        kept = self._rounding
+        return kept.same == kept.compared and not self._partings and not pair.left[0].in_backward
 
     def _is_narrowed(self, inputs: _Inputs) -> bool:
         """Whether an input has another dtype since an earlier call was computed in it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["MOST_CALLS", "Tracer", "is_full_step"]
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -72,7 +72,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         computes, is_random, operator = self._kind(func)
         run = self._draw_on_cpu if is_random and self.random_on_cpu else _call
         if not (computes and self.is_on):
-            self._used(args, kwargs)
+            self._note_use(_tensors((args, kwargs)))
             return run(func, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
@@ -80,13 +80,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         written = {id(tensor) for tensor in _written(func, args, kwargs)}
         skipped = written if func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func) else set()
         given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
-        self._used(args, kwargs)
+        self._note_use(_tensors((args, kwargs)))
         inputs = [self._value(tensor) for tensor in given]
         out = run(func, args, kwargs)
         results = [tensor for tensor in _tensors(out) if readable(tensor)]
         returned = {id(tensor) for tensor in results}
         results += [it for it in _written(func, args, kwargs) if readable(it) and id(it) not in returned]
-        self.used = self.used or any(tensor.device.type == self._device for tensor in results)
+        self._note_use(results)
         if not results or self._only_moves(func, given, results):
             return out
         if self.calls >= MOST_CALLS:
@@ -194,9 +194,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             number = self._bounds[key] = self._writer.bound(bound)
         return number
 
-    def _used(self, args: Any, kwargs: Any) -> None:
-        if not self.used:
-            self.used = any(tensor.device.type == self._device for tensor in _tensors((args, kwargs)))
+    def _note_use(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Write once that something is computed on the device."""
+        if not self.used and any(tensor.device.type == self._device for tensor in tensors):
+            self.used = True
+            self._writer.row("facts", {"used": "1"})
 
     def _only_moves(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
         """A copy in the same dtype, which one side may not need: to another device, or another layout."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 __all__ = ["TraceWriter"]
 
 import json
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from anymps.compare._trace import Bound, Ending, Site, Sketch
+
+_FLUSHED: Final = 64  # rows after which they are on the disk: the process may be killed
 
 
 class TraceWriter:
@@ -19,11 +22,20 @@ class TraceWriter:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", buffering=1 << 16)
+        os.register_at_fork(after_in_child=self._forget)
         self._lock = threading.RLock()
+        self._rows = 0
         self._sites: dict[Site, int] = {Site(): 0}
         self._operators: dict[str, int] = {}
         self._bounds: dict[Bound, int] = {}
         self._sketches: dict[tuple[str, tuple[int, ...], str], int] = {}
+
+    def _forget(self) -> None:
+        """In a process that is forked, such as a loader's worker: nothing of it goes to the file."""
+        if not self._file.closed:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())  # also for what is in the buffer
+            os.close(nowhere)
 
     def row(self, kind: str, value: Any) -> None:
         """Append one row."""
@@ -31,6 +43,9 @@ class TraceWriter:
         with self._lock:
             if not self._file.closed:
                 self._file.write(text)
+                self._rows += 1
+                if not self._rows % _FLUSHED:
+                    self._file.flush()
 
     def site(self, site: Site) -> int:
         """The number of a line."""

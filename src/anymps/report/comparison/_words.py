@@ -46,7 +46,7 @@ def verdict(found: Comparison) -> str:
     """One sentence: whether they agree, or where they part first and why."""
     failed = [side for side in found.sides if side.ending.error]
     if not found.is_used:
-        unused = next(side for side in found.sides if side.name != "cpu" and not side.ending.used)
+        unused = next(side for side in found.sides if side.name != "cpu" and not side.is_used)
         return f"Nothing ran on {unused.name}: both runs computed on the CPU, so this says nothing about {unused.name}."
     if found.first is not None:
         where = place(found.first.call.site)
