@@ -94,6 +94,7 @@ PROGRAMS |= {
     "max_pool3d_with_indices": lambda: F.max_pool3d(space, 2),
     "max_pool3d_with_indices_backward": lambda: back(lambda it: F.max_pool3d(it, 2), space),
     "fill": lambda: x.clone().fill_(2), "masked_fill": lambda: x.masked_fill(x > 0.2, 0),
+    "index": lambda: x[:, words], "_index_put_impl_": lambda: x.clone().index_put_((words,), y),
     "searchsorted": lambda: torch.searchsorted(x[0].sort().values, y),
     "bucketize": lambda: torch.bucketize(y, x[0].sort().values),
     "upsample_linear1d": lambda: F.interpolate(image[0], 9, mode="linear"),

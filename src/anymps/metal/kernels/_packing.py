@@ -34,8 +34,11 @@ def pack(argument: BufferArgument, value: Any) -> bytes:
 def table(argument: BufferArgument, value: Any) -> list[torch.Tensor | None]:
     """The tensors whose addresses fill a table, in its order: a list for each field, short ones end in no address.
 
-    Raises TypeError for a field that the kernel does not describe, and for more tensors than it has room for.
+    An array of tables is a list of such dicts. Raises TypeError for a field that the kernel does not describe, and for
+    more tensors than it has room for.
     """
+    if argument.size is None and isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return [tensor for one in value for tensor in table(argument, one)]
     given = _by_name(argument.type, argument.fields, value)
     found: list[torch.Tensor | None] = []
     for one in argument.fields:

@@ -15,6 +15,7 @@ from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
+from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
@@ -43,6 +44,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_FILLS,
     **_SEARCHES,
     **_IMAGES,
+    **_INDEXING,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
