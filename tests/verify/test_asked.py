@@ -30,6 +30,7 @@ CASES = {
         "forward nn.functional.silu float32",
         "forward svd float32",
         "forward rand_like float32",
+        "forward new_empty float32",
         "gradient matmul float32",
         "errors cat",
     ),

@@ -28,6 +28,13 @@ _FROM: Final = 12
 _SAMPLES: Final = 3
 _VALUES: Final = 16
 _ERRORS: Final = 40
+_AS_FOUND: Final = frozenset(
+    (
+        *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"),
+        *("resize_", "resize_as_"),
+    )
+)
+"""Entries of the database whose results are memory that nobody wrote to."""
 
 
 def database_cases() -> list[Case]:
@@ -193,8 +200,10 @@ class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _draws(full_name: str) -> bool:
-    """Whether an operator of the database draws random numbers, by what its first samples do on the CPU."""
+    """Whether an operator gives random numbers, by what its first samples do on the CPU, or memory as it finds it."""
     info = next(one for one in database().values() if one.full_name == full_name)
+    if info.name in _AS_FOUND:
+        return True
     try:
         samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
     except Exception:
