@@ -62,6 +62,7 @@ REFUSED = {"does": "refuses", "error": "RuntimeError", "text": "no"}
          computed({"python": "float", "value": "0.33333331"}), []),
         (computed({"python": "float", "value": "0.33"}), computed({"python": "int", "value": "0"}),
          [("type of the result", "float", "int")]),
+        (computed(result(1.0)), computed({"dtype": "float32", "shape": [1], "strides": [1]}), []),
         ({"does": "unasked", "text": "no"}, {"does": "unasked", "text": "nothing"}, None),
     ],
 )  # fmt: skip
