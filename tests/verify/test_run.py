@@ -99,6 +99,21 @@ def test_a_kind_without_time_is_said(worker: list[str]) -> None:
     assert found.count == 0
 
 
+def test_a_kind_that_is_not_finished_says_so(tmp_path: Path) -> None:
+    """Its answers are fewer than its cases, and the note tells why."""
+    script = tmp_path / "worker.py"
+    hello = {"hello": {"virtual": True, "machine": {}}, "cases": 2, "note": "no numpy"}
+    script.write_text(
+        f"import json, time\nprint({json.dumps(hello)!r})\n"
+        "print(json.dumps({'begin': 0, 'case': 'waits 0', 'patience': 60}))\n"
+        "print(json.dumps({'done': 0, 'answer': {'does': 'computes'}}))\n"
+        "time.sleep(1.3)\nprint(json.dumps({'late': 1}))\n"
+    )
+    found = ask(["waits"], 0.02, worker=[sys.executable, str(script)])
+    assert found.kinds["waits"]["note"] == "no numpy; time was up; --minutes gives it more"
+    assert found.count == 1
+
+
 def test_no_device(tmp_path: Path) -> None:
     """A process that ends before it has said anything: its last words."""
     script = tmp_path / "worker.py"

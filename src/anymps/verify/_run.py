@@ -79,6 +79,8 @@ class _Run:
             about["seconds"] = round(time.monotonic() - begun, 1)
             if progress.finished or time.monotonic() >= progress.deadline:
                 break
+        if not progress.finished:
+            about["note"] = "; ".join(filter(None, (str(about["note"]), "time was up; --minutes gives it more")))
         self._keep(self.answers)
 
     def _hear(self, message: dict[str, Any], progress: _Progress) -> float | None:
@@ -97,7 +99,7 @@ class _Run:
             return _BETWEEN
         if "again" in message:
             progress.start, progress.environment = message["again"], message["environment"]
-        else:
+        elif "end" in message:
             progress.finished = True
         return None
 
