@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -123,6 +124,46 @@ def test_a_kernel_goes_on_behind_a_handler(threads: int) -> None:
     """It runs kernels itself, and writes what the waiting one reads: that ends as it would have without signals."""
     told = "".join(f"{name} 3 True [96.0]\n" for name in ("alone", "cut", "fibers", "first"))
     assert run(GOES_ON, threads) == told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sends a real-time signal to one thread")
+def test_interruptions_that_have_queued_up() -> None:
+    """A thread without a core gets many at once. Each waits for the one before: they share a fiber's small stack."""
+    script = (
+        BEGIN
+        + """
+import threading
+flood, ended = signal.SIGRTMAX - 4, threading.Event()
+main = threading.get_ident()
+
+def send():
+    while not ended.is_set():
+        for _ in range(200):
+            signal.pthread_kill(main, flood)
+        ended.wait(0.001)
+
+sender = threading.Thread(target=send)
+sender.start()
+
+class Alarm(Exception):
+    pass
+
+def on_alarm(number, frame):
+    raise Alarm(number)
+
+signal.signal(signal.SIGALRM, on_alarm)
+for name in ("cut", "fibers"):
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        getattr(library, name)(x, threads=64, group_size=32)
+    except Exception as error:
+        print(name, repr(error))
+ended.set()
+sender.join()
+"""
+    )
+    expected = "".join(f"{name} Alarm({signal.SIGALRM.value})\n" for name in ("cut", "fibers"))
+    assert run(script, 1, ANYMPS_CHECK_SHADERS="1") == expected
 
 
 def test_a_handler_cannot_launch_a_checked_kernel_within_another() -> None:

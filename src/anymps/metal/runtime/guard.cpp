@@ -57,6 +57,23 @@ void pass_on(int number, siginfo_t* info, void* context) {
   }
 }
 
+int tick_signal() {
+  return SIGRTMAX - 4;
+}
+
+void block_ticks(int how) {
+  sigset_t ticks;
+  sigemptyset(&ticks);
+  sigaddset(&ticks, tick_signal());
+  pthread_sigmask(how, &ticks, nullptr);
+}
+
+// Out of the kernel; also out of a tick, which has blocked the next one.
+[[noreturn]] void leave(Guard& guard) {
+  block_ticks(SIG_UNBLOCK);
+  siglongjmp(guard.out, 1);
+}
+
 void on_fault(int number, siginfo_t* info, void* context) {
   Guard* const here = the_guard;
   if (here == nullptr || here->guarded == 0) {
@@ -67,7 +84,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
   // The processor tells no address where one is not aligned.
   const bool unaligned = number == SIGBUS ? info->si_code == BUS_ADRALN : number == SIGSEGV && info->si_code == SI_KERNEL;
   here->address = unaligned ? ~uintptr_t(0) : reinterpret_cast<uintptr_t>(info->si_addr);
-  siglongjmp(here->out, 1);
+  leave(*here);
 }
 
 std::atomic<Stoppable*> running{nullptr};
@@ -77,7 +94,7 @@ void on_stop(int, siginfo_t*, void*) {
   Guard* const here = the_guard;
   if (here != nullptr && here->guarded != 0 && here->of->stopped.load()) {
     here->caught = here->of->why.load();
-    siglongjmp(here->out, 1);
+    leave(*here);
   }
 }
 
@@ -107,10 +124,6 @@ void on_interrupt(int number, siginfo_t* info, void* context) {
     on_stop(number, info, context);
   }
   errno = saved;
-}
-
-int tick_signal() {
-  return SIGRTMAX - 4;
 }
 
 double now();
@@ -154,6 +167,8 @@ class Aside {
 // Comes to the caller of a long launch from time to time. Only the kernel's own code is interrupted for it, which holds no
 // lock. Handlers run on the thread's own stack, below what is in use there: a fiber's has no room for them. This handler is
 // not on the stack for signals, so that others that come meanwhile have that.
+// Ticks queue up while the thread has no core. Each waits for the one before to return: one within the other, they would need
+// more than a fiber's stack has.
 void on_tick(int, siginfo_t*, void* context) {
   constexpr uintptr_t kOwn = 16 << 20;
   Guard* const here = the_guard;
@@ -176,7 +191,9 @@ void on_tick(int, siginfo_t*, void* context) {
   bool well;
   {
     const Aside aside(*here);
+    block_ticks(SIG_UNBLOCK);  // for launches of Python's handlers
     well = own ? ask_python() : ask_python_on(top);
+    block_ticks(SIG_BLOCK);
   }
   if (!well) {
     stop(*launch, kRaised);
@@ -185,11 +202,11 @@ void on_tick(int, siginfo_t*, void* context) {
   here->guarded = 1;
   if (launch->stopped.load()) {  // or a Ctrl-C came meanwhile, or the time is over
     here->caught = launch->why.load();
-    siglongjmp(here->out, 1);
+    leave(*here);
   }
 }
 
-void install(int number, void (*handler)(int, siginfo_t*, void*), int flags = SA_ONSTACK) {
+void install(int number, void (*handler)(int, siginfo_t*, void*), int flags = SA_ONSTACK | SA_NODEFER) {
   struct sigaction now{};
   sigaction(number, nullptr, &now);
   if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == handler) {
@@ -205,7 +222,7 @@ void install(int number, void (*handler)(int, siginfo_t*, void*), int flags = SA
   }
   struct sigaction ours{};
   ours.sa_sigaction = handler;
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER | flags;
+  ours.sa_flags = SA_SIGINFO | flags;
   sigemptyset(&ours.sa_mask);
   sigaction(number, &ours, nullptr);
 }
