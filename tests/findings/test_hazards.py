@@ -618,5 +618,7 @@ def test_a_fault_in_a_recomputed_block_is_at_its_own_line(source: str) -> None:
 
 
 def test_a_rule_for_every_fault() -> None:
-    """All rules of the family are registered."""
-    assert {hazard.id for hazard in all_hazards()} == {identity for identity, rule in RULES.items() if not rule.example}
+    """All rules of the family are registered; those of `--check-numbers` are of no fault that is known before."""
+    numbers = {"MPS695", "MPS696", "MPS697", "MPS698"}
+    without_example = {identity for identity, rule in RULES.items() if not rule.example}
+    assert {hazard.id for hazard in all_hazards()} | numbers == without_example

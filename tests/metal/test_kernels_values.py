@@ -75,6 +75,46 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
     ),
     "native_group_norm, float32, in another order": ("other(lambda x: F.group_norm(x, 4), 2, 8, 99)", [True, True]),
     "native_group_norm_backward, float32, in another order": ("other(group_gradient, 2, 8, 99)", [True, True]),
+    "upsample_bilinear2d, float32, in another order": (
+        "resized('bilinear', 2, 3, 19, 19)",
+        [True, True],
+    ),
+    "upsample_bilinear2d, bfloat16, rounded once": (
+        "resized('bilinear', 4, 9, 99, 99, dtype=torch.bfloat16, near=0.1)",
+        [True, True],
+    ),
+    "upsample_bilinear2d, uint8, cut off, not rounded": (
+        "resized('bilinear', 2, 3, 19, 19, dtype=torch.uint8, near=1)",
+        [True, True],
+    ),
+    "upsample_bicubic2d, float32, in another order": (
+        "resized('bicubic', 2, 3, 19, 19)",
+        [True, True],
+    ),
+    "upsample_bicubic2d, float16, rounded once": (
+        "resized('bicubic', 2, 3, 19, 19, dtype=torch.float16, near=0.01)",
+        [True, True],
+    ),
+    "upsample_bicubic2d, bfloat16, rounded once": (
+        "resized('bicubic', 2, 3, 19, 19, dtype=torch.bfloat16, near=0.1)",
+        [True, True],
+    ),
+    "upsample_trilinear3d, float32, in another order": (
+        "resized('trilinear', 2, 3, 9, 9, 9)",
+        [True, True],
+    ),
+    "upsample_trilinear3d, float16, rounded once": (
+        "resized('trilinear', 2, 3, 9, 9, 9, dtype=torch.float16, near=0.01)",
+        [True, True],
+    ),
+    "upsample_trilinear3d, bfloat16, rounded once": (
+        "resized('trilinear', 2, 3, 9, 9, 9, dtype=torch.bfloat16, near=0.1)",
+        [True, True],
+    ),
+    "grid_sampler_2d, float32, in another order": (
+        "other(lambda x: F.grid_sample(x, x[:, :2].sin().permute(0, 2, 3, 1)), 1, 3, 19, 19)",
+        [True, True],
+    ),
     "logcumsumexp, complex64, a full turn": ("turns()", [True, True]),
     "fused optimizers under a GradScaler: as without, from 2.13 on (MPS691)": ("scaled_steps()", [True, True]),
 }
@@ -120,10 +160,15 @@ def lerp(a, b, dtype):
     a, b, one = (torch.tensor([it], dtype=dtype).to("mps") for it in (a, b, 1.0))
     return [it.real for it in torch.lerp(a, b, one).tolist()]
 
-def other(function, *sizes, dtype=torch.float32):
-    x = torch.randn(sizes, dtype=dtype)
+def other(function, *sizes, dtype=torch.float32, near=1e-5):
+    x = torch.randn(sizes, dtype=dtype) if dtype != torch.uint8 else torch.randint(0, 256, sizes, dtype=dtype)
     found, plain = function(x.to("mps")).cpu(), function(x)
-    return [not torch.equal(found, plain), torch.allclose(found, plain, atol=1e-5)]
+    if not dtype.is_complex:
+        found, plain = found.double(), plain.double()
+    return [not torch.equal(found, plain), torch.allclose(found, plain, atol=near)]
+
+def resized(mode, *sizes, **options):
+    return other(lambda x: F.interpolate(x, scale_factor=1.7, mode=mode), *sizes, **options)
 
 def group_gradient(x):
     x = x.clone().requires_grad_()
