@@ -54,8 +54,9 @@ def test_names_with_digits_stay(one: str, other: str) -> None:
         ("45.2 samples/sec, 123 it/s", ()),
         ("2026-11-23 12:33:01,250 step 4", (4.0,)),
         ("Epoch [1/5], Loss: 3e-1", (1.0, 5.0, 0.3)),
+        ("sum tensor(3.2000, device='mps:0', grad_fn=<MulBackward0>)", (3.2,)),
     ],
 )
 def test_times_are_no_results(printed: str, kept: tuple[float, ...]) -> None:
-    """What a line itself calls a time, a speed or a date is another in every run."""
+    """What a line itself calls a time, a speed or a date is another in every run; a device's index says no result."""
     assert numbers(printed) == kept

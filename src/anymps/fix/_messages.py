@@ -13,6 +13,9 @@ _LIST: Final = re.compile(r"#(?:,? #)+")
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 _CLOCK: Final = re.compile(r"\b\d{1,4}-\d\d-\d\d\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b")
+_DEVICE_INDEX: Final = re.compile(
+    r"\b(?:mps|cuda|cpu):\d+\b"
+)  # of a tensor's text: a float that became one prints no more
 _UNIT: Final = r"(?:[mnuµ]?s|secs?|seconds?|mins?|minutes?|hrs?|hours?|milliseconds?)"
 _WITH_UNIT: Final = re.compile(
     rf"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*(?:{_UNIT}\b(?!\.?\w)|[\w./]*/\s*{_UNIT}\b)"
@@ -39,7 +42,7 @@ def comparable(message: str) -> str:
 
 
 def numbers(printed: str) -> tuple[float, ...]:
-    """The numbers in what a program printed, without those that a text itself calls a time, a speed or a date."""
-    text = _CLOCK.sub(" ", printed)
+    """The numbers in what a program printed, without the index of a device and what the text calls a time or a date."""
+    text = _CLOCK.sub(" ", _DEVICE_INDEX.sub(" ", printed))
     text = _NAMED_TIME.sub(" ", _WITH_UNIT.sub(" ", text))
     return tuple(float(number) for number in _NUMBER.findall(text))
