@@ -1,51 +1,32 @@
-"""Every setting once, as a row: type, default, flag, variable, key, help, the faces that take it.
-
-The options of the commands and of `pytest --mps`, `%%mps`, the arguments of `anymps.enable`, the variables that child
-processes inherit and the tables of docs/settings.md are made from these rows. A face fills one object of its class and
-hands that on. A new setting is a field here, and what acts on it.
-"""
+"""Settings of what runs a script or a suite: those that several faces share, their variables, and each face's own."""
 
 from __future__ import annotations
 
 # ruff: noqa: RUF009 - `row` makes a field anew at each call
 
 __all__ = [
-    "FACES",
     "BenchSettings",
     "CompareSettings",
-    "ConvertSettings",
-    "CoverageSettings",
-    "DiffSettings",
-    "DoctorSettings",
     "FixSettings",
-    "JoinManifestsSettings",
-    "JoinSettings",
-    "KernelsAddSettings",
-    "KernelsListSettings",
-    "KernelsRemoveSettings",
-    "KernelsShowSettings",
     "PlanSettings",
     "PytestSettings",
     "ReportSettings",
-    "Row",
     "RunSettings",
     "Settings",
     "asked_for",
     "row_of",
     "rows",
-    "rows_of",
     "set_variable",
     "variable_of",
 ]
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from anymps._errors import EnableError
-from anymps._setting_row import Row, row
+from anymps._settings._row import Row, row
 
 _S = TypeVar("_S", bound="Settings")
 
@@ -325,95 +306,6 @@ class FixSettings(Settings):
 
 
 @dataclass(frozen=True)
-class DiffSettings:
-    """Of `anymps diff`."""
-
-    form: str = row(
-        "word", "terminal", "The format of the comparison.", option="format",
-        words=("terminal", "html", "markdown", "json"),
-    )  # fmt: skip
-    output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
-    worse: str = row(
-        "word", "warning", "Exit with 1 if there are new findings of this severity or higher.", option="fail-on",
-        words=("error", "warning", "info", "never"), shows_default=True,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class JoinSettings:
-    """Of `anymps join`."""
-
-    output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
-
-
-@dataclass(frozen=True)
-class JoinManifestsSettings:
-    """Of `anymps join-manifests`."""
-
-    into: Path = row("file", help="The manifest that the shards started from; it is updated in place.", required=True)
-
-
-@dataclass(frozen=True)
-class DoctorSettings:
-    """Of `anymps doctor`."""
-
-    json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
-    python: Path | None = row("file", help="Diagnose another Python interpreter and its torch.", metavar="PATH")
-
-
-@dataclass(frozen=True)
-class CoverageSettings:
-    """Of `anymps coverage`."""
-
-    release: str | None = row(
-        "text", help="Ask about this release instead of the installed one.", option="torch", metavar="RELEASE"
-    )
-    json: bool = row("flag", False, "Print the answer as JSON.")
-
-
-@dataclass(frozen=True)
-class ConvertSettings:
-    """Of `anymps convert`."""
-
-    to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
-    force: bool = row("flag", False, "Overwrite OUT if it exists.")
-    dry_run: bool = row("flag", False, "Read and convert everything, write nothing; OUT may be left out.")
-    json: bool = row("flag", False, "Print what was changed as JSON.")
-
-
-@dataclass(frozen=True)
-class KernelsAddSettings:
-    """Of `anymps kernels add`."""
-
-    download: bool = row("flag", False, "Have pip download the wheel of the installed release.")
-
-
-@dataclass(frozen=True)
-class KernelsRemoveSettings:
-    """Of `anymps kernels remove`, and of those that read the kernels."""
-
-    release: str | None = row(
-        "text", help="The release whose kernels are meant, instead of the installed one.", option="torch",
-        metavar="RELEASE",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class KernelsListSettings(KernelsRemoveSettings):
-    """Of `anymps kernels list`."""
-
-    json: bool = row("flag", False, "Print the names as JSON.")
-
-
-@dataclass(frozen=True)
-class KernelsShowSettings(KernelsRemoveSettings):
-    """Of `anymps kernels show`."""
-
-    json: bool = row("flag", False, "Print the answer as JSON.")
-    markdown: bool = row("flag", False, "Print the answer as Markdown.")
-
-
-@dataclass(frozen=True)
 class PytestSettings(Settings):
     """Of `pytest --mps`; `reports_from` is the folder that the files of `reports` are named from."""
 
@@ -429,41 +321,9 @@ class PytestSettings(Settings):
     reports_from: Path = Path()
 
 
-FACES: Final[Mapping[str, type[Any]]] = {
-    "run": RunSettings,
-    "report": ReportSettings,
-    "bench": BenchSettings,
-    "compare": CompareSettings,
-    "plan": PlanSettings,
-    "fix": FixSettings,
-    "diff": DiffSettings,
-    "join": JoinSettings,
-    "join-manifests": JoinManifestsSettings,
-    "doctor": DoctorSettings,
-    "coverage": CoverageSettings,
-    "convert": ConvertSettings,
-    "kernels add": KernelsAddSettings,
-    "kernels list": KernelsListSettings,
-    "kernels show": KernelsShowSettings,
-    "kernels remove": KernelsRemoveSettings,
-    "pytest": PytestSettings,
-}
-"""The commands, and pytest, with the class of what each takes; commands without the device share nothing."""
-
-
 def rows(of: type[Any] = Settings) -> tuple[Row, ...]:
     """The rows of a class, in the order of their fields."""
     return tuple(Row(name=setting.name, **setting.metadata) for setting in fields(of) if setting.metadata)
-
-
-def rows_of(face: str) -> tuple[Row, ...]:
-    """The rows that a command, or `pytest`, takes: of those that are shared what names it, and all its own."""
-    shared = {row.name for row in rows()}
-    return tuple(
-        row
-        for row in rows(FACES[face])
-        if row.name not in shared or (row.pytest if face == "pytest" else face in row.commands)
-    )
 
 
 def row_of(name: str) -> Row:
