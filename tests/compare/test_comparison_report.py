@@ -18,13 +18,13 @@ X = sketch([1.0, -2.0, 3.0])
 
 
 def compared(make: Callable[[Tracing, bool], Tracing], error: str = "") -> Comparison:
-    """The comparison of two traces that `make` makes; the second stops with `error`."""
+    """The comparison of two traces that `make` makes; the second fails with `error`."""
     left, right = make(Tracing("cpu"), False), make(Tracing("mps"), True)
     return compare_traces("train.py", ("cpu", "mps"), left.end(), right.end(error, 12 if error else 0))
 
 
-def parting(trace: Tracing, second: bool) -> Tracing:
-    """Random numbers, then a wrong one; losses that part."""
+def divergence(trace: Tracing, second: bool) -> Tracing:
+    """Random numbers, then a wrong one; losses that diverge."""
     for step in range(4):
         noise = sketch([0.25 + second * 0.5, 0.5])
         trace.call("bernoulli_", 10, [], [noise], random=True)
@@ -37,60 +37,62 @@ def text_of(found: Comparison) -> str:
     return "".join(rendered(comparison_document(found), "terminal"))
 
 
-PARTING = """\
-The runs part in step 1 at train.py:10: another random stream.
+DIVERGING = """\
+The runs diverge in step 1 at train.py:10: different random streams.
 
-Where they part first
+Where they first diverge
 
-  line      train.py:10  line 10
-  operator  bernoulli_
-  when      step 1, call 1
-  cpu       float32 (2,), from 0.25 to 0.5, mean 0.375
-  mps       float32 (2,), from 0.5 to 0.75, mean 0.625
-  apart     0.5, 66.7 % of the largest number
+  line        train.py:10  line 10
+  operator    bernoulli_
+  when        step 1, call 1
+  cpu         float32 (2,), from 0.25 to 0.5, mean 0.375
+  mps         float32 (2,), from 0.5 to 0.75, mean 0.625
+  difference  0.5, 66.7 % of the largest value
 
-  Why: `bernoulli_` draws other numbers on each device from the same seed: the Mersenne Twister on
-  the CPU, Metal's Philox on mps.
+  Why: With the same seed, `bernoulli_` draws different numbers on each device: the Mersenne Twister
+  on the CPU, Metal's Philox on mps.
 
-  Do: To compare what else differs: `anymps compare --random cpu`. To train on the same numbers,
+  Do: To see what else differs, run `anymps compare --random cpu`. To train on the same numbers,
   draw them on the CPU and move them: `torch.rand(shape,
-  generator=torch.Generator().manual_seed(0)).to(device)`. Dropout has no generator: compare with
-  `p=0`, or in `eval()`.
+  generator=torch.Generator().manual_seed(0)).to(device)`. Dropout takes no generator: compare with
+  `p=0` or in `eval()` mode.
 
 What else differs
 
-  What follows from an earlier parting is not listed.
-  line         operator  why                                  step  times  apart
-  train.py:11  erfc      another number from the same inputs     1      4   50 %
+  Consequences of an earlier divergence are not listed.
+  line         operator  why                                     step  times  difference
+  train.py:11  erfc      different results from the same inputs     1      4        50 %
 
-The losses  train.py:90
+Losses  train.py:90
 """
 
 AGREEING = """\
-The runs agree: the same inputs gave the same bits in all of 1 results; the losses are the same.
+The runs agree: all results from the same inputs are bit-identical (1 compared); the losses are
+identical.
 
-The losses  train.py:90
+Losses  train.py:90
 
-  step  cpu  mps  apart
-     1  1.5  1.5      0
+  step  cpu  mps  difference
+     1  1.5  1.5           0
 
 What was compared
 
-  cpu        torch 2.13.0, 1 call in 1 step
-  mps        torch 2.13.0, M3 Pro 18GB, 1 call in 1 step
-  calls      1 of both, of which 1 results had the same inputs
-  same bits  1 of these 1 results
+  cpu          torch 2.13.0, 1 call in 1 step
+  mps          torch 2.13.0, M3 Pro 18GB, 1 call in 1 step
+  calls        1 matched and compared
+  same inputs  1 result, 1 bit-identical
 
 """
 
 
-def test_runs_that_part() -> None:
+def test_runs_that_diverge() -> None:
     """The first cause with its numbers, why and what to do; the other; then the losses."""
-    text = text_of(compared(parting))
-    assert text.startswith(PARTING)
+    text = text_of(compared(divergence))
+    assert text.startswith(DIVERGING)
     assert (
-        "     1    4  4.1  2.4 %\n     2    3  3.1  3.2 %\n     3    2  2.1  4.8 %\n     4    1  1.1  9.1 %\n" in text
-    )
+        "     1    4  4.1       2.4 %\n     2    3  3.1       3.2 %\n"
+        "     3    2  2.1       4.8 %\n     4    1  1.1       9.1 %\n"
+    ) in text
 
 
 def test_runs_that_agree() -> None:
@@ -98,32 +100,32 @@ def test_runs_that_agree() -> None:
     assert text_of(compared(lambda trace, _: trace.call("relu", 10, [X], [X]).loss(1.5))).startswith(AGREEING)
 
 
-def test_a_run_that_stops() -> None:
+def test_a_run_that_fails() -> None:
     """The error and its line."""
     found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]), "TypeError no float64")
     text = text_of(found)
-    assert text.startswith("The script stops on mps, not on the CPU.\n")
+    assert text.startswith("The script fails on mps but not on the CPU.\n")
     assert "  -  On mps at train.py:12  x.double(): TypeError no float64\n" in text
 
 
 def test_known_faults_are_named() -> None:
-    """A number that parts at an operator with a known fault of the release."""
+    """A result that differs at an operator with a known fault in the release."""
     found = compared(lambda trace, second: trace.call("amax", 10, [X], [sketch([3.0 - 3 * second])]))
-    assert "Known of `amax` in this release: MPS620, " in " ".join(text_of(found).split())
+    assert "Known fault of `amax` in this release: MPS620, " in " ".join(text_of(found).split())
 
 
-@pytest.mark.parametrize("make", [parting, lambda trace, _: trace.call("relu", 10, [X], [X])])
+@pytest.mark.parametrize("make", [divergence, lambda trace, _: trace.call("relu", 10, [X], [X])])
 def test_json_keeps_to_its_schema(make: Callable[[Tracing, bool], Tracing]) -> None:
     """All fields, and no others."""
     found = compared(make)
     content = json.loads(comparison_json(found))
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(content)
     assert content["agrees"] is found.agrees
-    assert [it["cause"] for it in content["partings"]] == [it.cause.value for it in found.partings]
+    assert [it["cause"] for it in content["divergences"]] == [it.cause.value for it in found.divergences]
 
 
 def test_losses_that_are_not_numbers() -> None:
-    """NaN and infinity: as texts in JSON, as gaps in the picture, and infinitely far apart."""
+    """NaN and infinity: strings in JSON, gaps in the picture, and an infinite difference."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         for value in (1.0, 2.0, float("nan") if second else 3.0):
@@ -139,7 +141,7 @@ def test_losses_that_are_not_numbers() -> None:
 
 
 def test_a_page_has_the_picture_and_the_table() -> None:
-    """Both curves, the distance, and their label."""
-    page = "".join(rendered(comparison_document(compared(parting)), "html"))
+    """Both curves, their difference, and the label."""
+    page = "".join(rendered(comparison_document(compared(divergence)), "html"))
     assert page.count('<path class="loss ') == 3
-    assert "The loss on cpu and on mps, steps 1 to 4. At most 9.1 % apart." in page
+    assert "The loss on cpu and on mps, steps 1 to 4. Largest difference: 9.1 %." in page

@@ -72,7 +72,7 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     [(0, True), (9, True), (10, True), (11, False), (20, True), (30, False), (40, True), (80, True), (120, False)],
 )
 def test_steps_that_are_traced(step: int, expected: bool) -> None:
-    """The first ten, then those at doubling distances."""
+    """The first ten, then steps at doubling intervals."""
     assert is_full_step(step, 10) is expected
 
 

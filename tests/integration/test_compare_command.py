@@ -1,4 +1,4 @@
-"""`anymps compare` on scripts, in real processes: what parts, what agrees, and what cannot be compared."""
+"""`anymps compare` on scripts, in real processes: what diverges, what agrees, and what cannot be compared."""
 
 from __future__ import annotations
 
@@ -58,16 +58,21 @@ def run(folder: Path, text: str, *options: str) -> tuple[int, dict[str, Any], st
 
 def causes(found: dict[str, Any]) -> list[tuple[str, str]]:
     """Causes and operators."""
-    return [(it["cause"], it["call"]["operator"]) for it in found["partings"]]
+    return [(it["cause"], it["call"]["operator"]) for it in found["divergences"]]
 
 
-def test_dropout_draws_another_stream_unless_the_cpu_draws(tmp_path: Path) -> None:
+def test_dropout_draws_different_streams_unless_the_cpu_draws(tmp_path: Path) -> None:
     """The only cause; with the CPU's numbers all losses are the same, of traced steps and of others."""
     text = TRAINING.format(layer="torch.nn.Dropout(0.1)", autocast=False)
     status, found, _ = run(tmp_path, text)
     assert (status, causes(found)) == (1, [("random", "aten.bernoulli_.float")])
     status, found, _ = run(tmp_path, text, "--random", "cpu", "--full-steps", "3")
-    assert (status, found["agrees"], found["losses"]["apart"], len(found["losses"]["values"])) == (0, True, 0.0, 13)
+    assert (status, found["agrees"], found["losses"]["difference"], len(found["losses"]["values"])) == (
+        0,
+        True,
+        0.0,
+        13,
+    )
     assert [run["traced_steps"] for run in found["runs"]] == [[0, 1, 2, 3, 6, 12]] * 2
 
 
@@ -76,7 +81,7 @@ def test_autocast_lists(tmp_path: Path) -> None:
     status, found, _ = run(tmp_path, TRAINING.format(layer="torch.nn.ReLU()", autocast=True), "--steps", "2")
     assert status == 1
     assert causes(found)[0] == ("autocast", "aten.native_layer_norm.default")
-    assert "on autocast's lists of cuda, mps, not of cpu." in found["partings"][0]["why"]
+    assert "is on the autocast lists of cuda and mps, but not of cpu." in found["divergences"][0]["why"]
     assert found["runs"][0]["steps"] == 2
 
 
@@ -84,14 +89,14 @@ def test_autocast_lists(tmp_path: Path) -> None:
 def test_a_script_that_names_its_device(tmp_path: Path, device: str, move: str) -> None:
     """It is compared unedited; one that asks for CUDA is run once more."""
     status, found, said = run(tmp_path, HARD_CODED.format(device=device, move=move))
-    assert (status, found["agrees"], found["used"], found["losses"]["apart"]) == (0, True, True, 0.0)
-    assert ("once more, with mps answering for it" in said) is (device == "cuda")
+    assert (status, found["agrees"], found["used"], found["losses"]["difference"]) == (0, True, True, 0.0)
+    assert ("running it again with mps in its place" in said) is (device == "cuda")
 
 
 def test_a_script_that_stops_on_one_side(tmp_path: Path) -> None:
     """What both ran is compared, and the error has its line."""
     status, found, _ = run(tmp_path, STOPS)
-    assert (status, found["agrees"], found["partings"]) == (1, False, [])
+    assert (status, found["agrees"], found["divergences"]) == (1, False, [])
     assert found["runs"][0]["error"] is None
     assert "doesn't support float64" in found["runs"][1]["error"]
     assert found["runs"][1]["error_line"]["line"] == 6
@@ -112,14 +117,14 @@ def test_a_script_that_computes_on_the_cpu(tmp_path: Path) -> None:
             (),
             "the script fails in both runs, so there is ",
         ),
-        ("", ("--of", "cuda"), "the run on cuda could not start: there is no NVIDIA card that torch can use"),
-        ("", ("--of", "cpu", "--with", "cpu"), "--of cpu and --with cpu are the same"),
+        ("", ("--of", "cuda"), "the run on cuda could not start: torch finds no NVIDIA card"),
+        ("", ("--of", "cpu", "--with", "cpu"), "--of cpu and --with cpu name the same device"),
         (
             "",
             ("--with", "cpu", "--of", "cuda", "--kernels", "real"),
-            "--kernels is about mps, and neither run is on it",
+            "--kernels applies to mps, but neither run uses mps",
         ),
-        ("", ("--of-python", "nowhere"), "--of-python nowhere is no interpreter that can be started"),
+        ("", ("--of-python", "nowhere"), "--of-python nowhere is not an executable Python interpreter"),
     ],
 )
 def test_what_cannot_be_compared(tmp_path: Path, text: str, options: tuple[str, ...], expected: str) -> None:

@@ -267,19 +267,19 @@ class CompareSettings(Settings):
         "word", "mps", "The device of the second run.", option="with", words=("cpu", "mps", "cuda"), shows_default=True
     )
     of_python: Path | None = row(
-        "file", help="Run the first with this Python, which has anymps and another torch; --kernels holds for both "
-        "then.",
+        "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "
+        "applies to both.",
     )  # fmt: skip
     random: str = row(
-        "word", "own", "Whose random numbers: each device's own, or the CPU's for both, to see what else differs.",
-        words=("own", "cpu"), shows_default=True,
+        "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
+        "differs.", words=("own", "cpu"), shows_default=True,
     )  # fmt: skip
     steps: int | None = row(
         "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
     )
     full_steps: int = row(
-        "integer", 10, "Compare each call of so many optimizer steps, and of later steps at doubling distances; losses "
-        "of all.", least=1, shows_default=True,
+        "integer", 10, "Compare every call of this many optimizer steps, and of later steps at doubling intervals; "
+        "losses of all steps.", least=1, shows_default=True,
     )  # fmt: skip
     seconds: float = row("number", 600, "Time limit of each run, in seconds.", least=1, shows_default=True)
     report_to: Path | None = row("file", help="Write the comparison to this file: .html, .md, .json, else text.")

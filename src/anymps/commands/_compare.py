@@ -1,4 +1,4 @@
-"""`anymps compare`: one script on two devices, call by call: where the runs part first, and why."""
+"""`anymps compare`: one script on two devices, call by call: where the runs first diverge, and why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anymps.compare import Comparison, Trace
 
 PART: Final = 1
-"""The runs part, or one of them fails."""
+"""The runs diverge, or one of them fails."""
 
 _FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
 _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are available", "NVIDIA driver")
@@ -38,7 +38,7 @@ _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are ava
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Run a script on two devices and tell where the numbers part.",
+    short_help="Run a script on two devices and show where the numbers diverge.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @takes("compare")
@@ -46,11 +46,11 @@ _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are ava
 @click.option("-m", "module", metavar="MODULE", help="Compare a module, as `python -m` runs it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def compare(asked: CompareSettings, trace: str | None, module: str | None, words: tuple[str, ...]) -> int:
-    """Run a script on two devices, with the same seeds, and tell where the numbers part and why.
+    """Run a script on two devices with the same seeds, and show where and why the numbers diverge.
 
-    Both runs go at the same time, in processes of their own; what the script writes and prints is dropped. Each call of
-    torch in one is compared with the same call in the other. "mps" and "cuda" in the script mean the CPU where the CPU
-    computes. Exits with 1 if the runs part.
+    Both run at the same time, each in its own process; what the script writes and prints is discarded. Each
+    torch call in one run is compared with the same call in the other. In a run on the CPU, "mps" and "cuda" in the
+    script mean the CPU. Exits with 1 if the runs diverge.
     """
     if module is not None:
         target = Target(module, words, is_module=True)
@@ -68,13 +68,13 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
 
     asked = asked.filled(read_settings(Path.cwd() if target.is_module else Path(target.name)))
     if "mps" in (asked.of, asked.other):
-        build()  # here, if ever: what runs the script may write nothing of the user's
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
+        build()  # build here if needed: the processes that run the script may not write the user's files
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
     command = ["-m", module, *words] if module is not None else list(words)
     names = _names(asked)
     sides = _run(asked, command, names)
     if not asked.cuda_as_mps and any(_asks_for_cuda(side) for side in sides):
-        say("the script asks for CUDA: once more, with mps answering for it (--cuda-as-mps)")
+        say("the script asks for CUDA; running it again with mps in its place (--cuda-as-mps)")
         asked = replace(asked, cuda_as_mps=True)
         sides = _run(asked, command, names)
     errors = [side.trace.ending.error for side in sides]
@@ -98,20 +98,20 @@ class _Ran:
 
 
 def _check(asked: CompareSettings) -> None:
-    """Find out before the runs what cannot be. Raises UsageError."""
+    """Check the options before the runs. Raises UsageError."""
     if asked.report_to is not None and not asked.report_to.absolute().parent.is_dir():
         raise UsageError(f"--report-to {asked.report_to}: there is no directory {asked.report_to.absolute().parent}")
     if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
-        raise UsageError(f"--of-python {asked.of_python} is no interpreter that can be started")
+        raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
     if asked.of == asked.other != "mps" and asked.of_python is None:
-        raise UsageError(f"--of {asked.of} and --with {asked.other} are the same")
+        raise UsageError(f"--of {asked.of} and --with {asked.other} name the same device")
     for option, value in (("--kernels", asked.kernels), ("--substrate", asked.substrate)):
         if value is not None and "mps" not in (asked.of, asked.other):
-            raise UsageError(f"{option} is about mps, and neither run is on it")
+            raise UsageError(f"{option} applies to mps, but neither run uses mps")
 
 
 def _names(asked: CompareSettings) -> tuple[str, str]:
-    """What the runs are called: their devices, and what tells them apart where that does not."""
+    """The names of the runs: their devices, with a qualifier if both use the same one."""
     if asked.of != asked.other:
         return asked.of, asked.other
     if asked.of_python is not None:
@@ -120,7 +120,7 @@ def _names(asked: CompareSettings) -> tuple[str, str]:
 
 
 def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> tuple[_Ran, _Ran]:
-    """Run both sides at the same time. Raises UsageError, in one line, where one could not start."""
+    """Run both sides at the same time. Raises UsageError if one could not start."""
     say(f"running on {names[0]} and on {names[1]} ...")
     first = asked
     if asked.of == asked.other == "mps" and asked.of_python is None:
@@ -133,7 +133,7 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
         if not side.trace.facts:
             raise UsageError(f"the run on {name} could not start: {_last_line(side.errors)}")
         if side.status is None:
-            say(f"the run on {name} did not end within {asked.seconds:g} s; what it did until then is compared")
+            say(f"the run on {name} did not finish within {asked.seconds:g} s; comparing what it ran until then")
     return sides
 
 
@@ -158,7 +158,7 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
         with output.open("wb") as out, errors.open("wb") as error:
             status = run_apart(words, out, asked.seconds, error)
         trace = Trace.open(folder / TRACE)
-        if status is None:  # the interrupt that ends it for its time is no error of the script's
+        if status is None:  # the interrupt at the time limit is not the script's error
             trace.ending = replace(trace.ending, error="", is_cut=True)
         return _Ran(trace, status, errors.read_text(encoding="utf-8", errors="replace"))
 

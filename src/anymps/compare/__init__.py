@@ -1,10 +1,10 @@
-"""Two runs of one script on two devices: traces of their calls, which call is which, and where and why they part."""
+"""Two runs of one script on two devices: traces of their calls, which calls match, and where and why they diverge."""
 
 from __future__ import annotations
 
 from anymps.compare._align import Pair, aligned
 from anymps.compare._comparison import LOSS_LIMIT, Comparison, LossPair, ReadPair, Side, compare_traces
-from anymps.compare._partings import Cause, Parting, Rounding
+from anymps.compare._divergences import Cause, Divergence, Rounding
 from anymps.compare._trace import Bound, Call, Ending, Lists, Loss, Read, Site, Sketch, Trace, Value, places
 
 __all__ = [
@@ -13,12 +13,12 @@ __all__ = [
     "Call",
     "Cause",
     "Comparison",
+    "Divergence",
     "Ending",
     "Lists",
     "Loss",
     "LossPair",
     "Pair",
-    "Parting",
     "Read",
     "ReadPair",
     "Rounding",

@@ -1,8 +1,8 @@
-"""Two traces side by side: which call of one is which of the other, and which calls are one operator in pieces.
+"""Matches the calls of two traces, including calls that are one operator in pieces.
 
-A call is told by the program's line, forward or backward, its operator and the shapes of its results. Where the two
-run apart, the nearest place is looked for from which they go on alike; what lies between is a block, which one device
-may compute with other operators than the other.
+A call is identified by the program's line, forward or backward, its operator and the shapes of its results. Where the
+two diverge, the nearest place from which they match again is looked for. What lies between is a block, which the
+devices may compute with different operators.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from typing import Final
 
 from anymps.compare._trace import Call
 
-_WINDOW: Final = 2000  # calls that are looked through for a place to go on from
-_IN_A_ROW: Final = 3  # calls that must be alike there
-_NEAR: Final = 6  # calls away from which a single one does: one operator in pieces
+_WINDOW: Final = 2000  # calls to search for a place where both match again
+_IN_A_ROW: Final = 3  # calls that must match there
+_NEAR: Final = 6  # within this many calls, a single match is enough: one operator in pieces
 
 
 _Run = tuple[Hashable, list[Call]]
-"""Calls of one line in a row, after the line."""
+"""A line, and consecutive calls of it."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Calls of both runs that do the same; one each where the operator is the same."""
+    """Calls of both runs that do the same work; one each if the operator is the same."""
 
     left: tuple[Call, ...]
     right: tuple[Call, ...]
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one call of the same operator in each."""
+        """Whether each side is one call of the same operator."""
         return len(self.left) == len(self.right) == 1 and self.left[0].name == self.right[0].name
 
 
 def aligned(left: Sequence[Call], right: Sequence[Call]) -> Iterator[Pair]:
-    """The calls of both, in order; each call is in one pair. Without a place to go on from, the rest is one pair.
+    """The calls of both, in order; each call is in one pair. If the two never match again, the rest is one pair.
 
-    First the runs of calls of one line are matched, which do not depend on how a device computes a line; then the calls
-    within.
+    First, stretches of calls of one line are matched, which do not depend on how a device computes a line; then the
+    calls within them.
     """
     runs = _runs(left), _runs(right)
     keys = [key for key, _ in runs[0]], [key for key, _ in runs[1]]
@@ -92,7 +92,7 @@ def _go_on(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> bool:
 
 
 def _meeting(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> tuple[int, int] | None:
-    """The nearest place ahead from which both are alike for a few calls, or to their ends."""
+    """The nearest place ahead from which both match for a few calls, or to their ends."""
     left, right = keys
     places: dict[Hashable, list[int]] = {}
     for place in range(j, min(j + _WINDOW, len(right))):
@@ -110,7 +110,7 @@ def _meeting(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> tup
 
 
 def _alike(left: Sequence[Hashable], right: Sequence[Hashable], i: int, j: int) -> bool:
-    """Whether a few calls in a row are the same; fewer where another difference comes soon, or the end."""
+    """Whether a few calls in a row match; fewer if another difference or the end follows soon."""
     return left[i : i + _IN_A_ROW] == right[j : j + _IN_A_ROW] or (
         left[i : i + 2] == right[j : j + 2] and (i + 2 >= len(left) or j + 2 >= len(right))
     )

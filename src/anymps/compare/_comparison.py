@@ -1,4 +1,4 @@
-"""A comparison of two runs of one script: where they part first, what else differs, and how their losses go on."""
+"""A comparison of two runs of one script: where they first diverge, what else differs, and their losses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anymps.compare._align import Pair, aligned
-from anymps.compare._partings import Judge, Parting, Rounding
+from anymps.compare._divergences import Divergence, Judge, Rounding
 from anymps.compare._trace import Call, Ending, Lists, Read, Site, Trace
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the runs: what it is called, its facts, and how it ended."""
+    """One of the runs: its name, its facts, and how it ended."""
 
     name: str
     facts: dict[str, str]
@@ -25,7 +25,7 @@ class Side:
 
     @property
     def is_used(self) -> bool:
-        """Whether anything ran on the device, also in a run that was cut."""
+        """Whether anything ran on the device, even if the run was cut short."""
         return self.ending.used or bool(self.facts.get("used"))
 
 
@@ -39,7 +39,7 @@ class LossPair:
 
     @property
     def apart(self) -> float:
-        """The distance, in shares of the larger."""
+        """The difference, relative to the larger."""
         if self.left == self.right or (math.isnan(self.left) and math.isnan(self.right)):
             return 0.0
         size = max(abs(self.left), abs(self.right))
@@ -49,7 +49,7 @@ class LossPair:
 
 @dataclass(frozen=True)
 class ReadPair:
-    """A number that both programs read, where it was not the same."""
+    """A value that both programs read, if it differed."""
 
     site: Site
     left: float
@@ -60,14 +60,14 @@ class ReadPair:
 class Comparison:
     """Two runs side by side.
 
-    `partings` are the calls with a cause of their own, in the program's order; `compared` counts the pairs of calls.
-    `losses` are what backward was called on, or, without backward, the numbers that one line reads. `loss_site` is
-    their line. `decided` is the last number read before another way through the program, if it differed.
+    `divergences` are the calls with a cause of their own, in program order; `compared` counts the pairs of calls.
+    `losses` are what backward was called on, or, without backward, the values that one line reads. `loss_site` is
+    their line. `decided` is the last value read before the paths through the program diverge, if it differed.
     """
 
     script: str
     sides: tuple[Side, Side]
-    partings: tuple[Parting, ...]
+    divergences: tuple[Divergence, ...]
     rounding: Rounding
     compared: int
     losses: tuple[LossPair, ...]
@@ -76,9 +76,9 @@ class Comparison:
     lists: dict[str, Lists]
 
     @property
-    def first(self) -> Parting | None:
-        """Where the runs part first."""
-        return self.partings[0] if self.partings else None
+    def first(self) -> Divergence | None:
+        """Where the runs first diverge."""
+        return self.divergences[0] if self.divergences else None
 
     @property
     def is_used(self) -> bool:
@@ -87,18 +87,18 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether both ran to the same end without parting."""
+        """Whether both ended without an error and without diverging."""
         endings = [side.ending for side in self.sides]
-        return not self.partings and not any(ending.error for ending in endings) and self.losses_agree
+        return not self.divergences and not any(ending.error for ending in endings) and self.losses_agree
 
     @property
     def losses_agree(self) -> bool:
-        """Whether no loss is further apart than PyTorch's tests of mps allow for float32."""
+        """Whether no loss differs by more than PyTorch's tests of mps allow for float32."""
         return self.largest_apart <= LOSS_LIMIT
 
     @property
     def largest_apart(self) -> float:
-        """The largest relative distance of two losses."""
+        """The largest relative difference between two losses."""
         return max((pair.apart for pair in self.losses), default=0.0)
 
 
@@ -107,19 +107,19 @@ LOSS_LIMIT = 2 * 3e-5
 
 
 def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trace) -> Comparison:
-    """Compare two traces of one script; `names` are what the sides are called."""
+    """Compare two traces of one script; `names` are the names of the runs."""
     judge = Judge(left, right)
     ends_early = any(trace.ending.error or trace.ending.is_cut for trace in (left, right))
     for pair, after in _with_next(_by_step(left, right)):
         if after is None and ends_early and not (pair.left and pair.right):
-            break  # what the other run had no time for
+            break  # calls that the other run did not reach
         judge.take(pair, after)
     losses, site = _losses(left, right)
-    branch = next((it for it in judge.partings if it.cause.value == "branch"), None)
+    branch = next((it for it in judge.divergences if it.cause.value == "branch"), None)
     return Comparison(
         script,
         (_side(names[0], left), _side(names[1], right)),
-        judge.partings,
+        judge.divergences,
         judge.rounding,
         judge.compared,
         losses,
@@ -134,7 +134,7 @@ def _side(name: str, trace: Trace) -> Side:
 
 
 def _by_step(left: Trace, right: Trace) -> Iterator[Pair]:
-    """The calls of the steps that both have traced, step by step: what runs apart in one meets again in the next."""
+    """The calls of the steps that both traced, step by step: runs that diverge in one step match again in the next."""
     steps = sorted({call.step for call in left.calls} | {call.step for call in right.calls})
     last = [trace.calls[-1].step if trace.calls else -1 for trace in (left, right)]
     sides = [_grouped(trace) for trace in (left, right)]
@@ -148,7 +148,7 @@ def _grouped(trace: Trace) -> dict[int, list[Call]]:
     groups: dict[int, list[Call]] = {}
     for call in trace.calls:
         if call.name == "_to_copy" and (call.autocast or call.in_backward):
-            continue  # what it casts for, and in which dtype, tells more
+            continue  # the call that it casts for, and its dtype, say more
         groups.setdefault(call.step, []).append(call)
     return groups
 
@@ -164,7 +164,7 @@ def _with_next(pairs: Iterator[Pair]) -> Iterator[tuple[Pair, Pair | None]]:
 
 
 def _losses(left: Trace, right: Trace) -> tuple[tuple[LossPair, ...], Site]:
-    """Pair what backward was called on; without backward, what the line reads that reads most."""
+    """Pair what backward was called on; without backward, the values of the line that reads most often."""
     if left.losses and right.losses:
         pairs = zip(left.losses, right.losses, strict=False)
         has_steps = left.ending.steps > 0
@@ -187,8 +187,8 @@ def _line(read: Read) -> tuple[str, int]:
     return read.site.file, read.site.line
 
 
-def _decided(left: Trace, right: Trace, branch: Parting) -> ReadPair | None:
-    """The last number that both read before they went apart, if it was not the same."""
+def _decided(left: Trace, right: Trace, branch: Divergence) -> ReadPair | None:
+    """The last value that both read before their paths diverged, if it differed."""
     limits = [calls[0].number if calls else None for calls in (branch.left, branch.right)]
     found: ReadPair | None = None
     for one, other in zip(left.reads, right.reads, strict=False):

@@ -1,4 +1,4 @@
-"""How far two sketches of what should be one tensor lie apart, and how far rounding may take them."""
+"""How much two sketches of what should be the same tensor differ, and how much rounding explains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROUNDOFF: Final = {
 }
 """The unit roundoff of each dtype; of the 8-bit floats, that of 3 bits."""
 
-# Operators whose terms are products of two inputs; those of the others are numbers of one.
+# Operators whose terms are products of two inputs; the terms of the others are elements of one.
 _PRODUCTS: Final = (
     *("mm", "bmm", "mv", "dot", "vdot", "matmul", "addmm", "baddbmm", "addbmm", "addmv", "linear", "inner", "einsum"),
     *("convolution", "conv", "mps_convolution", "linear_backward", "convolution_backward"),
@@ -39,10 +39,10 @@ def is_same(one: Sketch, other: Sketch) -> bool:
 
 
 def distance(one: Sketch, other: Sketch) -> float:
-    """The largest difference that the sketches show; infinite where NaN, infinities or shapes differ.
+    """The largest difference that the sketches show; infinite if NaN, infinities or shapes differ.
 
-    It is at least that of the elements kept, of the smallest and the largest, and of the means: no element can be
-    further off than the tensors are, so a tensor within a bound is never beyond it here.
+    It is the largest among the kept elements, the smallest and largest values, and the means. None of these can differ
+    by more than the tensors do, so a tensor within a bound never exceeds it here.
     """
     if one.shape != other.shape or one.nans != other.nans or one.infinities != other.infinities:
         return math.inf
@@ -65,17 +65,17 @@ def _of_elements(one: float, other: float) -> float:
 
 
 def relative(one: Sketch, other: Sketch) -> float:
-    """The distance in shares of the largest number."""
+    """The difference relative to the largest value."""
     apart = distance(one, other)
     size = max(one.size, other.size)
     return apart / size if size and math.isfinite(apart) else math.inf if apart else 0.0
 
 
 def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:
-    """How far two results, both computed from `inputs`, may lie apart by rounding alone.
+    """How much two results, both computed from `inputs`, may differ by rounding alone.
 
-    Twice the bound of one. The size of a sum's terms is told from the root mean squares of the inputs; nothing is
-    allowed more than PyTorch's own tests of mps allow, in shares of the largest number of the result.
+    Twice the bound of one. The size of a sum's terms is estimated from the root mean squares of the inputs; the limit
+    is never above twice what PyTorch's own tests of mps allow, relative to the largest value of the result.
     """
     if bound.kind == "exact":
         return 0.0
@@ -95,7 +95,7 @@ def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, othe
 
 
 def closest(left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[Sketch, Sketch]]:
-    """The tensors of both that stand for each other: the same bytes first, then of one shape the nearest.
+    """The tensors that correspond to each other: first those with the same bytes, then the nearest of the same shape.
 
     What has no partner is left out.
     """

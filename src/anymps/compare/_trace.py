@@ -1,7 +1,7 @@
 """A trace: the calls of one run with small sketches of what went in and came out, its losses, and how it ended.
 
-The file has one JSON object a line, written as the run goes, so that a run that is cut has its trace as far as it came.
-Lines of the program, operators and sketches are written once, and named by number afterwards.
+The file has one JSON object a line, written during the run, so that a run that is cut short keeps its trace so far.
+Lines of the program, operators and sketches are written once, and referred to by number afterwards.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def places(count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A line of the program; line 0 where none is known."""
+    """A line of the program; line 0 if unknown."""
 
     file: str = ""
     line: int = 0
@@ -70,23 +70,23 @@ class Sketch:
 
     @property
     def count(self) -> int:
-        """Numbers that it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> float:
-        """The largest absolute value among the finite numbers."""
+        """The largest absolute finite value."""
         return max(abs(self.low), abs(self.high))
 
     @property
     def is_floating(self) -> bool:
-        """Whether its numbers are rounded."""
+        """Whether its values are rounded."""
         return "float" in self.dtype or "complex" in self.dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor that a call read or gave: its sketch, and the memory it is in, by which a later call is told."""
+    """A tensor that a call read or produced: its sketch, and its memory address, which identifies it in later calls."""
 
     sketch: Sketch
     memory: int = 0
@@ -137,7 +137,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A number that the program read, with the calls made before it."""
+    """A value that the program read, and the number of calls before it."""
 
     calls: int
     site: Site
@@ -164,7 +164,7 @@ class Lists:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: `error` in one line, empty for a good end; the program's line of it.
+    """How a run ended: `error` in one line, empty if there was none; `site` is the program's line of it.
 
     `is_cut` says that the trace ends before the run did, `used` whether anything was computed on the device, `steps`
     the optimizer steps. `left_out` are calls that were not traced.

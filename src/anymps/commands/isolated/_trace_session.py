@@ -31,7 +31,7 @@ TRACE: Final = "trace.jsonl"
 class TraceOrder:
     """What the process is asked for: its `folder`, the `device`, the arguments of `anymps.enable` for mps.
 
-    `steps` is when the script has run far enough, in steps of its loop; `full_steps` how many are traced call by call.
+    `steps` ends the script after that many steps of its loop; `full_steps` of them are traced call by call.
     """
 
     folder: str
@@ -43,7 +43,7 @@ class TraceOrder:
 
     @classmethod
     def read(cls, text: str) -> TraceOrder:
-        """The order of a command line: `anymps compare` starts its own processes with it."""
+        """Read an order from the command line; `anymps compare` starts its own processes with it."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
@@ -59,9 +59,9 @@ class TraceSession:
         self._run: TracedRun | None = None
 
     def start(self, target: Target) -> None:
-        """Divert writes, make the device what it is to be, seed all generators and begin to trace.
+        """Divert writes, set up the device, seed all generators and start tracing.
 
-        Raises AnympsError: the device cannot be had.
+        Raises AnympsError if the device is not available.
         """
         end_with_parent()
         order = self._order
@@ -81,7 +81,7 @@ class TraceSession:
         else:
             hide_mps()
             if order.device == "cuda" and not torch.cuda.is_available():
-                raise RequireError("anymps: there is no NVIDIA card that torch can use, so nothing runs on cuda")
+                raise RequireError("anymps: torch finds no NVIDIA card, so nothing can run on cuda")
         seed_generators()
         from anymps.compare.inside import TracedRun
 

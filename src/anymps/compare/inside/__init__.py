@@ -1,4 +1,4 @@
-"""What runs in the processes that are compared: it traces the calls of a script on one device."""
+"""What runs in the compared processes: it traces the calls of a script on one device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of devices that mean another one, so that a script that says "mps" or "cuda" runs where that is not."""
+"""Device names that stand for a different device, so that a script that says "mps" or "cuda" runs without it."""
 
 from __future__ import annotations
 

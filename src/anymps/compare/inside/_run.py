@@ -1,4 +1,4 @@
-"""One side of a comparison, inside of its process: the tracer, the steps, losses and autocast that it is told of."""
+"""One side of a comparison, inside its process: the tracer, and what tells it about steps, losses and autocast."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MOST_LOSSES = 100_000
 class TracedRun:
     """Traces this process from `start` until `close`.
 
-    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. `full_steps` optimizer steps are traced call by
-    call, and later those at doubling distances.
+    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` optimizer steps are
+    traced call by call, then steps at doubling intervals.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class Lines:
     def now(self) -> tuple[Site | None, bool]:
         """The line that runs, None in a thread without one; and whether it called torch itself, not through torch.
 
-        Of a program that is itself an installed package, the innermost line outside of torch.
+        Of a program that is itself an installed package, the innermost line outside torch.
         """
         frame: FrameType | None = sys._getframe(1)
         in_package: FrameType | None = None

@@ -37,7 +37,7 @@ _OVERWRITING: Final = (
 
 
 def is_full_step(step: int, full: int) -> bool:
-    """Whether each call of a step is traced: of the first `full`, then of those at doubling distances."""
+    """Whether each call of a step is traced: of the first `full`, then of steps at doubling intervals."""
     if step < full:
         return True
     distance, rest = divmod(step, max(full, 1))

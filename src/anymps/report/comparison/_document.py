@@ -1,4 +1,4 @@
-"""A comparison of two runs as a document: where they part and why, what else differs, the losses, what was compared."""
+"""A comparison of two runs as a document: where and why they diverge, what else differs, the losses, the coverage."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from anymps.report.document import (
 )
 
 if TYPE_CHECKING:
-    from anymps.compare import Comparison, Parting
+    from anymps.compare import Comparison, Divergence
 
-_MOST_PARTINGS: Final = 30
+_MOST_DIVERGENCES: Final = 30
 _MOST_LOSSES: Final = 24
 
 
 def comparison_document(found: Comparison) -> Document:
-    """Everything that a comparison says, for all forms that people read."""
+    """Everything that a comparison says, for every format that people read."""
     first, second = (side.name for side in found.sides)
     script = text.path(found.script)
     return Document(
@@ -58,21 +58,21 @@ def _first(found: Comparison) -> Iterator[Section]:
         advice = words.advice(found, found.first)
         if advice:
             blocks.append(Prose((advice,), "Do:", look="fix"))
-        yield Section("first", "Where they part first", tuple(blocks), nav="First", folded=False)
+        yield Section("first", "Where they first diverge", tuple(blocks), nav="First", folded=False)
 
 
-def _rows(found: Comparison, parting: Parting) -> Iterator[tuple[str, str | tuple[str, ...]]]:
-    call = parting.call
+def _rows(found: Comparison, divergence: Divergence) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+    call = divergence.call
     if call.site.line:
         line = f"{words.place(call.site)}  {call.site.text}".rstrip()
-        yield "line", f"{line}{' (its backward)' if call.in_backward else ''}"
-    yield "operator", words.operators(parting.right or parting.left).replace("`", "")
+        yield "line", f"{line}{' (backward)' if call.in_backward else ''}"
+    yield "operator", words.operators(divergence.right or divergence.left).replace("`", "")
     yield "when", ", ".join(filter(None, [words.step(found, call), f"call {call.number + 1:,}"]))
-    for side, sketch in zip(found.sides, (parting.one, parting.other), strict=True):
+    for side, sketch in zip(found.sides, (divergence.one, divergence.other), strict=True):
         if sketch is not None:
             yield side.name, words.numbers(sketch)
-    if apart := words.apart(parting):
-        yield "apart", apart
+    if apart := words.apart(divergence):
+        yield "difference", apart
 
 
 def _stops(found: Comparison) -> Iterator[Section]:
@@ -84,12 +84,12 @@ def _stops(found: Comparison) -> Iterator[Section]:
             when = f", in step {side.ending.steps + 1:,}" if any(it.ending.steps for it in found.sides) else ""
             rows.append(f"On {words.name_of(side)}{when}{where}: {side.ending.error}")
     if rows:
-        more = Prose(("What both ran before it was compared.",), look="quiet")
-        yield Section("stops", "The script stops", (Items(tuple(rows)), more), nav="Stops", folded=False)
+        more = Prose(("All calls that both runs made before the failure were compared.",), look="quiet")
+        yield Section("stops", "Where the script fails", (Items(tuple(rows)), more), nav="Failure", folded=False)
 
 
 def _others(found: Comparison) -> Iterator[Section]:
-    rest = found.partings[1:]
+    rest = found.divergences[1:]
     if not rest:
         return
     columns = (
@@ -98,7 +98,7 @@ def _others(found: Comparison) -> Iterator[Section]:
         Column("why", wraps=True),
         Column("step", "number", left_out=2),
         Column("times", "number", left_out=1),
-        Column("apart", "number"),
+        Column("difference", "number"),
     )
     rows = tuple(
         (
@@ -109,16 +109,16 @@ def _others(found: Comparison) -> Iterator[Section]:
             f"{it.times:,}",
             words.percent(it.relative) if it.one is not None else "",
         )
-        for it in rest[:_MOST_PARTINGS]
+        for it in rest[:_MOST_DIVERGENCES]
     )
     more = len(rest) - len(rows)
     table = Table(
         "others-table",
         columns,
         rows,
-        caption="Calls with a cause of their own, in the program's order",
-        intro="What follows from an earlier parting is not listed.",
-        rest=f"{text.plural(more, 'more')} in the JSON form." if more > 0 else "",
+        caption="Calls that diverge for a reason of their own, in program order",
+        intro="Consequences of an earlier divergence are not listed.",
+        rest=f"{more:,} more in the JSON report." if more > 0 else "",
     )
     yield Section("others", "What else differs", (table,), nav="Others", folded=False)
 
@@ -127,7 +127,12 @@ def _losses(found: Comparison) -> Iterator[Section]:
     if not found.losses:
         return
     first, second = (side.name for side in found.sides)
-    columns = (Column("step", "number"), Column(first, "number"), Column(second, "number"), Column("apart", "number"))
+    columns = (
+        Column("step", "number"),
+        Column(first, "number"),
+        Column(second, "number"),
+        Column("difference", "number"),
+    )
     shown = _spread(len(found.losses))
     rows = tuple(
         (
@@ -144,8 +149,8 @@ def _losses(found: Comparison) -> Iterator[Section]:
         "losses-table",
         columns,
         rows,
-        caption=f"The number of {where or 'each step'} in both runs; apart in shares of the larger",
-        rest=f"{left:,} losses between these are in the JSON form." if left else "",
+        caption=f"The values {f'at {where}' if where else 'of each step'}; differences are relative to the larger one",
+        rest=f"{left:,} more in the JSON report." if left else "",
     )
     blocks: list[Block] = []
     if len(found.losses) > 1:
@@ -156,7 +161,7 @@ def _losses(found: Comparison) -> Iterator[Section]:
                 (lambda width, glyphs: loss_chart(found, width, glyphs)) if found.largest_apart else None,
             )
         )
-    yield Section("losses", "The losses", (*blocks, table), remark=where, folded=False)
+    yield Section("losses", "Losses", (*blocks, table), remark=where, folded=False)
 
 
 def _spread(count: int) -> list[int]:
@@ -174,19 +179,18 @@ def _compared(found: Comparison) -> Section:
     steps = found.sides[0].traced_steps
     if found.sides[0].ending.steps > len(steps):
         later = ", ".join(f"{step + 1:,}" for step in steps if step and step - 1 not in steps)
-        rows.append(
-            ("steps", f"each call of the first {_run_of(steps)}, and of {later or 'none later'}; losses of all")
-        )
-    rows.append(("calls", f"{found.compared:,} of both, of which {rounding.compared:,} results had the same inputs"))
-    if rounding.compared:
-        rows.append(("same bits", f"{rounding.same:,} of these {rounding.compared:,} results"))
+        and_later = f", and of {'steps' if ',' in later else 'step'} {later}" if later else ""
+        rows.append(("steps", f"every call of the {_run_of(steps)}{and_later}; the losses of all steps"))
+    rows.append(("calls", f"{found.compared:,} matched and compared"))
+    results = text.plural(rounding.compared, "result") if rounding.compared else "no results"
+    rows.append(("same inputs", f"{results}, {rounding.same:,} bit-identical" if rounding.compared else results))
     left_out = max(side.ending.left_out for side in found.sides)
     if left_out:
-        rows.append(("left out", f"{left_out:,} calls, beyond the most that a trace holds"))
+        rows.append(("left out", f"{text.plural(left_out, 'call')} over the limit of one trace"))
     note = (
-        "Rounding may take two results apart by twice the bound of their operator, dtype and length of sums, and never "
-        "by more than twice what PyTorch's own tests of mps allow. Tensors are compared by count of NaN, smallest and "
-        "largest number, mean, and 16 elements."
+        "Rounding explains a difference of up to twice the bound for the operator, its dtype and the length of its "
+        "sums, and never more than twice what PyTorch's own tests of mps allow. Tensors are compared by their counts "
+        "of NaN and infinity, smallest and largest values, mean, and 16 elements."
     )
     blocks = (Facts(tuple(rows)), Prose((note,), look="quiet"))
     return Section("compared", "What was compared", blocks, nav="Compared", headed=Form.ALL)
@@ -194,11 +198,11 @@ def _compared(found: Comparison) -> Section:
 
 def _run_of(steps: tuple[int, ...]) -> str:
     length = next((place for place, step in enumerate(steps) if place != step), len(steps))
-    return text.plural(length, "step")
+    return "first step" if length == 1 else f"first {length:,} steps"
 
 
 def _figures(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "calls compared", f"{found.compared:,}"
-    yield "partings", f"{len(found.partings):,}"
+    yield "divergences", f"{len(found.divergences):,}"
     if found.losses:
-        yield "losses apart by at most", words.percent(found.largest_apart) if found.largest_apart else "0"
+        yield "largest loss difference", words.percent(found.largest_apart) if found.largest_apart else "0"

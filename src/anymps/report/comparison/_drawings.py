@@ -1,4 +1,4 @@
-"""The losses of two runs as a picture: both curves, and below how far apart they are; on a page and in characters."""
+"""The losses of two runs as a picture: both curves, with their difference below; on a page and in characters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _POINTS: Final = 400  # of a curve
 _TOP, _HEIGHT = 16, 150  # of the curves of both
 _APART_TOP, _APART_HEIGHT = 196, 90
-_NEAREST, _FURTHEST = -8, 0  # powers of ten of the distance: a float32's last place, and everything
+_NEAREST, _FURTHEST = -8, 0  # powers of ten of the difference: a float32's last place, and all of it
 _ROWS, _WIDEST = 12, 78
 
 
 def losses_drawing(found: Comparison) -> dict[str, Any] | None:
-    """Both curves over the steps, and the distance on a logarithmic scale; None without two finite losses."""
+    """Both curves over the steps, and their difference on a logarithmic scale; None without two finite losses."""
     pairs = _kept(found.losses, _POINTS)
     values = [value for pair in pairs for value in (pair.left, pair.right) if math.isfinite(value)]
     if len(values) < 2:
@@ -36,11 +36,11 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
         return _TOP + _HEIGHT * (high - value) / (high - low)
 
     names = [side.name for side in found.sides]
-    apart = words.percent(found.largest_apart) if found.largest_apart else "nothing"
+    apart = words.percent(found.largest_apart) if found.largest_apart else "none"
     first, last = pairs[0].step + 1, pairs[-1].step + 1
     return {
-        "label": f"The loss on {names[0]} and on {names[1]}, steps {first} to {last}. At most {apart} apart. "
-        "The table below holds the numbers.",
+        "label": f"The loss on {names[0]} and on {names[1]}, steps {first} to {last}. Largest difference: {apart}. "
+        "The table below lists the values.",
         "names": names,
         "curves": [
             _points(across, [height(value) if math.isfinite(value) else None for value in curve])
@@ -64,7 +64,7 @@ def _below(apart: float) -> float:
 
 
 def _points(across: Sequence[float], heights: Sequence[float | None]) -> str:
-    """A path in a drawing 1000 wide; it is broken where a number is not finite."""
+    """A path in a drawing 1000 wide; it is broken where a value is not finite."""
     parts = []
     pen = "M"
     for at, top in zip(across, heights, strict=True):
@@ -77,7 +77,7 @@ def _points(across: Sequence[float], heights: Sequence[float | None]) -> str:
 
 
 def _kept(pairs: Sequence[LossPair], most: int) -> list[LossPair]:
-    """So many pairs, of each stretch the one that is furthest apart."""
+    """At most `most` pairs: the one that differs most from each stretch."""
     if len(pairs) <= most:
         return list(pairs)
     edges = [place * len(pairs) // most for place in range(most + 1)]

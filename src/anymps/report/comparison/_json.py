@@ -10,14 +10,14 @@ from anymps._version import __version__
 from anymps.report.comparison import _words as words
 
 if TYPE_CHECKING:
-    from anymps.compare import Call, Comparison, Parting, Side, Site, Sketch
+    from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
 
 FORMAT: Final = "anymps-compare"
 VERSION: Final = 1
 
 
 def comparison_json(found: Comparison) -> str:
-    """The comparison; plain ASCII, two spaces of indentation. Numbers that are not finite are texts."""
+    """The comparison; plain ASCII, two spaces of indentation. Numbers that are not finite are strings."""
     rounding = found.rounding
     began = rounding.first
     content = {
@@ -29,7 +29,7 @@ def comparison_json(found: Comparison) -> str:
         "used": found.is_used,
         "verdict": words.verdict(found),
         "runs": [_side(side) for side in found.sides],
-        "partings": [_parting(found, parting) for parting in found.partings],
+        "divergences": [_divergence(found, divergence) for divergence in found.divergences],
         "rounding": {
             "results": rounding.compared,
             "same_bits": rounding.same,
@@ -39,7 +39,7 @@ def comparison_json(found: Comparison) -> str:
         "calls_compared": found.compared,
         "losses": {
             "line": _site(found.loss_site),
-            "apart": _number(found.largest_apart),
+            "difference": _number(found.largest_apart),
             "values": [[pair.step, _number(pair.left), _number(pair.right)] for pair in found.losses],
         },
     }
@@ -64,19 +64,19 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _parting(found: Comparison, parting: Parting) -> dict[str, Any]:
-    has = parting.one is not None
+def _divergence(found: Comparison, divergence: Divergence) -> dict[str, Any]:
+    has = divergence.one is not None
     return {
-        "cause": parting.cause.value,
-        "why": words.why(found, parting),
-        "advice": words.advice(found, parting) or None,
-        "call": _call(parting.call),
-        "operators": [[call.operator for call in calls] for calls in (parting.left, parting.right)],
-        "times": parting.times,
-        "apart": _number(parting.apart) if has else None,
-        "relative": _number(parting.relative) if has else None,
-        "allowed": _number(parting.allowed) if has else None,
-        "results": [None if sketch is None else _sketch(sketch) for sketch in (parting.one, parting.other)],
+        "cause": divergence.cause.value,
+        "why": words.why(found, divergence),
+        "advice": words.advice(found, divergence) or None,
+        "call": _call(divergence.call),
+        "operators": [[call.operator for call in calls] for calls in (divergence.left, divergence.right)],
+        "times": divergence.times,
+        "difference": _number(divergence.apart) if has else None,
+        "relative": _number(divergence.relative) if has else None,
+        "allowed": _number(divergence.allowed) if has else None,
+        "results": [None if sketch is None else _sketch(sketch) for sketch in (divergence.one, divergence.other)],
     }
 
 

@@ -1,8 +1,8 @@
-"""Where two runs part, and why: each pair of calls is judged by whether its inputs agreed and its results do."""
+"""Where two runs diverge, and why: each pair of calls is judged by whether its inputs and its results agree."""
 
 from __future__ import annotations
 
-__all__ = ["Cause", "Judge", "Parting", "Rounding"]
+__all__ = ["Cause", "Divergence", "Judge", "Rounding"]
 
 import enum
 import math
@@ -15,7 +15,7 @@ from anymps.compare._trace import Bound, Call, Sketch, Trace, Value
 
 
 class Cause(enum.Enum):
-    """Why two runs part at a call."""
+    """Why two runs diverge at a call."""
 
     RANDOM = "random"
     AUTOCAST = "autocast"
@@ -29,11 +29,11 @@ class Cause(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Parting:
-    """Calls at which the runs part for a cause of their own, and how far apart their results are.
+class Divergence:
+    """Calls at which the runs diverge for a cause of their own, and how much their results differ.
 
-    `left` and `right` are the calls of the first time; `times` counts those of this cause, operator and line.
-    `one` and `other` are the results that differ most; `apart` is the distance, `allowed` what rounding may do.
+    `left` and `right` are the first such calls; `times` counts those of this cause, operator and line.
+    `one` and `other` are the results that differ most; `apart` is the difference, `allowed` what rounding explains.
     """
 
     cause: Cause
@@ -47,12 +47,12 @@ class Parting:
 
     @property
     def call(self) -> Call:
-        """The call that is spoken of: the last one of the second run, or of the first."""
+        """The call to report: the last one of the second run, or of the first."""
         return (self.right or self.left)[-1]
 
     @property
     def relative(self) -> float:
-        """The distance in shares of the largest number."""
+        """The difference relative to the largest value."""
         size = max(self.one.size if self.one else 0.0, self.other.size if self.other else 0.0)
         return self.apart / size if size else math.inf if self.apart else 0.0
 
@@ -61,7 +61,7 @@ class Parting:
 class Rounding:
     """What rounding did where inputs were the same bytes: `first` are the calls whose results were not.
 
-    `same` of `compared` results were the same bytes; `share` is the largest distance in shares of what is allowed.
+    `same` of `compared` results were the same bytes; `share` is the largest difference relative to what is allowed.
     """
 
     first: Pair | None = None
@@ -80,10 +80,10 @@ _CASTS = ("_to_copy", "to", "copy", "clone", "contiguous")
 
 
 class Judge:
-    """Takes pairs in order and keeps where they part; `full` says of which steps each call is there."""
+    """Takes pairs in order and keeps where they diverge."""
 
     def __init__(self, left: Trace, right: Trace) -> None:
-        self._partings: dict[tuple[Cause, str, str, int], Parting] = {}
+        self._divergences: dict[tuple[Cause, str, str, int], Divergence] = {}
         self._rounding = Rounding()
         self._made = _made(left), _made(right)
         self._narrowed: set[str] = set()
@@ -92,9 +92,9 @@ class Judge:
         self.compared = 0
 
     @property
-    def partings(self) -> tuple[Parting, ...]:
+    def divergences(self) -> tuple[Divergence, ...]:
         """In the order of the first run."""
-        return tuple(self._partings.values())
+        return tuple(self._divergences.values())
 
     @property
     def rounding(self) -> Rounding:
@@ -110,14 +110,14 @@ class Judge:
         self._before = pair
 
     def _take_alone(self, pair: Pair, after: Pair | None) -> None:
-        """Calls that only one run has, or other lines than in the other: another way through the program."""
+        """Calls that only one run has, or whose lines differ: different paths through the program."""
         beside = {key for other in (self._before, after) if other for key in _lines((*other.left, *other.right))}
-        # Backward follows from forward; in which order it goes through the graph, and with which operators, is its own.
+        # Backward follows from forward; its order through the graph and its operators are the device's own.
         sides = (pair.left, pair.right)
         calls = [[call for call in side if _computes(call) and not call.in_backward] for side in sides]
         alone = [_lines(side) - _lines(other) for side, other in (calls, calls[::-1])]
         if any(lines - beside for lines in alone):
-            self._add(Parting(Cause.BRANCH, tuple(calls[0]), tuple(calls[1])))
+            self._add(Divergence(Cause.BRANCH, tuple(calls[0]), tuple(calls[1])))
 
     def _take_both(self, pair: Pair) -> None:
         """One operator in both, whole or in pieces."""
@@ -129,12 +129,12 @@ class Judge:
         if not results:
             return
         self.compared += 1
-        found = Parting(Cause.NUMBER, pair.left, pair.right)
+        found = Divergence(Cause.NUMBER, pair.left, pair.right)
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
         found = replace(found, one=one, other=other, apart=distance(one, other), allowed=limit)
         if any(call.is_random for call in (*pair.left, *pair.right)):
-            # What it draws does not depend on numbers that were in its memory before.
+            # What it draws does not depend on what was in its memory before.
             if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
                 self._add(replace(found, cause=Cause.RANDOM))
             return
@@ -158,7 +158,7 @@ class Judge:
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
 
     def _take_own(self, pair: Pair, results: Sequence[tuple[Sketch, Sketch]], inputs: _Inputs) -> None:
-        """From the same bytes: what differs is the operator's own."""
+        """From the same bytes: any difference is the operator's own."""
         for one, other in results:
             apart, limit = distance(one, other), _allowed(pair, inputs.sketches, one, other)
             same = is_same(one, other)
@@ -168,32 +168,32 @@ class Judge:
                 kept, compared=kept.compared + 1, same=kept.same + same, share=max(kept.share, min(share, 1.0))
             )
             if apart > limit:
-                self._add(Parting(Cause.NUMBER, pair.left, pair.right, one, other, apart, limit))
+                self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, apart, limit))
                 return
             if apart and kept.first is None:
                 self._rounding = replace(self._rounding, first=pair, one=one, other=other)
 
     def _nothing_differs(self, pair: Pair) -> bool:
-        """Whether all until this forward call had the same bits: some operators write more than their schema says."""
+        """Whether all until this forward call was bit-identical: some operators write more than their schema says."""
         kept = self._rounding
-        return kept.same == kept.compared and not self._partings and not pair.left[0].in_backward
+        return kept.same == kept.compared and not self._divergences and not pair.left[0].in_backward
 
     def _is_narrowed(self, inputs: _Inputs) -> bool:
-        """Whether an input has another dtype since an earlier call was computed in it."""
+        """Whether an input has a different dtype because of an earlier call."""
         pairs = (both for both in inputs.pairs if _differ_in_dtype(*both))
         return any(sketch.digest in self._narrowed for both in pairs for sketch in both)
 
-    def _add(self, parting: Parting) -> None:
-        call = parting.call
-        key = (parting.cause, call.name, call.site.file, call.site.line)
-        known = self._partings.get(key)
-        self._partings[key] = parting if known is None else replace(known, times=known.times + 1)
+    def _add(self, divergence: Divergence) -> None:
+        call = divergence.call
+        key = (divergence.cause, call.name, call.site.file, call.site.line)
+        known = self._divergences.get(key)
+        self._divergences[key] = divergence if known is None else replace(known, times=known.times + 1)
 
 
 class _Inputs:
-    """The inputs of a pair: which stand for each other, and how far apart they are.
+    """The inputs of a pair: which correspond to each other, and how much they differ.
 
-    `share` is the largest relative distance, `unmade` two that differ though no call of either run has made them.
+    `share` is the largest relative difference, `unmade` two that differ although no call of either run made them.
     """
 
     def __init__(self, pair: Pair, made: tuple[set[str], set[str]], complete: bool) -> None:
@@ -214,13 +214,13 @@ class _Inputs:
 
 
 def _as_rounded(one: Sketch, other: Sketch) -> float:
-    """The relative distance; none of what the narrower of two dtypes cannot tell apart."""
+    """The relative difference; 0 if the narrower of two dtypes cannot represent it."""
     apart = relative(one, other)
     return 0.0 if one.dtype != other.dtype and apart <= 2 * max(map(roundoff, (one.dtype, other.dtype))) else apart
 
 
 def _first(calls: Sequence[Call]) -> list[Value]:
-    """What calls read that none of them has made."""
+    """What calls read that none of them made."""
     made: set[str] = set()
     memories: set[int] = set()
     found: list[Value] = []
@@ -234,12 +234,12 @@ def _first(calls: Sequence[Call]) -> list[Value]:
 
 
 def _last(calls: Sequence[Call]) -> list[Value]:
-    """What calls have left: of what was written more than once, the last."""
+    """What calls leave behind: of what was written more than once, the last."""
     found: dict[object, Value] = {}
     for number, call in enumerate(calls):
         for place, value in enumerate(call.results):
             found[value.memory or (number, place)] = value
-    if len(calls) > 1:  # without what they have made for one another alone
+    if len(calls) > 1:  # without intermediate results
         read = {value.memory for call in calls for value in call.inputs if value.memory}
         kept = {key: value for key, value in found.items() if key not in read}
         found = kept or found
@@ -267,17 +267,17 @@ def _differ_in_dtype(one: Sketch, other: Sketch) -> bool:
 
 
 def _made(trace: Trace) -> set[str]:
-    """The digests of all that the calls of a run have made."""
+    """The digests of everything that the calls of a run made."""
     return {value.sketch.digest for call in trace.calls for value in call.results}
 
 
 def _limit(pair: Pair) -> float:
-    """The relative distance up to which inputs differ by rounding alone."""
+    """The relative difference up to which inputs differ by rounding alone."""
     return max((call.bound.limit for call in (*pair.left, *pair.right)), default=0.0)
 
 
 def _most(pair: Pair, one: Sketch, other: Sketch) -> float:
-    """The distance beyond which results have parted, however it came; 0 of what is not rounded."""
+    """The difference beyond which results have diverged, whatever the cause; 0 for what is not rounded."""
     if not one.is_floating:
         return 0.0
     bounds = [call.bound for call in (*pair.left, *pair.right)]
@@ -285,7 +285,7 @@ def _most(pair: Pair, one: Sketch, other: Sketch) -> float:
 
 
 def _allowed(pair: Pair, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:
-    """What rounding may do to a pair; of an operator in pieces, as much as the tests of mps allow."""
+    """What rounding explains for a pair; for an operator in pieces, as much as the tests of mps allow."""
     bounds = [(call.name, call.bound) for call in (*pair.left, *pair.right)]
     if not pair.is_single:
         if all(bound.kind == "exact" for _, bound in bounds):

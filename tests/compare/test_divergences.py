@@ -1,4 +1,4 @@
-"""Where two traces part and why, by hand-made traces: each cause, what follows from one, and runs that agree."""
+"""Where and why two hand-made traces diverge: each cause, the consequences of one, and runs that agree."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def compared(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
 
 def causes(found: Comparison) -> list[tuple[Cause, int]]:
     """The causes with their lines."""
-    return [(parting.cause, parting.call.site.line) for parting in found.partings]
+    return [(divergence.cause, divergence.call.site.line) for divergence in found.divergences]
 
 
 def test_equal_runs_agree() -> None:
-    """The same bits in all results: nothing parts, and all are counted."""
+    """The same bits in all results: nothing diverges, and all are counted."""
     found = compared(lambda trace, second: trace.call("mm", 10, [X, Y], [Y]).loss(1.5).call("relu", 11, [Y], [X]))
     assert found.agrees
     assert causes(found) == []
@@ -33,7 +33,7 @@ def test_equal_runs_agree() -> None:
     assert found.largest_apart == 0.0
 
 
-def test_rounding_is_no_parting() -> None:
+def test_rounding_is_no_divergence() -> None:
     """A sum within its bound is counted, and named as the first that rounding made."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
@@ -49,7 +49,7 @@ def test_rounding_is_no_parting() -> None:
 
 @pytest.mark.parametrize(("apart", "parts"), [(1e-6, False), (1e-3, True)])
 def test_a_number_of_its_own(apart: float, parts: bool) -> None:
-    """From the same inputs: beyond the bound it is another kernel's number, within it is rounding."""
+    """From the same inputs: beyond the bound the kernels differ, within it is rounding."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         wrong = sketch([2.0, 4.0, 8.0 + second * apart])
@@ -59,12 +59,12 @@ def test_a_number_of_its_own(apart: float, parts: bool) -> None:
     assert causes(found) == ([(Cause.NUMBER, 10)] if parts else [])
     assert found.agrees is not parts
     if parts:
-        assert found.partings[0].apart == pytest.approx(apart)
-        assert found.partings[0].allowed < apart
+        assert found.divergences[0].apart == pytest.approx(apart)
+        assert found.divergences[0].allowed < apart
 
 
 def test_exact_operators_may_not_differ() -> None:
-    """What only moves numbers has no rounding: the last bit is another number."""
+    """What only moves numbers has no rounding: one different bit is a different result."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         return trace.call("gather", 10, [X], [sketch([1.0 + second * 2.0**-23])], bound=EXACT)
@@ -81,11 +81,11 @@ def test_nan_is_never_rounding() -> None:
 
     found = compared(make)
     assert causes(found) == [(Cause.NUMBER, 10)]
-    assert found.partings[0].apart == float("inf")
+    assert found.divergences[0].apart == float("inf")
 
 
 def test_random_streams() -> None:
-    """A random operator's other numbers are one cause, told once with its count; what follows is not listed."""
+    """A random operator's differing numbers are one cause, listed once with a count; consequences are not listed."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         for _ in range(3):
@@ -95,12 +95,12 @@ def test_random_streams() -> None:
 
     found = compared(make)
     assert causes(found) == [(Cause.RANDOM, 10)]
-    assert found.partings[0].times == 3
+    assert found.divergences[0].times == 3
     assert [pair.apart for pair in found.losses] == [1.0, 1.0, 1.0]
 
 
 def test_autocast_and_what_follows_from_it() -> None:
-    """The first call in another dtype under autocast; the next one has it from there, and backward from forward."""
+    """The first call in a different dtype under autocast; later calls inherit it, and backward does from forward."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         dtype = "float16" if second else "float32"
@@ -115,7 +115,7 @@ def test_autocast_and_what_follows_from_it() -> None:
     assert causes(compared(make)) == [(Cause.AUTOCAST, 10)]
 
 
-def test_another_dtype_without_autocast() -> None:
+def test_different_dtypes_without_autocast() -> None:
     """float64 on one side alone."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
@@ -140,8 +140,8 @@ def test_pieces_of_one_operator() -> None:
     assert found.compared == 4
 
 
-def test_pieces_with_another_number() -> None:
-    """A block whose results part is one cause, with the operators of both."""
+def test_pieces_with_different_results() -> None:
+    """A block whose results diverge is one cause, with the operators of both."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         result = sketch([7.0 + second, 8.0])
@@ -150,12 +150,12 @@ def test_pieces_with_another_number() -> None:
 
     found = compared(make)
     assert causes(found)[0] == (Cause.NUMBER, 10)
-    assert [call.name for call in found.partings[0].left] == ["addmm"]
-    assert [call.name for call in found.partings[0].right] == ["linear"]
+    assert [call.name for call in found.divergences[0].left] == ["addmm"]
+    assert [call.name for call in found.divergences[0].right] == ["linear"]
 
 
-def test_another_way_through_the_program() -> None:
-    """Lines that one run alone takes, with the number that it read before."""
+def test_different_paths_through_the_program() -> None:
+    """Lines that only one run executes, with the value read before them."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         trace.call("mm", 10, [X, Y], [Y]).read(11, 0.5 + second)
@@ -169,7 +169,7 @@ def test_another_way_through_the_program() -> None:
     assert (found.decided.site.line, found.decided.left, found.decided.right) == (11, 0.5, 1.5)
 
 
-def test_data_that_no_call_has_made() -> None:
+def test_data_that_no_call_made() -> None:
     """An input that differs from the beginning came from outside."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
@@ -179,7 +179,7 @@ def test_data_that_no_call_has_made() -> None:
 
 
 def test_a_choice_by_rounding() -> None:
-    """Other indices from numbers that differ by rounding alone."""
+    """Different indices from values that differ only by rounding."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         close = sketch([2.0, 2.0 + second * 1e-6])
@@ -190,7 +190,7 @@ def test_a_choice_by_rounding() -> None:
 
 
 @pytest.mark.parametrize(("apart", "parts"), [(1e-3, True), (2e-4, False)])
-def test_rounding_that_has_grown(apart: float, parts: bool) -> None:
+def test_accumulated_rounding(apart: float, parts: bool) -> None:
     """Within the bound at first, carried on beyond what tests of mps allow, or not so far."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
@@ -204,7 +204,7 @@ def test_rounding_that_has_grown(apart: float, parts: bool) -> None:
 
 
 def test_sizes_that_depend_on_data() -> None:
-    """Another number of elements from the same inputs."""
+    """A different number of elements from the same inputs."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         return trace.call("nonzero", 10, [X], [sketch([1.0] * (2 + second), "int64")], bound=EXACT)
@@ -213,7 +213,7 @@ def test_sizes_that_depend_on_data() -> None:
 
 
 def test_a_run_that_stops_is_compared_as_far_as_it_came() -> None:
-    """The calls that the other had no time for are no other way through the program."""
+    """Calls that the other run did not reach are no different path through the program."""
     left = Tracing("cpu").call("mm", 10, [X, Y], [Y]).call("neg", 11, [Y], [X]).call("abs", 12, [X], [Y]).end()
     right = Tracing("mps").call("mm", 10, [X, Y], [Y]).end("TypeError no float64", 11)
     found = compare_traces("train.py", ("cpu", "mps"), left, right)
@@ -240,7 +240,7 @@ def test_without_backward_the_line_that_reads_most_has_the_losses() -> None:
     ]
 
 
-def test_operators_of_backward_are_no_other_way() -> None:
+def test_operators_of_backward_are_no_different_path() -> None:
     """The order of backward, and its sums of gradients, are each device's own."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
