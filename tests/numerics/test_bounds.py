@@ -65,16 +65,16 @@ def test_integers_are_exact_whatever_computes_them() -> None:
 
 
 def test_functions_have_the_units_of_metals_specification() -> None:
-    assert bound_of("aten::exp", torch.float32).words == "4.5 units in the last place of float32"
-    assert bound_of("aten::exp_", torch.float32, mpsgraph=True).words == "8.5 units in the last place of float32"
-    assert bound_of("aten::mul.Tensor", torch.float16).words == "1 units in the last place of float16"
+    assert bound_of("aten::exp", torch.float32).words == "4.5 ulp of float32"
+    assert bound_of("aten::exp_", torch.float32, mpsgraph=True).words == "8.5 ulp of float32"
+    assert bound_of("aten::mul.Tensor", torch.float16).words == "1 ulp of float16"
     assert bound_of("aten::abs", torch.complex64).kind is Kind.FUNCTION
 
 
 def test_an_unknown_operator_has_the_tolerance_of_pytorchs_tests() -> None:
     bound = bound_of("aten::_cdist_forward", torch.float32, [(3, 4), (5, 4)], (3, 5))
     assert (bound.kind, bound.relative, bound.absolute) == (Kind.TESTED, 3e-5, 1e-4)
-    assert bound.words == "3e-05 of the number and 0.0001, as in PyTorch's own tests of mps"
+    assert bound.words == "relative 3e-05 plus absolute 0.0001, as in PyTorch's own MPS tests"
 
 
 def test_a_bound_is_taken_of_the_sum_of_the_absolute_values() -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("mps_device")
 
 @pytest.fixture(autouse=True)
 def comparable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where something else than the CPU computes."""
+    """As where something other than the CPU computes."""
     monkeypatch.setattr(_session, "can_differ", lambda current: True)
 
 
@@ -84,8 +84,8 @@ def test_a_wrong_number_is_found_at_its_line() -> None:
     assert finding.site.file == __file__
     assert "x.erfc()" in finding.site.source
     pattern = (
-        r"`aten::erfc` of float32 \[10, 10\] computed wrong \d+ of 100 numbers \(\d+ %\)\. The worst, at \[\d, \d\], "
-        r"is \S+, and the CPU computes \S+; rounding allows \S+ \(32\.5 units in the last place of float32\)\."
+        r"`aten::erfc` of float32 \[10, 10\] got \d+ of 100 elements wrong \(\d+ %\)\. The worst, at \[\d, \d\], "
+        r"is \S+; the CPU computes \S+\. Rounding allows an error of \S+ \(32\.5 ulp of float32\)\."
     )
     assert re.fullmatch(pattern, finding.what), finding.what
     assert "Metal Shading Language Specification 4.1, table 8.1" in finding.source
@@ -101,7 +101,7 @@ def test_nan_is_louder_than_a_wrong_number_and_what_follows_is_folded_in() -> No
     with planted("erfc", wrong_erfc), planted("sqrt", nan_sqrt):
         first, second = found_in(program)
     assert (first.id, second.id) == ("MPS695", "MPS696")
-    assert "is nan, and the CPU computes 1.41421356" in first.what
+    assert "is nan; the CPU computes 1.41421356" in first.what
 
     def chain() -> None:
         y = x.erfc()
@@ -111,7 +111,7 @@ def test_nan_is_louder_than_a_wrong_number_and_what_follows_is_folded_in() -> No
     with planted("erfc", wrong_erfc), planted("sqrt", nan_sqrt):
         first, second = found_in(chain)
     assert (first.id, second.id) == ("MPS696", "MPS696")  # `y + 2` is right of the y that there was
-    assert "Later results with this one among their inputs are wrong, too: `aten::sqrt`." in first.what
+    assert "Later results computed from it are wrong too: `aten::sqrt`." in first.what
     assert first.related_as == "its result is used at"
     assert ["y.sqrt()" in site.source for site in first.related_sites] == [True]
 
@@ -120,7 +120,7 @@ def test_an_operator_in_place_is_computed_from_what_was_there_before() -> None:
     x = torch.ones(3, device="mps")
     with planted("exp_", wrong_exp_):
         (finding,) = found_in(lambda: x.exp_())
-    assert finding.what.startswith("`aten::exp_` of float32 [3] computed wrong 3 of 3 numbers (100 %).")
+    assert finding.what.startswith("`aten::exp_` of float32 [3] got 3 of 3 elements wrong (100 %).")
 
 
 def test_a_backward_is_checked_too() -> None:
@@ -130,7 +130,7 @@ def test_a_backward_is_checked_too() -> None:
     x = torch.randn(5, device="mps", requires_grad=True)
     with planted("tanh_backward", wrong):
         (finding,) = found_in(lambda: x.tanh().sum().backward())
-    assert "tanh_backward` of float32 [5] and [5], strides [0], in a backward, computed wrong" in finding.what
+    assert "tanh_backward` of float32 [5] and [5], strides [0], in the backward pass, got" in finding.what
 
 
 def test_an_index_that_the_cpu_refuses() -> None:
@@ -142,7 +142,7 @@ def test_an_index_that_the_cpu_refuses() -> None:
     with planted("_embedding_bag_forward_only", reads_past_the_end):
         (finding,) = found_in(lambda: torch.nn.functional.embedding_bag(bags, weight, starts, mode="sum"))
     assert finding.id == "MPS698"
-    assert finding.what.startswith("`aten::_embedding_bag_forward_only` ran once, and the CPU refuses it: ")
+    assert finding.what.startswith("`aten::_embedding_bag_forward_only` ran once, but the CPU rejects it: ")
 
 
 def test_random_numbers_and_uninitialised_memory_are_left_out() -> None:
@@ -192,8 +192,8 @@ def test_outside_of_a_recording_it_is_told_on_standard_error(capfd: pytest.Captu
     assert [found.operator for found in checked.found] == ["aten::erfc"] * 2
     line = next(line for line in capfd.readouterr().err.splitlines() if line.startswith("anymps: "))
     assert re.fullmatch(
-        r"anymps: \S+test_check\.py:\d+: aten::erfc of float32 computed 2 of 2 numbers wrong, 2 times; worst at \[0\]: "
-        r"\S+, where the CPU computes 2\.2090497e-05 \(allowed: 32\.5 units in the last place of float32\)",
+        r"anymps: \S+test_check\.py:\d+: aten::erfc of float32 got 2 of 2 elements wrong, 2 times; worst at \[0\]: "
+        r"\S+, but the CPU computes 2\.2090497e-05 \(allowed: 32\.5 ulp of float32\)",
         line,
     ), line
 
@@ -201,7 +201,7 @@ def test_outside_of_a_recording_it_is_told_on_standard_error(capfd: pytest.Captu
 def test_words_and_a_second_check_are_refused() -> None:
     with pytest.raises(UsageError, match="check_numbers: 'most' must be some or all"):
         anymps.check_numbers("most").__enter__()  # type: ignore[arg-type]
-    with anymps.check_numbers(), pytest.raises(EnableError, match="are being checked already"):
+    with anymps.check_numbers(), pytest.raises(EnableError, match="this process's numbers are already being checked"):
         anymps.check_numbers().__enter__()
 
 
@@ -218,7 +218,7 @@ def test_where_the_cpu_computes_there_is_nothing_to_compare() -> None:
     run = run_python(HOST)
     assert run.lines == ["[] 0"]
     assert run.err.splitlines()[-1] == (
-        "anymps: check-numbers: the numbers are this machine's CPU's own, so there is nothing to compare; add "
+        "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
         "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac"
     )
 

@@ -68,7 +68,7 @@ def test_a_product_with_one_wrong_element(x: torch.Tensor) -> None:
     wrong = compared("mm", (x, x.t()), found)
     assert wrong is not None
     assert (wrong.difference.index, wrong.difference.wrong) == ((3, 4), 1)
-    assert wrong.bound.words.startswith("float32 sums of 60 numbers: 3.7e-06 of the sum")
+    assert wrong.bound.words.startswith("float32 sums of 60 numbers: 3.7e-06 times the sum")
 
 
 def test_digits_lost_by_a_formula(x: torch.Tensor) -> None:

@@ -30,14 +30,14 @@ def test_right():
 
 
 def test_a_test_with_a_wrong_number_fails(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where something else than the CPU computes."""
+    """As where something other than the CPU computes."""
     monkeypatch.setattr(_session, "can_differ", lambda current: True)
     gate.write(test_numbers=TESTS)
     result = gate.run("--mps-check-numbers")
     result.assert_outcomes(passed=1, failed=1)
     lines = result.outlines
-    at = lines.index("1 operator computed other numbers than the CPU (--mps-check-numbers):")
+    at = lines.index("1 operator with results that differ from the CPU's (--mps-check-numbers):")
     assert lines[at + 1] == (
-        "  test_numbers.py:11: aten::erfc of float32 computed 3 of 3 numbers wrong; worst at [0]: 2.21133232e-05, "
-        "where the CPU computes 2.2090497e-05 (allowed: 32.5 units in the last place of float32)"
+        "  test_numbers.py:11: aten::erfc of float32 got 3 of 3 elements wrong; worst at [0]: 2.21133232e-05, "
+        "but the CPU computes 2.2090497e-05 (allowed: 32.5 ulp of float32)"
     )

@@ -96,23 +96,23 @@ def test_a_file_of_another_kind(tmp_path: Path) -> None:
     assert refused(path) == "FILE cannot be read: No such file or directory"
     assert refused(tmp_path) == "FILE cannot be read: Is a directory"
     path.write_text("{}")
-    assert refused(path) == "FILE is no gzip file, or a damaged one"
+    assert refused(path) == "FILE is not a gzip file, or is damaged"
     path.write_bytes(gzip.compress(b"\xff\xfe no text"))
-    assert refused(path) == "FILE holds no JSON that can be read"
+    assert refused(path) == "FILE does not contain valid JSON"
     path.write_bytes(gzip.compress(b"[" * 1_000_000))
-    assert refused(path) == "FILE holds no JSON that can be read"
+    assert refused(path) == "FILE does not contain valid JSON"
     path.write_bytes(gzip.compress(b'{"format": NaN}'))
-    assert refused(path) == "FILE holds no JSON that can be read"
-    assert refused(packed(path, [1])) == "FILE is no file of a Mac's answers"
-    assert refused(packed(path, {"format": "other"})) == "FILE is no file of a Mac's answers"
+    assert refused(path) == "FILE does not contain valid JSON"
+    assert refused(packed(path, [1])) == "FILE is not a file of a Mac's answers"
+    assert refused(packed(path, {"format": "other"})) == "FILE is not a file of a Mac's answers"
 
 
 def test_a_newer_file(tmp_path: Path) -> None:
-    """It says so, whatever else is in it; a version that is no number is no file of ours."""
+    """It says so, whatever else is in it; a version that is not a number is not a file of ours."""
     path = tmp_path / "x.json.gz"
-    newer = "FILE was written by a newer anymps (version 2 of the format, 1 is read)"
+    newer = "FILE was written by a newer anymps (format version 2; this one reads 1)"
     assert refused(packed(path, {"format": "anymps-mac-answers", "version": 2})) == newer
-    other = "FILE is no file of a Mac's answers: its version is not 1"
+    other = "FILE is not a file of a Mac's answers: its version is not 1"
     for version in (0, None, "1", [1]):
         assert refused(packed(path, changed(lambda document, v=version: document.update(version=v)))) == other
 
@@ -121,7 +121,7 @@ def test_a_file_that_was_changed(tmp_path: Path) -> None:
     """Its digest no longer fits."""
     document = sample().document()
     document["answers"]["waits"]["item"]["waits"] = False
-    assert refused(packed(tmp_path / "x.json.gz", document)) == "FILE is damaged: its digest is another"
+    assert refused(packed(tmp_path / "x.json.gz", document)) == "FILE is damaged: its digest does not match"
 
 
 def test_a_file_cut_short_or_followed_by_something(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_file_cut_short_or_followed_by_something(tmp_path: Path) -> None:
     write_answers(sample(), path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert refused(path) == "FILE is cut short"
+    assert refused(path) == "FILE is truncated"
     path.write_bytes(whole + whole)
-    assert refused(path) == "FILE is damaged: something follows its end"
+    assert refused(path) == "FILE is damaged: there is data after its end"
 
 
 def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "x.json.gz"
     monkeypatch.setattr(_answers, "MOST_UNPACKED", 1 << 20)
     path.write_bytes(gzip.compress(b" " * (50 << 20)))
-    assert refused(path) == "FILE is too large: more than 1 MiB when unpacked"
+    assert refused(path) == "FILE is too large: more than 1 MiB when decompressed"
     monkeypatch.setattr(_answers, "MOST_PACKED", 1 << 10)
     assert refused(path) == "FILE is too large: more than 0 MiB"
 
@@ -149,26 +149,26 @@ def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     ("change", "problem"),
     [
         (lambda d: d.update(virtual="no"), "virtual is neither true nor false"),
-        (lambda d: d.update(machine=[]), "machine is no object, or too large"),
-        (lambda d: d["machine"].pop("torch"), "machine.torch is no text, or too long"),
-        (lambda d: d["answers"].update(smells={}), "it has answers of a kind that there is not: 'smells'"),
-        (lambda d: d["answers"].update(waits=3), "answers.waits is no object, or too large"),
+        (lambda d: d.update(machine=[]), "machine is not an object, or is too large"),
+        (lambda d: d["machine"].pop("torch"), "machine.torch is not a string, or is too long"),
+        (lambda d: d["answers"].update(smells={}), "it has answers of an unknown kind: 'smells'"),
+        (lambda d: d["answers"].update(waits=3), "answers.waits is not an object, or is too large"),
         (lambda d: d["answers"]["waits"]["item"].update(waits=1), "answers.waits.item.waits is neither true nor false"),
         (lambda d: d["answers"]["waits"]["item"].update(odd=1),
-         "answers.waits.item has a field that there is not: 'odd'"),
+         "answers.waits.item has an unknown field: 'odd'"),
         (lambda d: d["answers"]["waits"]["item"].update(does="flies"),
-         "answers.waits.item.does is none of computes, refuses, crashes, hangs, unasked"),
-        (lambda d: d["answers"]["waits"]["item"].update(seconds=10**400), "answers.waits.item.seconds is no number"),
+         "answers.waits.item.does is not one of computes, refuses, crashes, hangs, unasked"),
+        (lambda d: d["answers"]["waits"]["item"].update(seconds=10**400), "answers.waits.item.seconds is not a number"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "float99", "shape": []}]),
-         "answers.surface.1.results[0] has a dtype that there is not"),
+         "answers.surface.1.results[0] has an unknown dtype"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [-1]}]),
-         "answers.surface.1.results[0].shape is no size"),
+         "answers.surface.1.results[0].shape is not a size"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [1], "values": "?"}]),
-         "answers.surface.1.results[0] has values that are not in base 64"),
+         "answers.surface.1.results[0] has values that are not valid base64"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [1], "values": "AAAA"}]),
          "answers.surface.1.results[0] has values that do not fit its shape"),
         (lambda d: d["answers"]["surface"]["1"].update(samples=[{"samples": 1}]),
-         "answers.surface.1.samples[0].samples is no array, or too long"),
+         "answers.surface.1.samples[0].samples is not an array, or is too long"),
     ],
 )  # fmt: skip
 def test_a_file_of_another_form(change: Callable[[dict[str, Any]], object], problem: str, tmp_path: Path) -> None:

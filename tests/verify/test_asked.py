@@ -99,7 +99,7 @@ def test_another_refusal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         "computes",
         "refuses: RuntimeError: not for this dtype",
     )
-    assert any(one.case == cases[1] and one.what.startswith("text of the error") for one in found)
+    assert any(one.case == cases[1] and one.what.startswith("error message") for one in found)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_another_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     call = WAITING["clone"]
     monkeypatch.setitem(WAITING, "clone", WaitingCall(lambda x: x.clone().cpu(), call.waits, call.make))
     (found,) = partings("waits", before, cases=("clone",))
-    assert (found.what, found.mac, found.ours) == ("wait for the device", "False", "True")
+    assert (found.what, found.mac, found.ours) == ("waits for the device", "False", "True")
 
 
 def test_another_name_or_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_another_name_or_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch.mps, "seed")
     monkeypatch.setattr(torch.mps, "device_count", lambda: 2)
     found = partings("surface", before, cases=("names of torch.mps", "torch.mps.device_count()"))
-    assert [(one.what, one.mac, one.ours) for one in found] == [("names", "seed", "none more"), ("value", "1", "2")]
+    assert [(one.what, one.mac, one.ours) for one in found] == [("names", "seed", "no others"), ("value", "1", "2")]
     assert _surface._EXPRESSIONS.count("\n") > 90
 
 
@@ -152,7 +152,7 @@ def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = torch.mps.current_allocated_memory
     monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: plain() + 256)
     (found,) = partings("memory", before, cases=("one tensor of each size",))
-    assert found.what == "bytes in tensors and of the driver"
+    assert found.what == "bytes in tensors and in the driver"
 
 
 @pytest.fixture
@@ -172,13 +172,13 @@ def test_another_rule_is_found(faults_put_back: None) -> None:
     if RELEASE <= (2, 13):  # the releases that have both
         found = compare(before, without).partings
         assert [(one.case, one.mac, one.ours) for one in found] == [
-            ("MPS602", "shows it", "does not tell of it"),
-            ("MPS651", "shows it", "does not tell of it"),
+            ("MPS602", "shows it", "does not report it"),
+            ("MPS651", "shows it", "does not report it"),
         ]
     fault = next(one for one in all_hazards() if one.id == "MPS602")
     enforce_hazards((*kept, fault))
     (found_again,) = compare(without, asked("faults", ("MPS602",))).partings
-    assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "tells of it")
+    assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "reports it")
 
 
 def test_every_known_fault_has_a_call() -> None:
@@ -213,11 +213,11 @@ def test_a_wrong_result_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(device: str) -> torch.Tensor:
         return torch.tensor([1.0, 2.0 if device == "cpu" else 2.5], device=device)
 
-    assert _seen(FaultCall(wrong)) == {"shows": True, "text": "1 of 2 wrong; at [1] 2.5, on the CPU 2.0"}
+    assert _seen(FaultCall(wrong)) == {"shows": True, "text": "1 of 2 wrong; 2.5 at [1], 2.0 on the CPU"}
     assert _seen(FaultCall(wrong, expected=lambda: torch.tensor([1.0, 2.5]))) == {"shows": False}
     assert _seen(FaultCall(wrong, expected=lambda: torch.ones(3))) == {
         "shows": True,
-        "text": "results of other sizes than on the CPU",
+        "text": "sizes of the results differ from the CPU's",
     }
     assert _seen(FaultCall(lambda d: torch.rand(1, device=d), varies=True)) == {"shows": False}  # from one seed
     numbers = iter(range(100))
@@ -273,5 +273,5 @@ def without(*blocked: str) -> list[str]:
 def test_torch_alone_is_enough() -> None:
     """Without expecttest all is asked; without numpy the database cannot be loaded, which is said."""
     assert without("expecttest", "pytest", "hypothesis", "scipy") == ["True ", "True ", "computes False"]
-    note = "torch's database of operators needs numpy, which is not installed: pip install numpy"
+    note = "torch's operator database needs numpy, which is not installed: pip install numpy"
     assert without("expecttest", "numpy") == [f"False {note}", "True ", "computes False"]

@@ -33,11 +33,11 @@ REFUSED = {"does": "refuses", "error": "RuntimeError", "text": "no"}
     ("mac", "ours", "expected"),
     [
         (REFUSED, computed(result(1.0)), [("outcome", "refuses: RuntimeError: no", "computes")]),
-        (REFUSED, {**REFUSED, "text": "no."}, [("text of the error", "no", "no.")]),
-        (REFUSED, {**REFUSED, "error": "TypeError"}, [("class of the error", "RuntimeError", "TypeError")]),
+        (REFUSED, {**REFUSED, "text": "no."}, [("error message", "no", "no.")]),
+        (REFUSED, {**REFUSED, "error": "TypeError"}, [("error class", "RuntimeError", "TypeError")]),
         ({"does": "crashes", "text": "exit status -6: failed assertion"}, computed(result(1.0)),
          [("outcome", "crashes: exit status -6: failed assertion", "computes")]),
-        ({"does": "hangs", "text": "no word for 90 s"}, {**REFUSED, "text": "anymps: this never returns"}, []),
+        ({"does": "hangs", "text": "no response for 90 s"}, {**REFUSED, "text": "anymps: this never returns"}, []),
         ({"does": "crashes", "text": "exit"}, REFUSED, [("outcome", "crashes: exit", "refuses: RuntimeError: no")]),
         (computed(result(1.0), warns=["The operator 'aten::x' runs on the CPU"]), computed(result(1.0)),
          [("warnings", "The operator 'aten::x' runs on the CPU", "none")]),
@@ -48,20 +48,20 @@ REFUSED = {"does": "refuses", "error": "RuntimeError", "text": "no"}
          [("shape", "1, 1", "1"), ("strides", "1, 1", "1")]),
         (computed({**result(1.0), "device": "cpu"}), computed(result(1.0)), [("device", "cpu", "none")]),
         (computed(result(1.0, 2.5)), computed(result(1.0, 2.0)),
-         [("values", "2.5 at 1, and 1 of 2 kept values are others", "2.0")]),
+         [("values", "2.5 at 1; 1 of 2 kept values differ", "2.0")]),
         (computed(result(1.0, float("nan"))), computed(result(1.0, 2.0)),
-         [("values", "nan at 1, and 1 of 2 kept values are others", "2.0")]),
+         [("values", "nan at 1; 1 of 2 kept values differ", "2.0")]),
         (computed(result(1.0, 2.00001)), computed(result(1.0, 2.0)), []),
         (computed(result(3, 4, dtype=torch.int64)), computed(result(3, 5, dtype=torch.int64)),
-         [("values", "4 at 1, and 1 of 2 kept values are others", "5")]),
+         [("values", "4 at 1; 1 of 2 kept values differ", "5")]),
         (computed({**result(3, dtype=torch.int64), "digest": "x"}), computed(result(3, dtype=torch.int64)),
-         [("values", "others between those that were kept", "")]),
+         [("values", "differ, but not those that were kept", "")]),
         (computed({"python": "bool", "value": "True"}), computed({"python": "bool", "value": "False"}),
          [("result", "True", "False")]),
         (computed({"python": "float", "value": "0.33333334"}),
          computed({"python": "float", "value": "0.33333331"}), []),
         (computed({"python": "float", "value": "0.33"}), computed({"python": "int", "value": "0"}),
-         [("type of the result", "float", "int")]),
+         [("result type", "float", "int")]),
         (computed(result(1.0)), computed({"dtype": "float32", "shape": [1], "strides": [1]}), []),
         ({"does": "unasked", "text": "no"}, {"does": "unasked", "text": "nothing"}, None),
     ],
@@ -80,23 +80,23 @@ def test_answers_of_one_call(mac: dict[str, Any], ours: dict[str, Any], expected
 @pytest.mark.parametrize(
     ("kind", "mac", "ours", "expected"),
     [
-        ("waits", {"waits": True}, {"waits": False}, [("wait for the device", "True", "False")]),
+        ("waits", {"waits": True}, {"waits": False}, [("waits for the device", "True", "False")]),
         ("surface", {"names": ["a", "b"]}, {"names": ["b", "c"]}, [("names", "a", "c")]),
         ("surface", {"does": "computes", "value": "1"}, {"does": "computes", "value": "2"}, [("value", "1", "2")]),
         ("memory", {"does": "computes", "rows": [["+", 256, 9], ["-", 0, 9]]},
          {"does": "computes", "rows": [["+", 256, 8], ["-", 0, 8]]},
-         [("bytes in tensors and of the driver", "+, 256, 9", "+, 256, 8")]),
+         [("bytes in tensors and in the driver", "+, 256, 9", "+, 256, 8")]),
         ("memory", {"does": "computes", "rows": [["+", 256, 9]]}, {"does": "computes", "rows": []},
          [("number of rows", "1", "0")]),
         ("streams", {"samples": [computed(result(5, dtype=torch.uint8))]},
          {"samples": [computed(result(6, dtype=torch.uint8))]},
-         [("values, sample 1", "5 at 0, and 1 of 1 kept values are others", "6")]),
+         [("values, sample 1", "5 at 0; 1 of 1 kept values differ", "6")]),
         ("faults", {"shows": True, "text": "t"}, {"shows": False, "sure": False},
-         [("known fault", "shows it: t", "does not tell of it")]),
+         [("known fault", "shows it: t", "does not report it")]),
         ("faults", {"shows": False}, {"shows": True, "sure": True},
-         [("known fault", "does not show it", "tells of it")]),
+         [("known fault", "does not show it", "reports it")]),
         ("faults", {"shows": True, "text": "a"}, {"shows": True, "sure": True, "text": "b"},
-         [("text of the error", "a", "b")]),
+         [("error message", "a", "b")]),
         ("faults", {"shows": True, "does": "crashes", "text": "exit"},
          {"shows": True, "sure": True, "text": "anymps: b"}, []),
         ("faults", {"shows": False}, {"shows": True, "sure": False}, []),
@@ -116,7 +116,7 @@ def test_other_inputs_are_another_question() -> None:
     comparison = compare(mac, ours)
     assert comparison.partings == []
     lines = list(comparison_lines(mac, comparison, everything=False))
-    assert "Inputs of 1 sample are others here: of their results only the form was compared." in lines
+    assert "Inputs differ in 1 sample: only the form of the results was compared." in lines
 
 
 def printed(mac: Answers, ours: Answers, everything: bool = False) -> str:
@@ -141,22 +141,22 @@ def test_the_words() -> None:
         operators={"forward x float16": fine, "forward x float32": fine, "forward y float32": fine},
     )
     assert printed(mac, ours) == (
-        "              compared   agree  bit for bit   part  not asked\n"
-        "waits                1       1            1      0          1\n"
-        "operators            3       1            0      2          0\n"
-        "times: 1 call timed, the median 1.00 of what is predicted, 1 within the prediction's interval\n"
-        "They part in 2 answers:\n"
+        "              compared   agree  bit for bit  differ  not asked\n"
+        "waits                1       1            1       0          1\n"
+        "operators            3       1            0       2          0\n"
+        "times: 1 call timed; median 1.00 times the prediction, 1 within its interval\n"
+        "2 differences:\n"
         "\n"
         "operators: forward x (float16, float32): outcome\n"
         "  the Mac  refuses: TypeError: not here \\x1b[2J\n"
         "  anymps   computes"
     )
-    assert printed(mac, mac).endswith("They part nowhere.")
+    assert printed(mac, mac).endswith("They agree everywhere.")
 
 
 def test_many_differences() -> None:
     """The first thirty groups of a kind, unless all are asked for."""
     mac = answers(waits={f"w{at}": {"waits": True} for at in range(40)})
     ours = answers(waits={f"w{at}": {"waits": False} for at in range(40)})
-    assert printed(mac, ours).endswith("waits: 10 more like these (--verbose shows all)")
+    assert printed(mac, ours).endswith("waits: 10 more (--verbose shows all)")
     assert printed(mac, ours, everything=True).count("the Mac") == 40

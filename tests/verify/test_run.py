@@ -58,7 +58,7 @@ def test_a_run_goes_on(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     assert found.answers["waits"] == {
         "waits 0": fine,
         "waits 1": crash,
-        "waits 2": {"does": "hangs", "text": "no word for 0.5 s"},
+        "waits 2": {"does": "hangs", "text": "no response for 0.5 s"},
         "waits 3": fine,
         "waits 4": {"does": "computes", "value": "1"},
         "waits 5": fine,
@@ -94,7 +94,7 @@ def test_a_kind_without_time_is_said(worker: list[str]) -> None:
     """It has no answers, and a note."""
     found = ask(["waits", "times"], 1e-4, worker=worker)
     assert {kind: about["note"] for kind, about in found.kinds.items()} == dict.fromkeys(
-        ("waits", "times"), "no time was left"
+        ("waits", "times"), "no time left"
     )
     assert found.count == 0
 
@@ -110,7 +110,7 @@ def test_a_kind_that_is_not_finished_says_so(tmp_path: Path) -> None:
         "time.sleep(1.3)\nprint(json.dumps({'late': 1}))\n"
     )
     found = ask(["waits"], 0.02, worker=[sys.executable, str(script)])
-    assert found.kinds["waits"]["note"] == "no numpy; time was up; --minutes gives it more"
+    assert found.kinds["waits"]["note"] == "no numpy; ran out of time; --minutes allows more"
     assert found.count == 1
 
 
@@ -120,16 +120,16 @@ def test_no_device(tmp_path: Path) -> None:
     script.write_text("import sys\nsys.exit('ImportError: no torch')\n")
     with pytest.raises(EnableError) as error:
         ask(["waits"], 10, worker=[sys.executable, str(script)])
-    assert str(error.value) == "anymps: the device cannot be asked: ImportError: no torch"
+    assert str(error.value) == "anymps: the device could not be started: ImportError: no torch"
 
 
 def test_a_worker_that_dies_between_two_cases(tmp_path: Path) -> None:
-    """That kind is broken off, with a note."""
+    """That kind stops, with a note."""
     script = tmp_path / "worker.py"
     hello = {"hello": {"virtual": True, "machine": {}}, "cases": 2, "note": ""}
     script.write_text(f"import sys\nprint({json.dumps(hello)!r})\nsys.exit('Killed')\n")
     found = ask(["waits"], 10, worker=[sys.executable, str(script)])
-    assert found.kinds["waits"]["note"] == "broken off between two cases: Killed"
+    assert found.kinds["waits"]["note"] == "stopped between two cases: Killed"
 
 
 def test_the_time_is_shared(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

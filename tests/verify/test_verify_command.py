@@ -50,11 +50,11 @@ def test_a_virtual_device_says_whose_answers_they_are(
     assert main(["verify", "--out", str(path), "--only", "waits", "--minutes", "3", "--mac", "M3 Pro 18GB"]) == 0
     out, err = capsys.readouterr()
     assert out == (
-        "These are anymps's own answers, of its virtual device: "
+        "These are anymps's own answers, from its virtual device: "
         f"Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4, torch {TORCH}\n"
         "               cases  answers  seconds\n"
         "waits              2        2        1\n"
-        f"2 answers in {path}.\n"
+        f"Saved 2 answers in {path}.\n"
     )
     assert err == "anymps: waits (calls that make the host wait)\n"
     assert read_answers(path) == some(True)
@@ -70,7 +70,7 @@ def test_a_mac_is_asked_to_send_it_in(
     assert main(["verify"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("This Mac: Apple M3 Pro")
-    assert out.endswith("2 answers in mac-answers.json.gz. Please attach it to an issue of the project.\n")
+    assert out.endswith("Saved 2 answers in mac-answers.json.gz. Please attach the file to an issue in the project.\n")
     assert (tmp_path / "mac-answers.json.gz").exists()
 
 
@@ -81,25 +81,23 @@ def test_read_agrees(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest
     assert main(["verify", "--read", str(path)]) == 0
     assert capsys.readouterr().out == (
         f"A Mac's answers, 2026-11-24: Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4, torch {TORCH}\n"
-        "              compared   agree  bit for bit   part  not asked\n"
-        "waits                2       2            2      0          0\n"
-        "They part nowhere.\n"
+        "              compared   agree  bit for bit  differ  not asked\n"
+        "waits                2       2            2       0          0\n"
+        "They agree everywhere.\n"
     )
     (call,) = asked
     assert call["mac"] == "Apple M3 Pro 18-core 18GB, macOS 26.4"
     assert call["wanted"] == {"waits": ["item", "clone"]}
 
 
-def test_read_parts(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_read_differs(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, and both answers."""
     path = tmp_path / "x.json.gz"
     write_answers(some(True, clone={"waits": True}), path)
     assert main(["verify", "--read", str(path), "--only", "waits"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("Anymps's own answers, 2026-11-24: ")
-    assert out.endswith(
-        "They part in 1 answer:\n\nwaits: clone: wait for the device\n  the Mac  True\n  anymps   False\n"
-    )
+    assert out.endswith("1 difference:\n\nwaits: clone: waits for the device\n  the Mac  True\n  anymps   False\n")
 
 
 def test_a_mac_that_is_not_known(
@@ -113,17 +111,17 @@ def test_a_mac_that_is_not_known(
     assert main(["verify", "--read", str(path)]) == 0
     out = capsys.readouterr().out
     assert "Apple \\x1b[31mM99 (18-core GPU)" in out
-    assert "This Mac is not known here, so the virtual device acts as its default.\n" in out
+    assert "anymps does not know this Mac, so the virtual device acts as its default one.\n" in out
     assert asked[0]["mac"] is None
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--verbose"], "--verbose is for --read"),
-        (["--out", "nowhere/x"], "nowhere/x cannot be written: it is a directory, or in none"),
-        (["--out", "."], ". cannot be written: it is a directory, or in none"),
-        (["--read", "x", "--out", "y"], "--read compares with the Mac of the file: it takes neither --out nor --mac"),
+        (["--verbose"], "--verbose needs --read"),
+        (["--out", "nowhere/x"], "nowhere/x cannot be written: it is a directory, or its directory does not exist"),
+        (["--out", "."], ". cannot be written: it is a directory, or its directory does not exist"),
+        (["--read", "x", "--out", "y"], "--read compares with the file's Mac, so it takes neither --out nor --mac"),
         (["--read", "x"], "x cannot be read: No such file or directory"),
     ],
 )
@@ -150,19 +148,19 @@ def test_another_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     write_answers(other, path)
     assert main(["verify", "--read", str(path)]) == 2
     assert capsys.readouterr().err == (
-        f"anymps: the file is of torch 2.10.1, and this is {TORCH}: read it with a torch 2.10\n"
+        f"anymps: the file is from torch 2.10.1, but this is {TORCH}: read it with torch 2.10\n"
     )
     other.machine["torch"] = "new"
     write_answers(other, path)
     assert main(["verify", "--read", str(path)]) == 2
-    assert capsys.readouterr().err == "anymps: the file names no release of torch\n"
+    assert capsys.readouterr().err == "anymps: the file does not name a release of torch\n"
 
 
 @pytest.mark.slow
 def test_a_whole_run_and_a_planted_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All kinds for a minute in real processes, from another folder; read, it agrees; one answer changed, it parts."""
+    """All kinds for a minute in real processes, from another folder; read, it agrees; one answer changed, not."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "json.py").write_text("raise SystemExit('a file of the user')")
     path = tmp_path / "x.json.gz"
@@ -179,8 +177,8 @@ def test_a_whole_run_and_a_planted_difference(
     write_answers(less, path)
     capsys.readouterr()
     assert main(["verify", "--read", str(path)]) == 0, capsys.readouterr().out
-    assert capsys.readouterr().out.endswith("They part nowhere.\n")
+    assert capsys.readouterr().out.endswith("They agree everywhere.\n")
     less.answers["waits"]["item"]["waits"] = False
     write_answers(less, path)
     assert main(["verify", "--read", str(path), "--only", "waits"]) == 1
-    assert "waits: item: wait for the device\n  the Mac  False\n  anymps   True\n" in capsys.readouterr().out
+    assert "waits: item: waits for the device\n  the Mac  False\n  anymps   True\n" in capsys.readouterr().out

@@ -95,11 +95,11 @@ class Settings:
         "(metal.md#checking-kernels))",
     )  # fmt: skip
     check_numbers: str | None = row(
-        "word", help="Compare the results of operators with the CPU's, computed in float64: of each signature three "
-        "calls, then fewer and fewer, or all (ANYMPS_CHECK_NUMBERS=some or all).", words=("some", "all"), bare="some",
-        commands=("run",), pytest="a test fails if an operator's numbers are not the CPU's",
-        variable="ANYMPS_CHECK_NUMBERS",
-        page="with `some` or `all`, the results of operators are compared with the CPU's ([Numbers](numbers.md))",
+        "word", help="Compare operators' results with the CPU's, computed in float64: the first three calls of each "
+        "signature, then fewer and fewer, or all of them (ANYMPS_CHECK_NUMBERS=some or all).",
+        words=("some", "all"), bare="some", commands=("run",),
+        pytest="a test fails if an operator's result differs from the CPU's", variable="ANYMPS_CHECK_NUMBERS",
+        page="with `some` or `all`, operators' results are compared with the CPU's ([Numbers](numbers.md))",
     )  # fmt: skip
     strict_copies: bool = row(
         "flag", False, "Delay copies to the CPU with non_blocking=True until the next wait "

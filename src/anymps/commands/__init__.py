@@ -41,7 +41,7 @@ Exit codes (docs/exit-codes.md):
   0    clean; the script's own exit code is passed on as it is
   1    the script ended with an exception; doctor: no mps device is possible;
        diff: new findings; compare: the numbers diverge;
-       verify --read: the Mac of the file answers otherwise
+       verify --read: the answers differ from the file's
   2    wrong usage, or a file, a Mac, a compiler or a torch that is missing;
        a script that cannot be planned or timed, a checkpoint that cannot be
        converted

@@ -1,4 +1,4 @@
-"""`anymps verify`: ask a Mac what it does, for a file to send in, and compare such a file with the virtual device."""
+"""`anymps verify`: record how a Mac behaves, in a file to send in, and compare such a file with the virtual device."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ _MINUTES_TO_READ = 60.0
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(short_help="Ask a Mac what it does, for a file to send in.")
-@click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers and this device part.")
+@click.command(short_help="Record how a Mac behaves, in a file to send in.")
+@click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers differ from this device's.")
 @click.option("--out", type=_FILE, metavar="FILE", help=f"Where to write the answers (default {_DEFAULT}).")
-@click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Ask this kind alone; may be repeated.")
+@click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Ask only this kind; may be repeated.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=1000),
     help=f"How long it may take (default {_MINUTES:g}).",
 )
-@click.option("--mac", metavar="MAC", help="The Mac that the virtual device acts as, on a machine without one.")
+@click.option("--mac", metavar="MAC", help="The Mac that the virtual device acts as, if there is no real one.")
 @click.option("-v", "--verbose", is_flag=True, help="With --read: show every difference.")
 def verify(
     read: Path | None, out: Path | None, only: tuple[str, ...], minutes: float | None, mac: str | None, verbose: bool
 ) -> int:
-    """Ask this Mac what it does, and write its answers to a file to send in.
+    """Record how this Mac behaves, in a file to send in.
 
-    It takes less than 20 minutes, and needs nothing but torch. The file holds the chip, the memory, the versions of
-    macOS and torch, and the answers; no name of a user, a machine or a file. What was asked so far is kept when it is
-    broken off.
+    This takes less than 20 minutes and needs only torch. The file holds the chip, the memory, the macOS and torch
+    versions, and the Mac's answers, but no user, machine or file names. If you interrupt the run, it keeps the answers
+    so far.
 
-    On another machine the virtual device answers: those are anymps's own answers. With --read FILE it is asked what the
-    Mac in the file was asked, and each difference is shown. The exit code is then 1 if there is one.
+    On other machines the virtual device answers, so the answers are anymps's own. --read FILE asks the virtual device
+    what the Mac in the file was asked, and shows each difference. The exit code is then 1 if there are any.
     """
     kinds = only or tuple(KINDS)
     if read is not None:
         if out is not None or mac is not None:
-            raise UsageError("--read compares with the Mac of the file: it takes neither --out nor --mac")
+            raise UsageError("--read compares with the file's Mac, so it takes neither --out nor --mac")
         return _compare(read_answers(read), kinds, minutes or _MINUTES_TO_READ, verbose)
     if verbose:
-        raise UsageError("--verbose is for --read")
+        raise UsageError("--verbose needs --read")
     return _ask(out or _DEFAULT, kinds, minutes or _MINUTES, mac)
 
 
@@ -84,15 +84,15 @@ def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> 
     except KeyboardInterrupt:
         line.close()
         if last:
-            say(f"{plural(last[0].count, 'answer')} so far in {out}")
+            say(f"saved {plural(last[0].count, 'answer')} so far in {out}")
         raise
     line.close()
     keep(answers)
-    whose = "These are anymps's own answers, of its virtual device: " if answers.virtual else "This Mac: "
+    whose = "These are anymps's own answers, from its virtual device: " if answers.virtual else "This Mac: "
     click.echo(whose + device_words(answers))
     click.echo("\n".join(asked_lines(answers)))
-    click.echo(f"{plural(answers.count, 'answer')} in {out}.", nl=False)
-    click.echo("" if answers.virtual else " Please attach it to an issue of the project.")
+    click.echo(f"Saved {plural(answers.count, 'answer')} in {out}.", nl=False)
+    click.echo("" if answers.virtual else " Please attach the file to an issue in the project.")
     return 0
 
 
@@ -100,7 +100,7 @@ def _check_target(out: Path) -> None:
     """Before anything is asked. Raises UsageError for a file that cannot be written."""
     try:
         if out.is_dir() or not out.absolute().parent.is_dir():
-            raise UsageError(f"{out} cannot be written: it is a directory, or in none")
+            raise UsageError(f"{out} cannot be written: it is a directory, or its directory does not exist")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
 
@@ -114,30 +114,30 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
     whose = "anymps's own answers" if mac.virtual else "a Mac's answers"
     click.echo(f"{whose[0].upper()}{whose[1:]}, {mac.made}: {device_words(mac)}")
     if known is None:
-        click.echo("This Mac is not known here, so the virtual device acts as its default.")
+        click.echo("anymps does not know this Mac, so the virtual device acts as its default one.")
     play = None if known is None else played(known)
     again = tuple(kind for kind in asked if kind != "times")
     ours = ask(again, minutes, mac=play, wanted=asked, tell=line.show)
     line.close()
     if not ours.virtual:
-        click.echo(f"They are compared with this Mac's own: {device_words(ours)}")
+        click.echo(f"Compared with this Mac's own answers: {device_words(ours)}")
     comparison = compare(mac, ours)
     click.echo("\n".join(comparison_lines(mac, comparison, everything=verbose)))
     return PARTED if comparison.partings else 0
 
 
 def _check_release(mac: Answers) -> None:
-    """Raises UsageError where the file is of another release of torch: what operators do depends on it."""
+    """Raises UsageError if the file is from another release of torch: what operators do depends on it."""
     from anymps.rules import installed_torch
 
     here = installed_torch().version
     try:
         theirs = parse_torch_version(str(mac.machine["torch"]))
     except UnsupportedTorchError:
-        raise UsageError("the file names no release of torch") from None
+        raise UsageError("the file does not name a release of torch") from None
     if theirs.release != here.release:
         wanted = ".".join(map(str, theirs.release))
-        raise UsageError(f"the file is of torch {theirs}, and this is {here}: read it with a torch {wanted}")
+        raise UsageError(f"the file is from torch {theirs}, but this is {here}: read it with torch {wanted}")
 
 
 class _Line:

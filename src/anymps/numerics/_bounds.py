@@ -24,7 +24,7 @@ from anymps.numerics._names import base_name
 from anymps.numerics._terms import Shape, terms_of
 
 SUMS_SOURCE: Final = "Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1"
-TESTS_SOURCE: Final = "PyTorch's own tests of mps, test/test_mps.py"
+TESTS_SOURCE: Final = "PyTorch's own MPS tests, test/test_mps.py"
 
 
 class Kind(enum.Enum):
@@ -93,11 +93,11 @@ class Bound:
         if self.kind is Kind.EXACT:
             return "exact"
         if self.kind is Kind.SUM:
-            return f"{name} sums of {self.terms:,} numbers: {self.relative:.2g} of the sum of their absolute values"
+            return f"{name} sums of {self.terms:,} numbers: {self.relative:.2g} times the sum of their absolute values"
         if self.kind is Kind.FUNCTION:
             units = self.relative / (2 * unit_roundoff(self.dtype))
-            return f"{units:g} units in the last place of {name}"
-        return f"{self.relative:g} of the number and {self.absolute:g}, as in PyTorch's own tests of mps"
+            return f"{units:g} ulp of {name}"
+        return f"relative {self.relative:g} plus absolute {self.absolute:g}, as in PyTorch's own MPS tests"
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

@@ -1,4 +1,4 @@
-"""The check of numbers: the native core hands over calls that are due, and what is wrong is told of."""
+"""The check of numbers: the native core hands over the calls that are due, and wrong results are reported."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ MARK: Final = "anymps::numbers"
 KINDS: Final = {Loudness.NOT_FINITE: "not finite", Loudness.NUMBER: "number", Loudness.FLUSHED: "flushed"}
 
 REFUSED: Final = "refused"
-"""The kind of a call that the CPU refuses because of an index."""
+"""The kind of a call that the CPU rejects because of an index."""
 
 _OUTSIDE: Final = re.compile(
     r"ind(?:ex|ices)\b.*(?:out of (?:range|bounds)|(?:must|should) be)|out of bounds|Expected idx >= 0"
 )
 
-TOO_LARGE: Final = "more than 134 million numbers"
+TOO_LARGE: Final = "more than 134 million elements"
 LAYOUT: Final = "sparse, quantised or nested tensors"
 EARLY: Final = "copies to the CPU with non_blocking=True"
-ON_CPU_RAISES: Final = "the CPU raises there"
+ON_CPU_RAISES: Final = "the CPU raises an error"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A result that was wrong, as data: what is written on the tape, and what `check_numbers` hands out.
+    """A wrong result as data: what is written on the tape, and what `check_numbers` returns.
 
     `expected`, `found` and `allowed` are texts, as they were computed; `order` counts the wrong results of the run.
     `follows` is the order of the wrong result that was among its inputs, 0 for none.
@@ -125,7 +125,7 @@ class NumberCheck:
         return self._note(known, kept, [*fresh, *written], wrong, backward, mpsgraph, site)
 
     def _refused(self, known: Operation, kept: _Kept, error: Exception, backward: bool) -> str | None:
-        """The CPU's kernel minds an index; the device has computed something."""
+        """The CPU's kernel rejects an index; the device computed something."""
         self.compared[known.name] += 1
         self.wrong[known.name] += 1
         inputs = [tensor for value in kept.arguments for tensor in tensors_in(value)]

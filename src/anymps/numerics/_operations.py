@@ -38,7 +38,7 @@ _CHANCES: Final = ("dropout_p", "dropout")
 
 RANDOM: Final = "random numbers"
 UNINITIALISED: Final = "uninitialised memory"
-NO_KERNEL: Final = "no kernel for the CPU"
+NO_KERNEL: Final = "no CPU kernel"
 
 
 @dataclass(frozen=True)

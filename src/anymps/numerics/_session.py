@@ -16,7 +16,7 @@ from anymps.rules import installed_torch, metal_kernel_since
 Which = Literal["some", "all"]
 WHICH: Final = row_of("check_numbers").words
 NOTHING_TO_COMPARE: Final = (
-    "check-numbers: the numbers are this machine's CPU's own, so there is nothing to compare; add --kernels real "
+    "check-numbers: this machine's CPU computes everything, so there is nothing to compare; add --kernels real "
     "(PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac"
 )
 
@@ -24,7 +24,7 @@ _running: NumberCheck | None = None
 
 
 def can_differ(current: State) -> bool:
-    """Whether something else than this machine's CPU computes."""
+    """Whether something other than this machine's CPU computes."""
     return not current.virtual or current.substrate == "cuda" or current.kernels == "real"
 
 
@@ -41,7 +41,7 @@ def start_checking(which: str = "some", told: Callable[[Found, int], None] | Non
     if which not in WHICH:
         raise UsageError(f"check_numbers: {which!r} must be {' or '.join(WHICH)}")
     if _running is not None:
-        raise EnableError("anymps: the numbers of this process are being checked already")
+        raise EnableError("anymps: this process's numbers are already being checked")
     if not can_differ(current):
         say(NOTHING_TO_COMPARE)
         return None
@@ -70,9 +70,9 @@ def by_mpsgraph(current: State) -> Callable[[str], bool]:
 
 
 class CheckedNumbers:
-    """What `anymps.check_numbers` gives: `found`, the wrong results in order, and how many calls were compared.
+    """What `anymps.check_numbers` returns: `found`, the wrong results in order, and how many calls were compared.
 
-    At the end of the block, one line for each line of the program with wrong numbers goes to standard error.
+    When the block ends, each line of the program with wrong numbers is reported in one line on standard error.
     """
 
     def __init__(self, which: Which) -> None:
@@ -109,12 +109,12 @@ class CheckedNumbers:
 
 
 def check_numbers(which: Which = "some") -> CheckedNumbers:
-    """A context manager that compares the results of operators on mps with the CPU's, in a wider type.
+    """A context manager that compares the results of mps operators with the CPU's, computed in a wider type.
 
-    Of each signature (operator, dtypes, sizes, strides) the first three calls are compared, then calls at doubling
-    distances; with "all" every call. After the block, `.found` holds the results that were further off than rounding
-    can explain, and they are told on standard error, by line. Within `anymps.record()` they are findings, too. Raises
-    EnableError without a device, and UsageError for another word.
+    For each signature (operator, dtypes, sizes, strides), the first three calls are compared, then calls at doubling
+    intervals; with "all", every call. After the block, `.found` holds the results that differ by more than rounding
+    can explain, and they are listed on standard error, by line. Inside `anymps.record()` they also become findings.
+    Raises EnableError without a device, and UsageError for any other word.
     """
     return CheckedNumbers(which)
 
@@ -122,11 +122,12 @@ def check_numbers(which: Which = "some") -> CheckedNumbers:
 def told(found: Found, times: int = 1) -> str:
     """A wrong result in one sentence."""
     if found.kind == REFUSED:
-        return f"{found.operator} of {found.dtype} was computed, and the CPU refuses it: {found.expected}"
-    share = f"{found.wrong:,} of {found.count:,} numbers" if found.count > 1 else "the number"
-    place = f"[{', '.join(map(str, found.index))}]" if found.index else ""
+        return f"{found.operator} of {found.dtype} ran, but the CPU rejects it: {found.expected}"
+    share = f"{found.wrong:,} of {found.count:,} elements" if found.count > 1 else "its only element"
+    worst = f"; worst at [{', '.join(map(str, found.index))}]" if found.index else ""
     often = f", {times} times" if times > 1 else ""
+    allowed = "must be exact" if found.bound == "exact" else f"allowed: {found.bound}"
     return (
-        f"{found.operator} of {found.dtype} computed {share} wrong{often}; worst at {place or 'its only element'}: "
-        f"{found.found}, where the CPU computes {found.expected} (allowed: {found.bound})"
+        f"{found.operator} of {found.dtype} got {share} wrong{often}{worst}: "
+        f"{found.found}, but the CPU computes {found.expected} ({allowed})"
     )

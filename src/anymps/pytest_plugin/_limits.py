@@ -72,14 +72,14 @@ def shader_faults(faults: Iterable[ShaderFault]) -> str:
 
 
 def wrong_numbers(found: Sequence[tuple[str, Sequence[Found]]], root: str) -> str:
-    """The text if operators computed other numbers than the CPU; by line, with the results that were wrong there."""
+    """The text if results of operators differ from the CPU's; by line, with the results that were wrong there."""
     if not found:
         return ""
     from anymps.numerics import told
 
     number = "1 operator" if len(found) == 1 else f"{len(found)} operators"
     shown = (f"  {relative(line, root)}: {told(several[0], len(several))}" for line, several in found)
-    return _text(f"{number} computed other numbers than the CPU (--mps-check-numbers):", shown)
+    return _text(f"{number} with results that differ from the CPU's (--mps-check-numbers):", shown)
 
 
 def place(site: Site, root: str) -> str:

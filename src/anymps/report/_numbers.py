@@ -29,16 +29,18 @@ class Numbers:
 
     @property
     def in_short(self) -> str:
-        """`Numbers: 120 calls of 31 operators compared with the CPU's, 2 of them wrong.`"""
+        """`Numbers: compared 120 calls of 31 operators with the CPU: 2 are wrong.`"""
         if not self.compared:
-            return "Numbers: no call was compared with the CPU's."
-        result = f"{self.wrong:,} of them wrong" if self.wrong else "all within rounding"
+            return "Numbers: no calls were compared with the CPU."
+        result = "all agree within rounding"
+        if self.wrong:
+            result = f"{self.wrong:,} {'is' if self.wrong == 1 else 'are'} wrong"
         calls = f"{plural(self.compared, 'call')} of {plural(self.operators, 'operator')}"
-        return f"Numbers: {calls} compared with the CPU's, {result}."
+        return f"Numbers: compared {calls} with the CPU: {result}."
 
     @property
     def in_full(self) -> str:
-        """The same, with what was not compared, and what nobody outside of Apple knows."""
+        """The same, with what was not compared, and what only Apple knows."""
         sentences = [self.in_short]
         if self.left_out:
             reasons = sorted(self.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
@@ -47,8 +49,8 @@ class Numbers:
         share = percent(self.graphs, self.calls)
         if self.graphs and share:
             sentences.append(
-                f"On a Mac {share} of the calls are MPSGraph's, whose digits nobody outside knows; the others run on "
-                "PyTorch's own kernels."
+                f"On a Mac, MPSGraph computes {share} of the calls, and how it rounds is not public; PyTorch's own "
+                "kernels compute the rest."
             )
         return " ".join(sentences)
 

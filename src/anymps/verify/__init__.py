@@ -1,4 +1,4 @@
-"""What a Mac answers to a list of calls, and where the virtual device parts from it."""
+"""What a Mac answers to a list of calls, and where the virtual device differs."""
 
 from __future__ import annotations
 

@@ -76,18 +76,18 @@ def write_answers(answers: Answers, path: Path) -> None:
 
 
 def read_answers(path: Path) -> Answers:
-    """The answers in a file. Raises UsageError, in one line, for any file that is not a whole one of this version."""
+    """The answers in a file. Raises UsageError, in one line, for any file that is not complete and of this version."""
     document = _parsed(_unpacked(path), path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{path} is no file of a Mac's answers")
+        raise UsageError(f"{path} is not a file of a Mac's answers")
     version = document.get("version")
     if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
-        raise UsageError(f"{path} was written by a newer anymps (version {version} of the format, {VERSION} is read)")
+        raise UsageError(f"{path} was written by a newer anymps (format version {version}; this one reads {VERSION})")
     if version != VERSION:
-        raise UsageError(f"{path} is no file of a Mac's answers: its version is not {VERSION}")
+        raise UsageError(f"{path} is not a file of a Mac's answers: its version is not {VERSION}")
     told = document.pop("digest", None)
     if told != digest(document):
-        raise UsageError(f"{path} is damaged: its digest is another")
+        raise UsageError(f"{path} is damaged: its digest does not match")
     wrong = fault_of(document)
     if wrong:
         raise UsageError(f"{path} cannot be read: {wrong}")
@@ -106,13 +106,13 @@ def _unpacked(path: Path) -> bytes:
     try:
         content = reader.decompress(packed, MOST_UNPACKED + 1)
     except zlib.error:
-        raise UsageError(f"{path} is no gzip file, or a damaged one") from None
+        raise UsageError(f"{path} is not a gzip file, or is damaged") from None
     if len(content) > MOST_UNPACKED:
-        raise UsageError(f"{path} is too large: more than {MOST_UNPACKED >> 20} MiB when unpacked")
+        raise UsageError(f"{path} is too large: more than {MOST_UNPACKED >> 20} MiB when decompressed")
     if not reader.eof:
-        raise UsageError(f"{path} is cut short")
+        raise UsageError(f"{path} is truncated")
     if reader.unused_data:
-        raise UsageError(f"{path} is damaged: something follows its end")
+        raise UsageError(f"{path} is damaged: there is data after its end")
     return content
 
 
@@ -123,4 +123,4 @@ def _parsed(content: bytes, path: Path) -> Any:
     try:
         return json.loads(content.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError):  # neither UTF-8 nor JSON, or nested without end
-        raise UsageError(f"{path} holds no JSON that can be read") from None
+        raise UsageError(f"{path} does not contain valid JSON") from None

@@ -1,4 +1,4 @@
-"""Where the answers of a Mac and those of the virtual device part, case by case."""
+"""Where a Mac's answers and the virtual device's differ, case by case."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def _answer(mac: Answer, ours: Answer, operator: str, seen: _Seen) -> Found:
 
 
 _PLAIN: Final = {
-    "error": "class of the error",
-    "text": "text of the error",
+    "error": "error class",
+    "text": "error message",
     "warns": "warnings",
-    "waits": "wait for the device",
+    "waits": "waits for the device",
     "value": "value",
 }
 
@@ -131,14 +131,14 @@ _PLAIN: Final = {
 def _names(mac: list[str], ours: list[str]) -> Found:
     only_there, only_here = sorted(set(mac) - set(ours)), sorted(set(ours) - set(mac))
     if only_there or only_here:
-        yield "names", ", ".join(only_there) or "none more", ", ".join(only_here) or "none more"
+        yield "names", ", ".join(only_there) or "no others", ", ".join(only_here) or "no others"
 
 
 def _rows(mac: list[list[Any]], ours: list[list[Any]]) -> Found:
     """The first row that is another: those behind it follow from it."""
     for theirs, here in zip(mac, ours, strict=False):
         if theirs != here:
-            yield "bytes in tensors and of the driver", _shown(theirs), _shown(here)
+            yield "bytes in tensors and in the driver", _shown(theirs), _shown(here)
             return
     if len(mac) != len(ours):
         yield "number of rows", str(len(mac)), str(len(ours))
@@ -161,7 +161,7 @@ def _results(mac: Answer, ours: Answer, operator: str, seen: _Seen) -> Found:
 def _values(mac: Answer, ours: Answer, operator: str, seen: _Seen) -> Found:
     if "python" in mac or "python" in ours:
         if mac.get("python") != ours.get("python"):
-            yield "type of the result", _shown(mac.get("python")), _shown(ours.get("python"))
+            yield "result type", _shown(mac.get("python")), _shown(ours.get("python"))
         elif not _same_number(mac["value"], ours["value"]):
             yield "result", mac["value"], ours["value"]
         return
@@ -174,7 +174,7 @@ def _values(mac: Answer, ours: Answer, operator: str, seen: _Seen) -> Found:
     if how is not None:
         yield "values", *how
     elif mac.get("values") == ours.get("values") and _is_exact(mac):
-        yield "values", "others between those that were kept", ""
+        yield "values", "differ, but not those that were kept", ""
 
 
 def _is_exact(result: Answer) -> bool:
@@ -192,15 +192,15 @@ def _same_number(mac: str, ours: str) -> bool:
 
 
 def _fault(mac: Answer, ours: Answer) -> Found:
-    """A fault that a Mac shows and ours does not tell of, or the reverse unless it is known to show at times only."""
+    """A fault that a Mac shows and ours does not report, or the reverse unless it is known to be intermittent."""
     theirs, here = str(mac.get("text", "")), str(ours.get("text", ""))
     more = f": {theirs}" if theirs else ""
     if mac.get("shows") and not ours.get("shows"):
-        yield "known fault", f"shows it{more}", "does not tell of it"
+        yield "known fault", f"shows it{more}", "does not report it"
     elif ours.get("shows") and ours.get("sure") and not mac.get("shows"):
-        yield "known fault", f"does not show it{more}", "tells of it"
+        yield "known fault", f"does not show it{more}", "reports it"
     elif mac.get("does") not in ("crashes", "hangs") and here and not here.startswith(_OWN) and theirs != here:
-        yield "text of the error", theirs or "none", here
+        yield "error message", theirs or "none", here
 
 
 def told(answer: Answer) -> str:

@@ -52,7 +52,7 @@ def _document(document: dict[str, Any]) -> None:
         for key, value in _mapping(about, f"kinds.{name}", 50).items():
             _scalar(value, f"kinds.{name}.{key}")
     for kind, cases in _mapping(document.get("answers"), "answers", 50).items():
-        _need(kind in KINDS, f"it has answers of a kind that there is not: {kind[:40]!r}")
+        _need(kind in KINDS, f"it has answers of an unknown kind: {kind[:40]!r}")
         for name, answer in _mapping(cases, f"answers.{kind}", MOST_CASES).items():
             _answer(answer, f"answers.{kind}.{name[:80]}")
 
@@ -61,7 +61,7 @@ def _answer(answer: Any, where: str) -> None:
     """The fields of one answer, or of one of its samples."""
     for key, value in _mapping(answer, where, 50).items():
         check = _FIELDS.get(key)
-        _need(check is not None, f"{where} has a field that there is not: {key[:40]!r}")
+        _need(check is not None, f"{where} has an unknown field: {key[:40]!r}")
         assert check is not None
         check(value, f"{where}.{key}")
 
@@ -76,12 +76,12 @@ def _results(value: Any, where: str) -> None:
         here = f"{where}[{number}]"
         result = _mapping(one, here, 20)
         if "python" in result:
-            _need(set(result) == {"python", "value"}, f"{here} has other fields than python and value")
+            _need(set(result) == {"python", "value"}, f"{here} has fields other than python and value")
             _text(result["python"], here)
             _text(result["value"], here)
             continue
-        _need(set(result) <= _OF_A_TENSOR, f"{here} has a field that there is not")
-        _need(result.get("dtype") in ITEM_SIZES, f"{here} has a dtype that there is not")
+        _need(set(result) <= _OF_A_TENSOR, f"{here} has an unknown field")
+        _need(result.get("dtype") in ITEM_SIZES, f"{here} has an unknown dtype")
         _sizes(result.get("shape"), f"{here}.shape")
         _sizes(result.get("strides", []), f"{here}.strides")
         for name in ("digest", "device", "layout"):
@@ -99,7 +99,7 @@ def _values(result: dict[str, Any], where: str) -> None:
     try:
         raw = base64.b64decode(result["values"], validate=True)
     except (binascii.Error, ValueError):
-        raise _Wrong(f"{where} has values that are not in base 64") from None
+        raise _Wrong(f"{where} has values that are not valid base64") from None
     size = ITEM_SIZES[result["dtype"]]
     fits = len(raw) % size == 0 and len(raw) // size <= math.prod(result["shape"])
     _need(fits, f"{where} has values that do not fit its shape")
@@ -112,7 +112,7 @@ def _shapes(value: Any, where: str) -> None:
 
 def _sizes(value: Any, where: str) -> None:
     for one in _list(value, where, 64):
-        _need(isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_SIZE, f"{where} is no size")
+        _need(isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_SIZE, f"{where} is not a size")
 
 
 def _rows(value: Any, where: str) -> None:
@@ -127,7 +127,7 @@ def _names(value: Any, where: str) -> None:
 
 
 def _does(value: Any, where: str) -> None:
-    _need(value in DOES, f"{where} is none of {', '.join(DOES)}")
+    _need(value in DOES, f"{where} is not one of {', '.join(DOES)}")
 
 
 def _truth(value: Any, where: str) -> None:
@@ -136,11 +136,11 @@ def _truth(value: Any, where: str) -> None:
 
 def _number(value: Any, where: str) -> None:
     fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
-    _need(fits, f"{where} is no number")
+    _need(fits, f"{where} is not a number")
 
 
 def _text(value: Any, where: str) -> None:
-    _need(isinstance(value, str) and len(value) <= MOST_TEXT, f"{where} is no text, or too long")
+    _need(isinstance(value, str) and len(value) <= MOST_TEXT, f"{where} is not a string, or is too long")
 
 
 def _scalar(value: Any, where: str) -> None:
@@ -151,12 +151,12 @@ def _scalar(value: Any, where: str) -> None:
 
 
 def _mapping(value: Any, where: str, most: int) -> dict[str, Any]:
-    _need(isinstance(value, dict) and len(value) <= most, f"{where} is no object, or too large")
+    _need(isinstance(value, dict) and len(value) <= most, f"{where} is not an object, or is too large")
     return dict(value)
 
 
 def _list(value: Any, where: str, most: int) -> list[Any]:
-    _need(isinstance(value, list) and len(value) <= most, f"{where} is no array, or too long")
+    _need(isinstance(value, list) and len(value) <= most, f"{where} is not an array, or is too long")
     return list(value)
 
 

@@ -24,16 +24,16 @@ _FALLBACK: Final = {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind
     for kind in (
-        Kind("surface", "names and answers of torch.mps and its neighbours, and texts of refusals", 1),
-        Kind("memory", "counters after allocations, and the texts of limits", 3),
+        Kind("surface", "names and values in torch.mps and related modules, and error messages", 1),
+        Kind("memory", "the allocator's counters, and the errors at its limits", 3),
         Kind("streams", "random numbers by seed", 1),
         Kind("waits", "calls that make the host wait", 2),
-        Kind("pairs", "one operator and dtype at a time, at the edges of the dtype", 4),
-        Kind("operators", "torch's own database of operators: results, gradients and wrong inputs", 14),
-        Kind("fallbacks", "operators that run on the CPU, and what they warn", 1, _FALLBACK),
+        Kind("pairs", "operators by dtype, at the limits of the dtype", 4),
+        Kind("operators", "torch's own operator database: results, gradients and invalid inputs", 14),
+        Kind("fallbacks", "operators that fall back to the CPU, and their warnings", 1, _FALLBACK),
         Kind("times", "how long calls take", 5),
         # Last: what can take the process, or the whole graphical session, down.
-        Kind("faults", "known faults (MPS6xx): does this Mac show them", 3),
+        Kind("faults", "known faults (MPS6xx): whether this Mac shows them", 3),
     )
 }
 """In the order in which they are asked."""

@@ -62,7 +62,7 @@ class _Run:
         self.answers.answers[kind.name] = {}
         about = self.answers.kinds[kind.name] = {"cases": 0, "seconds": 0.0, "note": ""}
         if seconds < _LEAST:
-            about["note"] = "no time was left"
+            about["note"] = "no time left"
             return
         for _ in range(_MOST_STARTS):
             left = max(progress.deadline - time.monotonic(), 0.0)
@@ -80,7 +80,7 @@ class _Run:
             if progress.finished or time.monotonic() >= progress.deadline:
                 break
         if not progress.finished:
-            about["note"] = "; ".join(filter(None, (str(about["note"]), "time was up; --minutes gives it more")))
+            about["note"] = "; ".join(filter(None, (str(about["note"]), "ran out of time; --minutes allows more")))
         self._keep(self.answers)
 
     def _hear(self, message: dict[str, Any], progress: _Progress) -> float | None:
@@ -120,9 +120,9 @@ class _Run:
             return
         if progress.at is None:
             if not self._known:
-                raise EnableError(f"anymps: the device cannot be asked: {ended.words}")
+                raise EnableError(f"anymps: the device could not be started: {ended.words}")
             progress.finished = True
-            self.answers.kinds[progress.kind.name]["note"] = f"broken off between two cases: {ended.words}"
+            self.answers.kinds[progress.kind.name]["note"] = f"stopped between two cases: {ended.words}"
             return
         words = ended.words if ended.how == "hang" else f"exit status {ended.status}: {ended.words}"
         does = "hangs" if ended.how == "hang" else "crashes"

@@ -106,7 +106,7 @@ def _conversation(
             line = lines.get(timeout=wait)
         except queue.Empty:
             process.kill()
-            return Ended("hang", process.wait(), f"no word for {wait:g} s")
+            return Ended("hang", process.wait(), f"no response for {wait:g} s")
         if line is None:
             return Ended("crash", process.wait(), "")
         wait = hear(json.loads(line))

@@ -1,4 +1,4 @@
-"""What is printed of answers: what was asked, and where two devices part."""
+"""What is printed about answers: what was asked, and where two devices differ."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def asked_lines(answers: Answers) -> Iterator[str]:
 
 def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) -> Iterator[str]:
     """The counts by kind, then the differences, those of one operator and cause together."""
-    yield f"{'':12}{'compared':>10}{'agree':>8}{'bit for bit':>13}{'part':>7}{'not asked':>11}"
+    yield f"{'':12}{'compared':>10}{'agree':>8}{'bit for bit':>13}{'differ':>8}{'not asked':>11}"
     for kind, count in comparison.counts.items():
-        part = count.both - count.agree
-        yield f"{kind:12}{count.both:>10,}{count.agree:>8,}{count.exactly:>13,}{part:>7,}{count.missing:>11,}"
+        differ = count.both - count.agree
+        yield f"{kind:12}{count.both:>10,}{count.agree:>8,}{count.exactly:>13,}{differ:>8,}{count.missing:>11,}"
     others = sum(count.inputs for count in comparison.counts.values())
     if others:
-        yield f"Inputs of {plural(others, 'sample')} are others here: of their results only the form was compared."
+        yield f"Inputs differ in {plural(others, 'sample')}: only the form of the results was compared."
     yield from _times(mac)
     groups = _grouped(comparison.partings)
     if not groups:
-        yield "They part nowhere."
+        yield "They agree everywhere."
         return
-    yield f"They part in {plural(len(comparison.partings), 'answer')}:"
+    yield f"{plural(len(comparison.partings), 'difference')}:"
     for kind in KINDS:
         of_kind = [group for group in groups if group[0].kind == kind]
         shown = of_kind if everything else of_kind[:_SHOWN]
@@ -68,7 +68,7 @@ def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) 
             yield from _group_lines(group)
         if len(of_kind) > len(shown):
             yield ""
-            yield f"{kind}: {len(of_kind) - len(shown):,} more like these (--verbose shows all)"
+            yield f"{kind}: {len(of_kind) - len(shown):,} more (--verbose shows all)"
 
 
 def _grouped(partings: list[Parting]) -> list[list[Parting]]:
@@ -100,7 +100,7 @@ def _wrapped(who: str, words: str) -> list[str]:
 
 
 def _times(mac: Answers) -> Iterator[str]:
-    """How the Mac's times lie beside the predicted ones: no difference that counts, predictions have an interval."""
+    """The Mac's times beside the predicted ones; they never count as differences."""
     machine = mac_of(mac)
     if machine is None:
         return
@@ -120,8 +120,8 @@ def _times(mac: Answers) -> Iterator[str]:
         inside += predicted.low <= predicted.device * seconds / expected <= predicted.high
     if ratios:
         yield (
-            f"times: {plural(len(ratios), 'call')} timed, the median {median(ratios):.2f} of what is predicted, "
-            f"{inside} within the prediction's interval"
+            f"times: {plural(len(ratios), 'call')} timed; median {median(ratios):.2f} times the prediction, "
+            f"{inside} within its interval"
         )
 
 

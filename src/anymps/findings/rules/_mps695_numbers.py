@@ -1,4 +1,4 @@
-"""MPS695 to MPS698: results that the check of numbers found to be other than the CPU's (`--check-numbers`)."""
+"""MPS695 to MPS698: results that differ from the CPU's (`--check-numbers`)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
 from anymps.rules.faults import all_hazards
 
-_WHERE: Final = "where something else than this machine's CPU computes: a Mac, --kernels real or --substrate cuda"
+_WHERE: Final = (
+    "runs that something other than this machine's CPU computes: on a Mac, with --kernels real or --substrate cuda"
+)
 _FIX: Final = (
-    "Compute this call on the CPU (`x.cpu()` and back), or in another way. Then report it to PyTorch with these "
+    "Compute this call on the CPU (`x.cpu()` and back), or work around it. Then report it to PyTorch with these "
     "numbers and the dtype."
 )
-_SOURCE: Final = "computed again by the CPU from the same inputs, in float64, complex128 or whole numbers"
+_SOURCE: Final = "recomputed on the CPU from the same inputs, in float64, complex128 or integers"
 
 NOT_FINITE = Rule(
     id="MPS695",
-    title="NaN or infinity that the CPU doesn't compute",
+    title="NaN or infinity where the CPU has none",
     severity=Severity.ERROR,
     why=(
-        "The CPU computed this call from the same inputs and got a finite number, or the reverse. NaN spreads to all "
-        "that is computed from it, and in a training step to all weights."
+        "The CPU computed this call from the same inputs and got a finite number, or the reverse. NaN spreads to "
+        "everything computed from it: in a training step, to all weights."
     ),
     fix=_FIX,
     source=_SOURCE,
@@ -34,9 +36,9 @@ NOT_FINITE = Rule(
 )
 NUMBER = Rule(
     id="MPS696",
-    title="Number that the CPU doesn't compute",
+    title="Result differs from the CPU's",
     severity=Severity.ERROR,
-    why="The CPU computed this call from the same inputs. The two lie further apart than rounding can explain.",
+    why="The CPU computed this call from the same inputs. The results differ by more than rounding can explain.",
     fix=_FIX,
     source=_SOURCE,
     example=None,
@@ -45,26 +47,26 @@ NUMBER = Rule(
 )
 FLUSHED = Rule(
     id="MPS697",
-    title="Subnormal numbers taken for zero",
+    title="Subnormal numbers flushed to zero",
     severity=Severity.INFO,
     why=(
-        "Numbers nearer to zero than the dtype's smallest normal one (1.2e-38 in float32) are zero for PyTorch's Metal "
-        "kernels. That matters only where they are divided by, or scaled up later."
+        "PyTorch's Metal kernels flush numbers closer to zero than the dtype's smallest normal number (1.2e-38 in "
+        "float32). This only matters if you divide by them, or scale them up later."
     ),
-    fix="Nothing, unless the numbers matter. Then scale them up before, such as a loss with a GradScaler.",
+    fix="Nothing, unless these numbers matter. If they do, scale them up first, as a GradScaler does with the loss.",
     source="Metal Shading Language Specification 4.1, section 8.1: subnormal float numbers may be flushed to zero",
     example=None,
     where=_WHERE,
 )
 REFUSED = Rule(
     id="MPS698",
-    title="Index that the CPU refuses",
+    title="Index that the CPU rejects",
     severity=Severity.ERROR,
     why=(
-        "The CPU computed this call from the same inputs and raised an error about an index. Here it ran: memory "
-        "beside the tensor is read or written, unless an error comes at a later wait."
+        "The CPU computed this call from the same inputs and raised an error about an index. Here it ran: an "
+        "out-of-bounds read or write, unless an error follows at a later wait."
     ),
-    fix="Check the indices where they are made: the largest must be below the size of what they index.",
+    fix="Check the indices where they are created: the largest must be less than the size of what they index.",
     source=_SOURCE,
     example=None,
     where=_WHERE,
@@ -93,7 +95,7 @@ class _Group:
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding for each line, operator, dtype and kind, in the order of the run.
 
-    A result with a wrong result among its inputs is told of with that one, not by itself.
+    A result with a wrong result among its inputs is reported with that one, not on its own.
     """
     groups: dict[tuple[Site, str, str, str], _Group] = {}
     of_order: dict[int, _Group] = {}
@@ -122,7 +124,7 @@ def _finding(group: _Group, place: int, identity: str | None) -> Finding:
     if rule is REFUSED:
         return rule.finding(
             group.site,
-            what=f"`{facts.get('operator')}` ran {times(group.count)}, and the CPU refuses it: {facts.get('expected')}",
+            what=f"`{facts.get('operator')}` ran {times(group.count)}, but the CPU rejects it: {facts.get('expected')}",
             count=group.count,
             sequence=place,
         )
@@ -130,7 +132,7 @@ def _finding(group: _Group, place: int, identity: str | None) -> Finding:
     if hazard is not None:
         what += f" This is the known fault {hazard.id}: {hazard.what}."
     if facts.get("mpsgraph"):
-        what += " MPSGraph computes this operator in this release, and nobody outside of Apple knows how."
+        what += " MPSGraph computes this operator in this release, and how it does so is not public."
     return rule.finding(
         group.site,
         what=what,
@@ -148,30 +150,31 @@ def _result(facts: dict[str, object]) -> str:
     inputs = " and ".join(_shape(shape) for shape in _list(facts.get("shapes"))[:3]) or "no tensors"
     layout = str(facts.get("layout"))
     laid = "" if layout == "contiguous" else f", {layout}"
-    share = f"{wrong:,} of {count:,} numbers ({_percent(wrong / count)})" if count > 1 else "its one number"
-    verb = "took for zero" if facts.get("kind") == "flushed" else "computed wrong"
-    direction = ", in a backward," if facts.get("backward") else ""
-    return f"`{facts.get('operator')}` of {facts.get('dtype')} {inputs}{laid}{direction} {verb} {share}"
+    share = f"{wrong:,} of {count:,} elements" if count > 1 else "its only element"
+    percent = f" ({_percent(wrong / count)})" if count > 1 else ""
+    done = f"flushed {share} to zero" if facts.get("kind") == "flushed" else f"got {share} wrong"
+    direction = ", in the backward pass," if facts.get("backward") else ""
+    return f"`{facts.get('operator')}` of {facts.get('dtype')} {inputs}{laid}{direction} {done}{percent}"
 
 
 def _often(group: _Group) -> str:
-    return f", and more in later calls: {times(group.count)} in all" if group.count > 1 else ""
+    return f", and again in later calls: {times(group.count)} in all" if group.count > 1 else ""
 
 
 def _worst(facts: dict[str, object]) -> str:
     index = _list(facts.get("index"))
     at = f"The worst, at {_shape(index)}, is" if index else "It is"
-    allowed = f"; rounding allows {facts.get('allowed')} ({facts.get('bound')})"
+    allowed = f" Rounding allows an error of {facts.get('allowed')} ({facts.get('bound')})."
     if facts.get("bound") == "exact":
-        allowed = "; nothing is rounded there"
+        allowed = " This result must be exact."
     if facts.get("allowed") in ("inf", "nan"):
         allowed = ""
-    return f"{at} {facts.get('found')}, and the CPU computes {facts.get('expected')}{allowed}."
+    return f"{at} {facts.get('found')}; the CPU computes {facts.get('expected')}.{allowed}"
 
 
 def _folded(group: _Group) -> str:
     names = list(dict.fromkeys(f"`{operator}`" for operator, _ in group.folded))
-    return f" Later results with this one among their inputs are wrong, too: {', '.join(names[:4])}." if names else ""
+    return f" Later results computed from it are wrong too: {', '.join(names[:4])}." if names else ""
 
 
 def _source(facts: dict[str, object]) -> str:

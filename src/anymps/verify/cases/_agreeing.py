@@ -21,11 +21,11 @@ def apart(theirs: dict[str, Any], ours: dict[str, Any], operator: str) -> tuple[
     """
     mine, other = _values(ours), _values(theirs)
     if mine.shape != other.shape:
-        return f"{other.numel()} values were kept", f"{mine.numel()} values were kept"
+        return f"{other.numel()} values kept", f"{mine.numel()} values kept"
     found = differences(mine, other, _bound(operator, mine.dtype))
     if found is None:
         return None
-    where = f"at {found.index[0]}, and {found.wrong} of {found.count} kept values are others"
+    where = f"at {found.index[0]}; {found.wrong} of {found.count} kept values differ"
     return f"{found.found} {where}", str(found.expected)
 
 

@@ -35,5 +35,5 @@ def cases_of(kind: str) -> tuple[list[Case], str]:
     try:
         found = _MADE[kind]()
     except ModuleNotFoundError as error:
-        return [], f"torch's database of operators needs {error.name}, which is not installed: pip install {error.name}"
+        return [], f"torch's operator database needs {error.name}, which is not installed: pip install {error.name}"
     return list({case.id: case for case in found}.values()), ""

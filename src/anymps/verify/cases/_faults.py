@@ -43,7 +43,7 @@ def _asked(identity: str, call: FaultCall) -> Answer:
     hazard = next((one for one in known_hazards() if one.id == identity), None)
     about: Answer = {"title": _rows(identity)[0].title, "sure": hazard is not None and hazard.outcome not in _UNSURE}
     if call.bytes_needed > _SPARE * torch.mps.recommended_max_memory():
-        text = f"it takes {call.bytes_needed >> 30} GiB, more than half of the working set"
+        text = f"needs {call.bytes_needed >> 30} GiB, more than half of the working set"
         return {**about, "does": "unasked", "text": text}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -93,11 +93,11 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 def _beside_the_cpu(found: list[torch.Tensor], expected: list[torch.Tensor]) -> Answer:
     if [x.shape for x in found] != [x.shape for x in expected]:
-        return {"shows": True, "text": "results of other sizes than on the CPU"}
+        return {"shows": True, "text": "sizes of the results differ from the CPU's"}
     for mine, right in zip(found, expected, strict=True):
         apart = differences(right, mine, bound_of("", mine.dtype).of_two())
         if apart is not None:
             where = ", ".join(map(str, apart.index))
-            text = f"{apart.wrong} of {apart.count} wrong; at [{where}] {apart.found}, on the CPU {apart.expected}"
+            text = f"{apart.wrong} of {apart.count} wrong; {apart.found} at [{where}], {apart.expected} on the CPU"
             return {"shows": True, "text": text}
     return {"shows": False}

@@ -37,7 +37,7 @@ def pair_cases() -> list[Case]:
 
 def _pair(operator: Operator, dtype: torch.dtype) -> Answer:
     if isinstance(operator.alpha, float) and not dtype.is_floating_point:
-        return {"does": "unasked", "text": "an integer takes no such number"}
+        return {"does": "unasked", "text": "integers do not take this scalar"}
     return _asked(_calls(operator, dtype), operator.entry.rpartition(".")[2], _VALUES)
 
 

@@ -76,7 +76,7 @@ def _asks(ask: Callable[[Any, Any], Answer], info: Any, dtype: torch.dtype) -> C
         except Exception as error:  # the sample is made on the CPU, which may have no kernel for that
             return {**refusal(error), "does": "unasked"}
         if not samples:
-            return {"does": "unasked", "text": "the database has no sample"}
+            return {"does": "unasked", "text": "the database has no samples"}
         return {"samples": [ask(info, sample) for sample in samples], **_about(info)}
 
     return run
@@ -177,7 +177,7 @@ def _fallback(info: Any) -> Answer:
     except Exception as error:
         return {**refusal(error), "does": "unasked"}
     if not samples:
-        return {"does": "unasked", "text": "the database has no sample"}
+        return {"does": "unasked", "text": "the database has no samples"}
     values = _values_of(samples[0])
 
     def call() -> Any:

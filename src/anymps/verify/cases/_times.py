@@ -23,7 +23,7 @@ def time_cases() -> list[Case]:
 
 def _timed(call: TimedCall) -> Answer:
     if is_virtual():
-        return {"does": "unasked", "text": "the virtual device's times are no Mac's"}
+        return {"does": "unasked", "text": "the virtual device's times are not a Mac's"}
     (found,) = measure([call], _watch(), prepare, swapped_out)
     if found.timed is None:
         return {"does": "refuses", "error": "RuntimeError", "text": found.failure}
