@@ -94,6 +94,7 @@ def gate(loaded: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatc
     """An empty directory to run pytest in."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.setenv("ANYMPS_CHECK_SHADERS", "0")  # what a run sets is gone after the test
+    monkeypatch.setenv("ANYMPS_CHECK_NUMBERS", "")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # no plugin but ours, under the one name that it has here
     return Gate(pytester)
 
