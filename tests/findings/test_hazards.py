@@ -285,6 +285,16 @@ CASES = (
         "2.12.0",
     ),
     Case(
+        "MPS630",
+        lambda: F.adaptive_max_pool2d(on(1, 2, 5, 5), 3),
+        (lambda: F.adaptive_max_pool2d(on(1, 2, 6, 9), 3), lambda: F.adaptive_max_pool2d(on(1, 2, 7, 4), (2, 3)),
+         lambda: F.adaptive_max_pool2d(on(1, 2, 2, 2), 5), lambda: F.adaptive_max_pool2d(on(1, 2, 5, 2), (3, 4)),
+         lambda: F.adaptive_max_pool2d(on(1, 2, 2, 2), (2, 4)), lambda: F.adaptive_max_pool2d(on(1, 5, 5), 1),
+         lambda: F.adaptive_avg_pool2d(on(1, 2, 6, 6), 3), lambda: F.adaptive_max_pool1d(on(1, 2, 7), 2)),
+    ),
+    Case("MPS630", lambda: F.adaptive_max_pool2d(on(2, 2, 2), 4), (lambda: F.max_pool2d(on(2, 5, 5), 2),)),
+    Case("MPS630", lambda: F.adaptive_max_pool1d(on(4, 8), 3), (lambda: F.adaptive_max_pool1d(on(4, 9), 3),)),
+    Case(
         "MPS631",
         without_grad(lambda: lstm(2, 0.5)),
         (without_grad(lambda: lstm(2)), without_grad(lambda: lstm(1)), without_grad(lambda: lstm(2, 0.5, train=False))),
@@ -355,6 +365,15 @@ def test_a_call_that_meets_a_fault_is_a_finding(case: Case, source: str) -> None
     found = met(case, case.call, source)
     assert [finding.id for finding in found] == [case.id]
     assert [(finding.site.file, finding.count) for finding in found] == [(__file__, 1)]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(3, ["MPS630"]), (4, [])])
+def test_the_backward_of_uneven_windows(size: int, expected: list[str]) -> None:
+    """MPS630: by the sizes of the gradient, also where the forward was computed elsewhere."""
+    values, places = F.adaptive_max_pool2d(torch.rand(1, 2, 5, 5), size, return_indices=True)
+    arguments = (torch.ones_like(values).to("mps"), on(1, 2, 5, 5), places.to("mps"))
+    case = Case("MPS630", lambda: torch.ops.aten.adaptive_max_pool2d_backward(*arguments), ())
+    assert [finding.id for finding in met(case, case.call, "native")] == expected
 
 
 @pytest.mark.filterwarnings("ignore:.*deterministic")
@@ -539,6 +558,8 @@ def test_integers_divided_by_zero(divide: Callable[[torch.Tensor, torch.Tensor],
         ("MPS626", "2.13.0", (26, 2), M3, False),
         ("MPS626", "2.14.0", (26, 3), M3, False),
         ("MPS629", "2.13.0", (26, 4), M3, False),
+        ("MPS630", "2.11.0", (26, 4), M3, True),
+        ("MPS630", "2.14.0", (26, 4), M3, False),
         ("MPS631", "2.13.0", (26, 4), M3, False),
         ("MPS632", "2.14.0", (26, 4), M3, False),
         ("MPS641", "2.12.0", (26, 4), M3, False),

@@ -51,7 +51,7 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
         "(torch.zeros(2, device='mps') + torch.tensor([1.0, 2.0, 3.0])[2]).tolist()",
         [1.0, 1.0],
     ),
-    "adaptive_max_pool2d, uneven windows": (
+    "adaptive_max_pool2d, uneven windows (MPS630)": (
         "F.adaptive_max_pool2d(torch.arange(25.0).view(1, 5, 5).to('mps'), 3).flatten().tolist()",
         [12, 13, 14, 17, 18, 19, 22, 23, 24],
     ),

@@ -1,4 +1,4 @@
-"""Rows of `_table`: convolution, normalisation, recurrent layers, attention.
+"""Rows of `_table`: convolution, normalisation, pooling, recurrent layers, attention.
 
 Sources: as in `_arithmetic`.
 """
@@ -146,6 +146,23 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         f"{_NORM}; fixed by pull request 183893",
         until=(2, 12),
         fixed=(2, 13),
+    ),
+    # pooling
+    Hazard(
+        "MPS630",
+        "Adaptive max pool with uneven windows",
+        ("adaptive_max_pool2d", "adaptive_max_pool2d_backward"),
+        Check.UNEVEN_WINDOWS,
+        Outcome.WRONG,
+        "an adaptive max pool uses windows of one size and distance: values, indices and gradients are wrong where "
+        "input size modulo output size is 2 or more, and the result is too small where the output is larger than the "
+        "input",
+        "Choose a size that divides the input's, or pool on the CPU: `pool(x.cpu()).to(x.device)`.",
+        (190064, 169738),
+        "aten/src/ATen/native/mps/operations/AdaptivePooling.mm; seen in nightly builds of 2.10 and in 2.13.0; the "
+        "adaptive windows of pull request 189659 are in the kernels of the wheels since 2.14",
+        until=(2, 13),
+        fixed=(2, 14),
     ),
     # recurrent
     Hazard(

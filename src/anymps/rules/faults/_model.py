@@ -42,6 +42,7 @@ class Check(str, Enum):
     LSTM_DROPOUT = "lstm_dropout"
     LSTM_DROPOUT_BACKWARD = "lstm_dropout_backward"
     LSTM_STRIDED = "lstm_strided"
+    UNEVEN_WINDOWS = "uneven_windows"
     VALUE_WIDTH = "value_width"
     CAUSAL_HALF = "causal_half"
     DROPOUT = "dropout"

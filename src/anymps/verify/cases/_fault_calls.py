@@ -100,6 +100,13 @@ def _layer_norm(device: str) -> Any:
     return weight.grad, bias.grad
 
 
+def _uneven_pool(device: str) -> Any:
+    x = _made(device, 1, 2, 5, 5, grad=True)
+    values, places = F.adaptive_max_pool2d(x, 3, return_indices=True)
+    torch.autograd.backward(values.sum())
+    return values, places, x.grad
+
+
 def _lstm(device: str, dropout: float) -> nn.LSTM:
     torch.manual_seed(0)
     return nn.LSTM(8, 8, 2 if dropout else 1, dropout=dropout).to(device)
@@ -266,6 +273,7 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
     "MPS627": FaultCall(_batch_norm),
     "MPS628": FaultCall(_batch_norm_3d),
     "MPS629": FaultCall(_layer_norm),
+    "MPS630": FaultCall(_uneven_pool),
     "MPS631": FaultCall(_same_dropout, expected=lambda: torch.zeros(1)),
     "MPS632": FaultCall(_dropout_backward, expected=lambda: torch.zeros(5, 4, 8)),
     "MPS633": FaultCall(_lstm_strided),

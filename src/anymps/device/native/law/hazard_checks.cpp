@@ -256,6 +256,35 @@ bool lstm_strided(const Seen& seen) {
   return input != nullptr && !input->is_contiguous() && input->requires_grad() && c10::GradMode::is_enabled();
 }
 
+// --- adaptive pools: AdaptivePooling.mm runs one max pool with one kernel and stride for all windows
+
+// Whether that pool has other windows than the adaptive one. What a Mac refuses is not meant: mixed directions, a stride of
+// 0, a kernel larger than the input.
+bool uneven_windows(const Seen& seen) {
+  const Impl input = seen.tensor(0), gradient = seen.tensor(1);
+  const Operand& asked = seen.at(1);
+  const bool sizes = asked.kind == Operand::Kind::Sizes && asked.count == 2;
+  if (input == nullptr || input->dim() < 3 || (!sizes && (gradient == nullptr || gradient->dim() < 2))) {
+    return false;
+  }
+  bool others = false, shrinks = false;
+  for (const int64_t i : {0, 1}) {
+    const int64_t in = input->size(input->dim() - 2 + i);
+    const int64_t out = sizes ? asked.sizes[i].expect_int() : gradient->size(gradient->dim() - 2 + i);
+    shrinks = i == 0 ? in >= out : shrinks;  // the height decides
+    const int64_t large = shrinks ? in : out, small = shrinks ? out : in;
+    if (small <= 0 || large < small) {
+      return false;
+    }
+    const int64_t stride = large / small, kernel = large - (small - 1) * stride;
+    if (kernel > in) {
+      return false;
+    }
+    others = others || in < out || kernel > stride + 1;  // windows that share one element at most are the adaptive ones
+  }
+  return others;
+}
+
 // --- attention: query, key, value, attn_mask, dropout_p, is_causal
 
 bool value_width(const Seen& seen) {
@@ -354,6 +383,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
       {"lstm_dropout", {lstm_drops, layer}},
       {"lstm_dropout_backward", {lstm_dropout_backward, layer}},
       {"lstm_strided", {lstm_strided, layer}},
+      {"uneven_windows", {uneven_windows, {{"self"}, {"output_size", "grad_output"}}}},
       {"value_width", {value_width, attention}},
       {"causal_half", {causal_half, attention}},
       {"dropout", {dropout, {{"query"}, {"value"}, {"dropout_p"}}}},
