@@ -10,7 +10,7 @@
 namespace anymps {
 namespace {
 
-using Arguments = CardLimit::Arguments;
+using Given = CardLimit::Arguments;
 using torch::jit::Stack;
 
 // A card would stop for a value, or follow one out of its tensor, and it is not looked at before
@@ -72,30 +72,30 @@ bool is_half(c10::ScalarType type) {
 }
 
 // A cast on the way, from half precision.
-bool casts_half(Arguments given) {
+bool casts_half(Given given) {
   return given.back().isBool() && given.back().toBool();
 }
 
-bool is_of_bools(Arguments given) {
+bool is_of_bools(Given given) {
   return type_of(given.front()) == c10::ScalarType::Bool;
 }
 
-bool is_complex(Arguments given) {
+bool is_complex(Given given) {
   return c10::isComplexType(type_of(given.front()));
 }
 
-bool is_into_integers(Arguments given) {
+bool is_into_integers(Given given) {
   return c10::isIntegralType(type_of(given.back()), /*includeBool=*/true);
 }
 
 // (self, dim, index, out)
-bool selects_into_itself(Arguments given) {
+bool selects_into_itself(Given given) {
   const at::Tensor& out = given.back().toTensor();
   return at::has_internal_overlap(out) == at::MemOverlap::Yes || out.is_alias_of(given[0].toTensor()) ||
       out.is_alias_of(given[2].toTensor());
 }
 
-bool is_of_integers(Arguments given) {
+bool is_of_integers(Given given) {
   return c10::isIntegralType(type_of(given[0]), true) && c10::isIntegralType(type_of(given[1]), true);
 }
 
@@ -106,7 +106,7 @@ void sum_wide(Stack& stack, size_t first) {
   }
 }
 
-void round_once(Arguments given, Stack& stack, size_t first) {
+void round_once(Given given, Stack& stack, size_t first) {
   const c10::ScalarType type = type_of(given.front());
   if (is_half(type) && given[2].isNone()) {
     stack[first] = stack[first].toTensor().to(type);
@@ -115,7 +115,7 @@ void round_once(Arguments given, Stack& stack, size_t first) {
 
 // (input, weight, bias, running_mean, running_var, training, ..): without training, the statistics are the running ones,
 // and the other two results are empty.
-void keep_no_statistics(Arguments given, Stack& stack, size_t first) {
+void keep_no_statistics(Given given, Stack& stack, size_t first) {
   if (!given[5].isBool() || given[5].toBool()) {
     return;
   }
