@@ -12,7 +12,7 @@
 #include <string>
 
 namespace anymps {
-namespace guarded {  // the short names below belong to this file, also where files are compiled together
+namespace guarded_operators {  // the short names below belong to this file, also where files are compiled together
 namespace {
 
 using indices::HostCall;
@@ -230,10 +230,10 @@ void guard_probabilities(const Rule& rule, const HostCall& call) {
 }
 
 }  // namespace
-}  // namespace guarded
+}  // namespace guarded_operators
 
 void guard_arguments(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
-  using namespace guarded;
+  using namespace guarded_operators;
   const HostCall call(op, stack, first);
   switch (kind_of(rule)) {
     case Kind::Target: guard_target(rule, call); break;
