@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["clean", "duration", "duration_range", "duration_short", "plural", "size"]
+__all__ = ["base_name", "clean", "duration", "duration_range", "duration_short", "last_line", "plural", "size"]
 
 
 def clean(text: str) -> str:
@@ -11,6 +11,18 @@ def clean(text: str) -> str:
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text.expandtabs(4)
     )
+
+
+def base_name(operator: str) -> str:
+    """`aten::add_.Tensor` as `add`: without namespace, overload and the underscore of its form in place."""
+    name = operator.rpartition("::")[2].partition(".")[0]
+    return name if name.startswith("__") else name.rstrip("_")
+
+
+def last_line(printed: str) -> str:
+    """The last words of a process that ended badly, for a sentence about it."""
+    lines = [line for line in printed.splitlines() if line.strip()]
+    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
 
 
 def plural(number: int, word: str) -> str:

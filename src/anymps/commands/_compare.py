@@ -18,6 +18,7 @@ from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._settings import CompareSettings
+from anymps._text import last_line
 from anymps.commands._judge import UNUSED
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target
@@ -131,7 +132,7 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
         sides = one.result(), other.result()
     for name, side in zip(names, sides, strict=True):
         if not side.trace.facts:
-            raise UsageError(f"the run on {name} could not start: {_last_line(side.errors)}")
+            raise UsageError(f"the run on {name} could not start: {last_line(side.errors)}")
         if side.status is None:
             say(f"the run on {name} did not finish within {asked.seconds:g} s; comparing what it ran until then")
     return sides
@@ -165,11 +166,6 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
 
 def _asks_for_cuda(side: _Ran) -> bool:
     return any(words in side.trace.ending.error for words in _ASKS_FOR_CUDA)
-
-
-def _last_line(printed: str) -> str:
-    lines = [line for line in printed.splitlines() if line.strip()]
-    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
 
 
 def _write(found: Comparison, path: Path | None) -> None:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from anymps._errors import CostError
+from anymps._text import base_name
 
 ITEM_SIZES: Final[dict[str, int]] = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
@@ -88,8 +89,7 @@ class OperatorCall:
     @property
     def name(self) -> str:
         """The operator without namespace, overload and the underscore of the in-place form."""
-        name = self.operator.rpartition("::")[2].partition(".")[0]
-        return name if name.startswith("__") else name.rstrip("_")
+        return base_name(self.operator)
 
 
 @lru_cache(maxsize=65536)

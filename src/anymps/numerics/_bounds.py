@@ -19,8 +19,8 @@ from typing import Final
 
 import torch
 
+from anymps._text import base_name
 from anymps.numerics._functions import EXACT, FUNCTIONS, ROUNDED_IF_COMPLEX, is_comparison
-from anymps.numerics._names import base_name
 from anymps.numerics._terms import Shape, terms_of
 
 SUMS_SOURCE: Final = "Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1"

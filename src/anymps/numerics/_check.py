@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import torch
 
+from anymps._text import base_name
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
-from anymps.numerics._names import base_name
 from anymps.numerics._operations import RANDOM, UNINITIALISED, Operation, drops, operation
 from anymps.numerics._reference import LARGEST, fresh_results, on_cpu, tensors_in, tensors_or_none
 from anymps.numerics._widening import is_plain

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import torch
 
+from anymps._text import base_name
 from anymps.numerics._equivalents import EQUIVALENTS
-from anymps.numerics._names import base_name, names_of
+from anymps.numerics._names import names_of
 
 Reference = Callable[..., Any]
 

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps._own_process import own_command
+from anymps._text import last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._other_allocations import Kind
@@ -156,7 +157,7 @@ def measure(
         if status is not None and status < 0:
             raise _killed(-status)
         if not recording.exists():
-            raise PlanError(f"anymps: the plan could not start: {_last_line(output)}")
+            raise PlanError(f"anymps: the plan could not start: {last_line(output)}")
         late = status is None
         with Recording.open(recording) as opened:
             return _read(opened, scenario, facts, seconds if late else None)
@@ -321,8 +322,3 @@ def _place(use: Occurrence) -> str:
 def _is_download(ending: dict[str, object], message: str) -> bool:
     """Whether a script failed for want of a network: by the exception, or by the words of those who wrap it."""
     return ending.get("exception") in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS)
-
-
-def _last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip()]
-    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"

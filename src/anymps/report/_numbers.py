@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anymps._errors import UnsupportedTorchError
+from anymps._text import base_name
 from anymps.record import Fate, Recording
 from anymps.report._text import percent, plural
 from anymps.rules import metal_kernel_since, parse_torch_version
@@ -73,10 +74,8 @@ def graph_share(recording: Recording) -> tuple[int, int]:
         return 0, 0
     graphs = calls = 0
     for use in recording.operators():
-        namespace, _, name = use.name.partition("::")
-        name = name.partition(".")[0]
-        base = name.rstrip("_") or name
-        if use.fate is not Fate.NATIVE or namespace != "aten" or base in _COPIES:
+        base = base_name(use.name)
+        if use.fate is not Fate.NATIVE or not use.name.startswith("aten::") or base in _COPIES:
             continue
         since = metal_kernel_since(base)
         calls += use.count

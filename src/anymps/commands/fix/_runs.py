@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps._own_process import own_command
-from anymps._text import duration, duration_range
+from anymps._text import duration, duration_range, last_line
 from anymps.commands._judge import Judge
 from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, Order, error_of
@@ -110,7 +110,7 @@ class Runs:
                 )
             recording = ended.folder / "recording"
             if not recording.exists():
-                raise UsageError(f"the script could not be run: {_last_line(ended.errors)}")
+                raise UsageError(f"the script could not be run: {last_line(ended.errors)}")
             with Recording.open(recording) as opened:
                 findings = tuple(Judge(program.main.path).judge(opened).findings)
                 ending = opened.meta.get("ending")
@@ -146,7 +146,7 @@ class Runs:
         limit = min(self.seconds, seconds or self.seconds)
         with self._ended(program, order, (*self.words, *added), limit) as ended:
             facts = ended.facts
-            error = str(facts.get("error", "")) or ("" if facts else _last_line(ended.errors))
+            error = str(facts.get("error", "")) or ("" if facts else last_line(ended.errors))
             ran = self._read(program, ended, {})
             if ended.status is None:
                 error = ""  # it was cut, whatever it made of that
@@ -221,11 +221,6 @@ def told_of(recording: Recording, findings: Sequence[Finding], like: HostTimes |
 def _sites(recording: Recording) -> frozenset[tuple[str, int]]:
     """The lines at which anything is recorded, those of the script's processes among them."""
     return frozenset((os.path.realpath(line.file), line.line) for line in recording.lines() if line.file)
-
-
-def _last_line(printed: str) -> str:
-    lines = [line for line in printed.splitlines() if line.strip()]
-    return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
 
 
 def _of_worker(errors: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from anymps._text import base_name
 from anymps.findings._loop import times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
@@ -114,7 +115,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         of_order[_whole(facts.get("order"))] = group
     known = _known_faults(recording)
     for place, group in enumerate(sorted(groups.values(), key=lambda group: group.order)):
-        yield _finding(group, place, known.get((group.site, _base(str(group.first.get("operator"))))))
+        yield _finding(group, place, known.get((group.site, base_name(str(group.first.get("operator"))))))
 
 
 def _finding(group: _Group, place: int, identity: str | None) -> Finding:
@@ -187,12 +188,8 @@ def _known_faults(recording: Recording) -> dict[tuple[Site, str], str]:
     found = {}
     for use in recording.hazards():
         identity, _, call = use.operator.removeprefix(_MARK).partition(" ")
-        found[use.site, _base(call)] = identity
+        found[use.site, base_name(call)] = identity
     return found
-
-
-def _base(operator: str) -> str:
-    return operator.partition("::")[2].partition(".")[0].rstrip("_")
 
 
 def _shape(sizes: object) -> str:
