@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["PART", "compare"]
 
 import os
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._settings import CompareSettings
@@ -23,17 +21,16 @@ from anymps.commands._judge import UNUSED
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import ScriptCommand
-from anymps.commands._show import say
+from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
 from anymps.commands.isolated import TRACE, TraceOrder, TraceSession
 
 if TYPE_CHECKING:
-    from anymps.compare import Comparison, Trace
+    from anymps.compare import Trace
 
 PART: Final = 1
 """The runs diverge, or one of them fails."""
 
-_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
 _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are available", "NVIDIA driver")
 
 
@@ -53,12 +50,7 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     torch call in one run is compared with the same call in the other. In a run on the CPU, "mps" and "cuda" in the
     script mean the CPU. Exits with 1 if the runs diverge.
     """
-    if module is not None:
-        target = Target(module, words, is_module=True)
-    elif words:
-        target = Target(words[0], words[1:])
-    else:
-        raise UsageError("name a script, or a module with -m (anymps compare --help)")
+    target = Target.named(module, words, "compare")
     if trace is not None:
         return run_target(target, TraceSession(TraceOrder.read(trace)))
     target.check()
@@ -82,7 +74,9 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     if all(errors):
         raise UsageError(f"the script fails in both runs, so there is nothing to compare: {errors[0]}")
     found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
-    _write(found, asked.report_to)
+    from anymps.report import comparison_document, comparison_json
+
+    show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found), "the comparison")
     if not found.is_used:
         say(f"exit code {UNUSED}: nothing ran on {asked.other if asked.other != 'cpu' else asked.of}")
         return UNUSED
@@ -166,18 +160,3 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
 
 def _asks_for_cuda(side: _Ran) -> bool:
     return any(words in side.trace.ending.error for words in _ASKS_FOR_CUDA)
-
-
-def _write(found: Comparison, path: Path | None) -> None:
-    """Show the comparison on stdout, or write it to `path`. Raises UsageError if the file cannot be written."""
-    from anymps.report import comparison_document, comparison_json, print_document, rendered
-
-    if path is None:
-        print_document(comparison_document(found), sys.stdout)
-        return
-    form = _FORMS.get(path.suffix, "terminal")
-    pieces = [comparison_json(found)] if path.suffix == ".json" else rendered(comparison_document(found), form)
-    try:
-        replace_text(path, pieces)
-    except OSError as error:
-        raise UsageError(f"the comparison cannot be written to {path}: {error.strerror or error}") from error

@@ -6,24 +6,20 @@ __all__ = ["plan", "write_plan"]
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from anymps._atomic import replace_text
-from anymps._errors import UsageError
 from anymps._settings import PlanSettings, set_variable
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import ScriptCommand
-from anymps.commands._show import say
+from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
 from anymps.commands.isolated import PlanSession
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
-
-_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending; else text
 
 
 @click.command(
@@ -43,12 +39,7 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
     The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. What it writes is dropped.
     """
-    if module is not None:
-        target = Target(module, words, is_module=True)
-    elif words:
-        target = Target(words[0], words[1:])
-    else:
-        raise UsageError("name a script, or a module with -m (anymps plan --help)")
+    target = Target.named(module, words, "plan")
     if measure is not None:
         return run_target(target, PlanSession(measure, asked.fallback))
     target.check()
@@ -89,14 +80,7 @@ def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None
 
     Raises UsageError if the file cannot be written.
     """
-    from anymps.report import plan_document, plan_json, print_document, rendered
+    from anymps.report import plan_document, plan_json
 
-    if path is None:
-        print_document(plan_document(found, short=not verbose), sys.stdout)
-        return
-    form = _FORMS.get(path.suffix, "terminal")
-    pieces = [plan_json(found)] if path.suffix == ".json" else rendered(plan_document(found), form)
-    try:
-        replace_text(path, pieces)
-    except OSError as error:
-        raise UsageError(f"the plan cannot be written to {path}: {error.strerror or error}") from error
+    short = path is None and not verbose
+    show_document(lambda: plan_document(found, short=short), path, lambda: plan_json(found), "the plan")

@@ -29,12 +29,7 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
     The script runs as `python` would run it, with its own output, input and exit status. A short report goes to stderr;
     `-v` shows the whole one, and so does `anymps report` afterwards.
     """
-    if module is not None:
-        target = Target(module, words, is_module=True)
-    elif words:
-        target = Target(words[0], words[1:])
-    else:
-        raise UsageError("name a script, or a module with -m (anymps run --help)")
+    target = Target.named(module, words, "run")
     if not asked.report and asked.report_to is not None:
         raise UsageError("--no-report and --report-to exclude each other")
     if not asked.report and asked.verbose:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["say", "show", "show_summary"]
+__all__ = ["say", "show", "show_document", "show_summary"]
 
 import contextlib
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
+from anymps._atomic import replace_text
 from anymps._errors import BuildError, UsageError
 from anymps.findings import Finding
 from anymps.report import write_file
 
 if TYPE_CHECKING:
     from anymps.record import Recording
+    from anymps.report import Document
+
+_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending
 
 
 def say(problem: object, stream: TextIO | None = None) -> None:
@@ -29,6 +33,23 @@ def say(problem: object, stream: TextIO | None = None) -> None:
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler
     print("anymps: " + "\n".join(map(clean, lines)), file=stream or sys.stderr)
+
+
+def show_document(document: Callable[[], Document], path: Path | None, as_json: Callable[[], str], name: str) -> None:
+    """Show a document on stdout, or write it to `path` in the form that its ending names: HTML, Markdown, JSON or text.
+
+    Raises UsageError if the file, of which `name` is what it holds, cannot be written.
+    """
+    from anymps.report import print_document, rendered
+
+    if path is None:
+        print_document(document(), sys.stdout)
+        return
+    pieces = [as_json()] if path.suffix == ".json" else rendered(document(), _FORMS.get(path.suffix, "terminal"))
+    try:
+        replace_text(path, pieces)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be written to {path}: {error.strerror or error}") from error
 
 
 def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:

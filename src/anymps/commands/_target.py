@@ -49,6 +49,15 @@ class Target:
     arguments: tuple[str, ...] = ()
     is_module: bool = False
 
+    @classmethod
+    def named(cls, module: str | None, words: tuple[str, ...], command: str) -> Target:
+        """What a command's arguments name: a module given with -m, or a script. Raises UsageError if neither."""
+        if module is not None:
+            return cls(module, words, is_module=True)
+        if words:
+            return cls(words[0], words[1:])
+        raise UsageError(f"name a script, or a module with -m (anymps {command} --help)")
+
     def check(self) -> None:
         """Raise TargetNotFoundError if the target cannot be there. Runs nothing of it, not even a parent package."""
         if self.is_module:
