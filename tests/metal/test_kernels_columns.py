@@ -6,20 +6,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Work
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def describe(operator: str, release: tuple[int, int] = (2, 13), **given: Any) -> Work | None:
-    """The work of a call."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), _Every(), release))
-
+from described import describe
 
 WINDOWS = {"kernel_size": [3, 2], "dilation": [1, 1], "padding": [1, 0], "stride": [2, 1]}
 

@@ -6,28 +6,8 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def describe(
-    operator: str, written: tuple[torch.Tensor, ...] = (), release: tuple[int, int] = (2, 13), **given: Any
-) -> Work | None:
-    """The work of a call."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, frozenset(), _Every(), release))
-
-
-def launch_of(work: Work | None) -> Launch:
-    """Its only launch."""
-    assert work is not None
-    (launch,) = work.launches
-    return launch
+from anymps.metal.kernels.launches import Work
+from described import describe, launch_of
 
 
 def fill(x: torch.Tensor, value: Any) -> Work | None:

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
+from described import describe, launch_of
 
 LINES = torch.tensor([[0, -1, 2], [1, 1, 0]])
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def describe(
-    operator: str, written: tuple[torch.Tensor, ...] = (), release: tuple[int, int] = (2, 13), **given: Any
-) -> Work | None:
-    """The work of a call."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, frozenset(), _Every(), release))
-
-
-def launch_of(work: Work | None) -> Launch:
-    """Its only launch."""
-    assert work is not None
-    (launch,) = work.launches
-    return launch
 
 
 def test_a_read_at_indices() -> None:
