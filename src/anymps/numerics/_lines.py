@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 
 from anymps.device import native
 
 
 def line_of_program() -> str:
     """`train.py:12`, the innermost frame that is neither torch's nor ours; empty where there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     core = native()
     while frame is not None:
         if not core.is_internal(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return ""

@@ -24,8 +24,6 @@ _TAKE_NAMES: Final = frozenset(
 )
 """Functions that take a device's name without saying `device=`."""
 
-_MOVERS: Final = tuple(getattr(torch.Tensor, name) for name in ("cuda",))
-
 # What a script calls of torch.mps and torch.cuda without asking whether the device is there; each with its answer.
 _QUIET: Final = {
     "synchronize": None,
@@ -55,7 +53,7 @@ class DeviceNames(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func in _MOVERS and func.__name__ in self._names:
+        if func is torch.Tensor.cuda and "cuda" in self._names:
             return args[0].to(self._target)
         for name in ("device", "device_type"):
             if name in kwargs:
