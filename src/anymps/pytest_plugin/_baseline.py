@@ -13,12 +13,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from anymps._atomic import replace_text
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
-from anymps.record import Known, Site, Wait, known_as, known_from
+from anymps.record import Site, Wait
+
+if TYPE_CHECKING:
+    from anymps.record import Known
 
 _LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<source>.*)")
 _HEADER = """\
@@ -105,6 +109,8 @@ def read_baseline(path: Path, *, update: bool) -> Baseline:
 
 def _named(what: str, site: Site, root: str) -> Known:
     """A line as the file names it: each of the four parts has a text there."""
+    from anymps.record import known_as
+
     known = known_as(what, site, (root,))
     return known._replace(function=known.function or "<module>")
 
@@ -137,4 +143,6 @@ def _parse(line: str) -> Known | None:
     match = _LINE.fullmatch(line.strip()) if not line.startswith("#") else None
     if match is None:
         return None
+    from anymps.record import known_from
+
     return known_from(*match.group("what", "file", "function", "source"))
