@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "float_state.h"
+
 namespace anymps_rt {
 namespace {
 
@@ -23,27 +25,6 @@ thread_local Owner owner;
 
 void start_fiber() {
   the_fibers->run_fiber();
-}
-
-void set_float_state(unsigned long state) {
-#if defined(__x86_64__)
-  __builtin_ia32_ldmxcsr(static_cast<unsigned>(state));
-#else
-  asm volatile("msr fpcr, %0" ::"r"(state));
-#endif
-}
-
-// Has subnormal floats be zero, and returns what was before.
-unsigned long flush_subnormals() {
-#if defined(__x86_64__)
-  const unsigned long before = __builtin_ia32_stmxcsr();
-  set_float_state(0x9fc0);  // FTZ and DAZ; all exceptions masked
-#else
-  unsigned long before;
-  asm volatile("mrs %0, fpcr" : "=r"(before));
-  set_float_state(1ul << 24);
-#endif
-  return before;
 }
 
 }  // namespace
@@ -196,6 +177,19 @@ bool Fibers::open_barrier() {
   return ready_ != 0;
 }
 
+// A group of this begins to run; those that ran before on this OS thread.
+Fibers* Fibers::enter() {
+  Fibers* const before = the_fibers;
+  the_fibers = this;
+  running = true;
+  return before;
+}
+
+void Fibers::leave(Fibers* before) {
+  the_fibers = before;
+  running = false;
+}
+
 void Fibers::begin_group(unsigned threads) {
   simdgroups_ = (threads + kLanes - 1) / kLanes;
   for (unsigned s = 0; s < simdgroups_; ++s) {
@@ -216,12 +210,9 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   }
   current = 0;
   runnable_[0] &= ~1u;
-  running = true;
-  Fibers* const before = the_fibers;
-  the_fibers = this;
+  Fibers* const before = enter();
   anymps_rt_switch(&main_, pointers_[0]);
-  the_fibers = before;
-  running = false;
+  leave(before);
 }
 
 void* Fibers::frame(size_t bytes) {
@@ -288,90 +279,12 @@ void Fibers::resolve_resumed(unsigned s) {
   runnable_[s] = lanes;
 }
 
-// Runs the lanes of a SIMD group until all of them wait or are done: those side by side that are at one place by one call.
-void Fibers::run_ready(unsigned s, const Group& group, const Lanes& lanes) {
-  while (runnable_[s] != 0) {
-    const auto first = static_cast<unsigned>(__builtin_ctz(runnable_[s]));
-    const unsigned char* const places = places_ + s * kLanes;
-    const unsigned place = places[first];
-    unsigned end = first + 1;
-    while (end < kLanes && (runnable_[s] >> end & 1) != 0 && places[end] == place) {
-      ++end;
-    }
-    current = s * kLanes + first;
-    runnable_[s] &= static_cast<unsigned>(~0ull << end);
-    lanes.run(*group.launch, group, threads_.data(), frames_, places_, place, current, s * kLanes + end);
-    for (unsigned lane = first; lane < end; ++lane) {
-      if (places[lane] != kDone) {
-        (lanes.waits[places[lane]].resolve == nullptr ? at_barrier_ : at_simd_)[s] |= 1u << lane;
-      }
-    }
-  }
-}
-
-// Does the SIMD call with the lowest place, and lets its lanes go on.
-void Fibers::resolve_lanes(unsigned s, const Lanes& lanes) {
-  const unsigned char* const places = places_ + s * kLanes;
-  const Lanes::At* lowest = nullptr;
-  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
-    const Lanes::At& wait = lanes.waits[places[__builtin_ctz(rest)]];
-    lowest = lowest == nullptr || wait.site < lowest->site ? &wait : lowest;
-  }
-  unsigned found = 0;
-  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
-    const auto lane = static_cast<unsigned>(__builtin_ctz(rest));
-    const Lanes::At& wait = lanes.waits[places[lane]];
-    if (wait.site == lowest->site && wait.resolve == lowest->resolve) {
-      slots_[s * kLanes + lane] = frames_ + wait.offset + (s * kLanes + lane) * wait.stride;
-      found |= 1u << lane;
-    }
-  }
-  lowest->resolve(slots_ + s * kLanes, found);
-  at_simd_[s] &= ~found;
-  runnable_[s] = found;
-}
-
-void Fibers::run_lanes(const Group& group, const Lanes& lanes) {
-  const unsigned long state = flush_subnormals();
-  threads_.resize(kMaxThreads);
-  reserve_frames(lanes.frame_bytes);
-  begin_group(group.threads);
-  std::fill_n(places_, group.threads, static_cast<unsigned char>(0));
-  Thread thread{group.launch, &group, {0, 0, 0}, 0};
-  for (; thread.index < group.threads; ++thread.index) {
-    threads_[thread.index] = thread;
-    if (++thread.local[0] == group.size[0]) {
-      thread.local[0] = 0;
-      if (++thread.local[1] == group.size[1]) {
-        thread.local[1] = 0;
-        ++thread.local[2];
-      }
-    }
-  }
-  running = true;
-  Fibers* const before = the_fibers;
-  the_fibers = this;
-  do {
-    for (; ready_ != 0; ready_ &= ready_ - 1) {
-      const auto s = static_cast<unsigned>(__builtin_ctz(ready_));
-      for (run_ready(s, group, lanes); at_simd_[s] != 0; run_ready(s, group, lanes)) {
-        resolve_lanes(s, lanes);
-      }
-    }
-  } while (open_barrier());
-  the_fibers = before;
-  running = false;
-  set_float_state(state);
-}
-
 void Fibers::resume_all(const Group& group, Begin begin) {
   const unsigned long state = flush_subnormals();
   coroutines_.resize(kMaxThreads);
   begin_group(group.threads);
   std::fill_n(pointers_, group.threads, nullptr);
-  running = true;
-  Fibers* const before = the_fibers;
-  the_fibers = this;
+  Fibers* const before = enter();
   do {
     for (; ready_ != 0; ready_ &= ready_ - 1) {
       const auto s = static_cast<unsigned>(__builtin_ctz(ready_));
@@ -386,8 +299,7 @@ void Fibers::resume_all(const Group& group, Begin begin) {
       }
     }
   } while (open_barrier());
-  the_fibers = before;
-  running = false;
+  leave(before);
   set_float_state(state);
 }
 

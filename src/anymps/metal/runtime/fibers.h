@@ -79,11 +79,14 @@ class Fibers {
   char* shared_of_current() { return shared_ + current * shared_each_; }
 
  private:
+  Fibers* enter();
+  void leave(Fibers* before);
   void begin_group(unsigned threads);
   bool open_barrier();
   void step(unsigned s, const Group& group, Begin begin);
   void resolve_resumed(unsigned s);
   void reserve_frames(size_t bytes);
+  void place_threads(const Group& group);
   void run_ready(unsigned s, const Group& group, const Lanes& lanes);
   void resolve_lanes(unsigned s, const Lanes& lanes);
   void hand_over(unsigned s);
@@ -109,7 +112,8 @@ class Fibers {
     Wait wait;
   };
   std::vector<Coroutine> coroutines_;
-  std::vector<Thread> threads_;       // of lanes
+  std::vector<Thread> threads_;        // of lanes: where each is in a group of the size `placed_`
+  unsigned placed_[3] = {0, 0, 0};
   unsigned char places_[kMaxThreads];  // the same
   char* frames_ = nullptr;
   size_t frame_bytes_ = 0, frames_room_ = 0;

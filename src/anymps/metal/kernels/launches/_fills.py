@@ -99,7 +99,7 @@ def _masked_fill(call: Call) -> Work | None:
     elif flavor == "strided":
         further = (list(x.shape), list(x.stride()), list(expanded.stride()), x.dim())
     buffers = (x, expanded if flavor != "broadcast" else mask, number.view(_BITS[x.element_size()]).item(), *further)
-    return Work((x,), (Launch(name, buffers, (math.prod(x.shape),)),), kept=bool(call.written) and flavor == "dense")
+    return Work((x,), (Launch(name, buffers, (math.prod(x.shape),)),), kept=bool(call.written))
 
 
 FILLS: dict[str, Describe] = {"fill": _fill, "masked_fill": _masked_fill}
