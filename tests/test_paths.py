@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from anymps._manifest import Changes, read_manifest, updated
-from anymps._paths import portable_path, portable_text, project_path
+from anymps._paths import is_library, package_of, portable_path, portable_text, project_path
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._update import reason
@@ -36,6 +37,26 @@ LIBRARY = "/opt/lib/python3.11/site-packages/gpytorch/constraints/constraints.py
 def test_files(file: str, name: str) -> None:
     """From the project, a package or Python's own library; an environment in the project is no part of it."""
     assert portable_path(file, ROOT) == name
+
+
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        (LIBRARY, "gpytorch"),
+        ("/usr/lib/python3/dist-packages/six.py", "six"),
+        ("/a/site-packages/b/site-packages/c/d.py", "c"),
+        (r"C:\Python\Lib\site-packages\timm\layers\drop.py", "timm"),
+        ("/home/ann/site-packages", ""),
+        ("/home/ann/my-site-packages/train.py", ""),
+        (f"{ROOT}/train.py", ""),
+        (os.__file__, ""),
+        ("cell 3", ""),
+    ],
+)
+def test_packages(file: str, package: str) -> None:
+    """The first name behind the innermost folder of packages; Python's own library is none, but no program's either."""
+    assert package_of(file) == package
+    assert is_library(file) == (bool(package) or file == os.__file__)
 
 
 def test_a_suite_of_an_installed_package() -> None:

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from anymps import rules
 from anymps.rules import (
-    ALERTS,
     DEVICE_CHECKS,
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
@@ -33,7 +32,7 @@ from anymps.rules import _dtypes as dtypes
 from anymps.rules import _families as families
 from anymps.rules import _metal_kernels as metal_kernels
 from anymps.rules import _operators as operators
-from anymps.rules._determinism import SILENT
+from anymps.rules._determinism import ALERTS, SILENT
 from anymps.rules._readings import Ranged, Reading, Release
 from anymps.rules.faults import all_hazards
 

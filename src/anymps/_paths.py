@@ -1,18 +1,34 @@
-"""Files in words that are the same on every machine: as their project or their package knows them."""
+"""Whose a file is, the program's or a package's, and its name in words that are the same on every machine."""
 
 from __future__ import annotations
 
-__all__ = ["portable_path", "portable_text", "project_path"]
+__all__ = ["INSTALLED", "is_library", "package_of", "portable_path", "portable_text", "project_path"]
 
 import re
+import sysconfig
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import Final
 
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED: Final = ("site-packages", "dist-packages")
+"""Names of the folders that packages are installed in."""
+
+_OWN_LIBRARY: Final = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 _STANDARD_LIBRARY = re.compile(r".*/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)")
 _TEMPORARY = re.compile(r".*/pytest-of-[^/]+/pytest-\d+/")  # pytest's `tmp_path`
 _PATH = re.compile(r"(?<![\w./:])/[^\s'\"()\[\]<>:,;]+/[^\s'\"()\[\]<>:,;]+")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is an installed package's, or this Python's own as `unittest` is."""
+    return bool(package_of(file)) or file.replace("\\", "/").startswith(_OWN_LIBRARY)
+
+
+def package_of(file: str) -> str:
+    """The folder or file of the installed package that a file belongs to, `timm`; empty for one of no package."""
+    inside = _in_package(PurePath(file.replace("\\", "/")))
+    return "" if inside is None else inside.parts[0].removesuffix(".py")
 
 
 def project_path(file: str, roots: Sequence[str]) -> str:
@@ -48,5 +64,5 @@ def portable_path(file: str, root: str = "") -> str:
 def _in_package(path: PurePath) -> PurePath | None:
     """The part of a path behind the folder that packages are installed in; None for a file that is not installed."""
     parts = path.parts
-    at = max((number for number, part in enumerate(parts[:-1]) if part in _INSTALLED), default=None)
+    at = max((number for number, part in enumerate(parts[:-1]) if part in INSTALLED), default=None)
     return None if at is None else PurePath(*parts[at + 1 :])

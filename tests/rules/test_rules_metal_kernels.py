@@ -7,7 +7,7 @@ import torch
 
 from anymps.cost._classes import VIEWS
 from anymps.metal.kernels import added_releases, operator_of
-from anymps.rules import metal_kernel_since, parse_torch_version
+from anymps.rules import has_metal_kernel, metal_kernel_since, parse_torch_version
 from anymps.rules._metal_kernels import _FIRST, _SINCE
 
 # Operators whose kernel has another's name: that of the operator, or of the idea, that they share it with.
@@ -48,6 +48,8 @@ def test_the_release_of_an_operator() -> None:
     assert metal_kernel_since("gelu") == (2, 13)
     assert metal_kernel_since("_softmax") == (2, 15)
     assert metal_kernel_since("convolution") is None
+    assert [has_metal_kernel("gelu", (2, minor)) for minor in (12, 13, 14)] == [False, True, True]
+    assert not has_metal_kernel("convolution", (2, 15))
 
 
 def test_the_installed_releases_wheel_has_each_kernel() -> None:

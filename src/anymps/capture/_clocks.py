@@ -7,14 +7,13 @@ began. A call costs the caller's file name looked up in a dictionary, and about 
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import sysconfig
 import time
 import timeit
 from collections.abc import Callable
 from types import FrameType, ModuleType
 
+from anymps._paths import is_library
 from anymps.capture._core import Core
 
 _CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
@@ -24,7 +23,6 @@ _MOST_MARKS = 10_000  # a program that waits by asking the clock would fill the 
 
 def watch_clocks(core: Core) -> list[Callable[[], None]]:
     """Start to watch; what is returned ends it, where nobody else has replaced a clock meanwhile."""
-    libraries = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
     users: dict[str, bool] = {}
     left = [_MOST_MARKS]
 
@@ -32,7 +30,7 @@ def watch_clocks(core: Core) -> list[Callable[[], None]]:
         file = frame.f_code.co_filename
         known = users.get(file)
         if known is None:
-            known = users[file] = not (core.is_internal(file) or file.startswith(libraries) or "site-packages" in file)
+            known = users[file] = not (core.is_internal(file) or is_library(file))
         return known
 
     def watched(clock: Callable[[], float]) -> Callable[[], float]:

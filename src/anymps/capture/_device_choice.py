@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.capture._file_owner import is_library
+from anymps._paths import is_library
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200

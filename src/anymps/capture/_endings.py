@@ -11,8 +11,8 @@ import types
 from collections.abc import Iterator
 from typing import Final
 
+from anymps._paths import is_library
 from anymps.capture._cells import shown_file
-from anymps.capture._file_owner import is_library
 from anymps.device import written_by_torch
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from anymps.capture._file_owner import is_library
+from anymps._paths import is_library
 
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many

@@ -17,7 +17,7 @@ from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._matrix import matrix_work
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
-from anymps.rules import metal_kernel_since
+from anymps.rules import has_metal_kernel, metal_kernel_since
 
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 """What decides the time of a call, or of calls without anything else between them."""
@@ -192,10 +192,7 @@ def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease,
 
 def runs_own_kernel(call: OperatorCall, release: TorchRelease) -> bool:
     """Whether a call runs on a Metal kernel of PyTorch's own, of Inductor's or of the program, not on MPSGraph."""
-    if call.operator.startswith("metal::"):
-        return True
-    since = metal_kernel_since(call.name)
-    return since is not None and since <= release.number
+    return call.operator.startswith("metal::") or has_metal_kernel(call.name, release.number)
 
 
 def wait_seconds(mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from anymps import _paths
 from anymps.record import Fate, Occurrence, Phase, Recording, Site, Wait
 
 MIN_STEPS = 3
@@ -112,11 +113,7 @@ def is_library(site: Site) -> bool:
 
 def package_of(site: Site) -> str:
     """The folder or file of an installed package that a line belongs to, `timm`; empty for a line of the user's."""
-    parts = site.file.replace("\\", "/").split("/")
-    for folder in ("site-packages", "dist-packages"):
-        if folder in parts[:-1]:
-            return parts[len(parts) - parts[::-1].index(folder)].removesuffix(".py")
-    return ""
+    return _paths.package_of(site.file)
 
 
 def times(count: float) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anymps._errors import UsageError
+from anymps._paths import INSTALLED
 from anymps.fix._script import Script
 from anymps.record import Site
 
-_INSTALLED = ("site-packages", "dist-packages", "node_modules")
+_FOREIGN = (*INSTALLED, "node_modules")
 _MOST_FILES = 2_000
 _LARGEST = 1 << 20  # bytes
 
@@ -49,7 +50,7 @@ class Program:
             return False
         inner = path.relative_to(self.root)
         folders = [self.root.joinpath(*inner.parts[:depth]) for depth in range(1, len(inner.parts))]
-        return not any(folder.name in _INSTALLED or (folder / "pyvenv.cfg").exists() for folder in folders)
+        return not any(folder.name in _FOREIGN or (folder / "pyvenv.cfg").exists() for folder in folders)
 
     def files(self) -> Iterator[Path]:
         """The project's Python files, the script first; so many as one can look at."""
@@ -61,7 +62,7 @@ class Program:
             folders[:] = sorted(
                 name
                 for name in folders
-                if not name.startswith(".") and name not in _INSTALLED and not (here / name / "pyvenv.cfg").exists()
+                if not name.startswith(".") and name not in _FOREIGN and not (here / name / "pyvenv.cfg").exists()
             )
             for path in (here / name for name in sorted(names) if name.endswith(".py")):
                 if number == _MOST_FILES:

@@ -11,7 +11,7 @@ from anymps._settings import row_of
 from anymps.device import State, native, state
 from anymps.numerics._check import REFUSED, Found, NumberCheck, say
 from anymps.numerics._lines import line_of_program
-from anymps.rules import installed_torch, metal_kernel_since
+from anymps.rules import has_metal_kernel, installed_torch
 
 Which = Literal["some", "all"]
 WHICH: Final = row_of("check_numbers").words
@@ -63,8 +63,7 @@ def by_mpsgraph(current: State) -> Callable[[str], bool]:
     release = installed_torch().version.release
 
     def is_graphs(name: str) -> bool:
-        since = metal_kernel_since(name)
-        return not current.virtual and (since is None or since > release)
+        return not current.virtual and not has_metal_kernel(name, release)
 
     return is_graphs
 

@@ -8,7 +8,7 @@ from anymps._errors import UnsupportedTorchError
 from anymps._text import base_name
 from anymps.record import Fate, Recording
 from anymps.report._text import percent, plural
-from anymps.rules import metal_kernel_since, parse_torch_version
+from anymps.rules import has_metal_kernel, parse_torch_version
 
 _COPIES = frozenset(("copy", "_copy_from", "_copy_from_and_resize", "_to_copy", "_local_scalar_dense"))
 
@@ -77,9 +77,8 @@ def graph_share(recording: Recording) -> tuple[int, int]:
         base = base_name(use.name)
         if use.fate is not Fate.NATIVE or not use.name.startswith("aten::") or base in _COPIES:
             continue
-        since = metal_kernel_since(base)
         calls += use.count
-        graphs += use.count if since is None or since > release else 0
+        graphs += 0 if has_metal_kernel(base, release) else use.count
     return graphs, calls
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
         find_operators,
         nearest_operators,
     )
-    from anymps.rules._determinism import ALERTS, AlertRow, alerts
+    from anymps.rules._determinism import AlertRow, alerts
     from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
     from anymps.rules._encoding import Family, Trait, When
     from anymps.rules._families import family
     from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
-    from anymps.rules._metal_kernels import metal_kernel_since
+    from anymps.rules._metal_kernels import has_metal_kernel, metal_kernel_since
     from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
     from anymps.rules._readings import in_force
     from anymps.rules._registered import FIRST_RELEASE, LAST_RELEASE, native_since, registered, registrations
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from anymps.rules._wheel import installed_torch, native_functions
 
 __all__ = [
-    "ALERTS",
     "DEVICE_CHECKS",
     "ERROR_CLASSES",
     "FIRST_RELEASE",
@@ -82,6 +81,7 @@ __all__ = [
     "fallback_operators",
     "family",
     "find_operators",
+    "has_metal_kernel",
     "in_force",
     "installed_torch",
     "metal_kernel_since",
@@ -109,13 +109,13 @@ if not TYPE_CHECKING:
         {
             "_casts": "castable_dtypes refused_cast",
             "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
-            "_determinism": "ALERTS AlertRow alerts",
+            "_determinism": "AlertRow alerts",
             "_device_checks": "DEVICE_CHECKS NOT_CHECKED device_check device_checks",
             "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
             "_encoding": "Family Trait When",
             "_families": "family",
             "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limit operator_limits",
-            "_metal_kernels": "metal_kernel_since",
+            "_metal_kernels": "has_metal_kernel metal_kernel_since",
             "_operators": "CoreRow core_table fallback_operators operator_rules",
             "_readings": "in_force",
             "_registered": "FIRST_RELEASE LAST_RELEASE native_since registered registrations",

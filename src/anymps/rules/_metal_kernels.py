@@ -69,3 +69,9 @@ def metal_kernel_since(name: str) -> Release | None:
     be true of older releases, too.
     """
     return _FIRST.get(name)
+
+
+def has_metal_kernel(name: str, release: Release) -> bool:
+    """Whether an operator runs on a kernel of PyTorch's own in a release; else MPSGraph computes it."""
+    since = metal_kernel_since(name)
+    return since is not None and since <= release

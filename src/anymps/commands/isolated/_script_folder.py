@@ -9,6 +9,8 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
+from anymps._paths import package_of
+
 _RETRIES = re.compile(rb"out of memory|OutOfMemoryError|find_executable_batch_size|auto_find_batch_size")
 """What code says that catches torch's error, or leaves that to accelerate or transformers."""
 
@@ -35,7 +37,7 @@ def tells_of_retries(folder: str) -> bool:
     inside = os.path.realpath(folder) + os.sep
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or not os.path.realpath(file).startswith(inside) or "site-packages" in file:
+        if not isinstance(file, str) or not os.path.realpath(file).startswith(inside) or package_of(file):
             continue
         try:
             with open(file, "rb") as source:

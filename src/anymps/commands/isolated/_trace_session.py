@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import RequireError
+from anymps._paths import package_of
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import divert_writes, end_with_parent
 from anymps.commands.isolated._proof_session import error_of, trail_of
@@ -106,7 +107,7 @@ class TraceSession:
         """Close the trace."""
         run, self._run = self._run, None
         if run is not None:
-            trail = [place for place in trail_of(ending) if "site-packages" not in place[0]]
+            trail = [place for place in trail_of(ending) if not package_of(place[0])]
             run.close(error_of(ending), _site(*trail[-1]) if trail else None)
 
 

@@ -7,18 +7,27 @@ __all__ = ["Lines"]
 import linecache
 import os
 import sys
-import sysconfig
+from enum import Enum, auto
 from types import FrameType
 from typing import Final
 
 import torch
 
+from anymps._paths import is_library, package_of
 from anymps.compare._trace import Site
 
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _ANYMPS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
-_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + os.sep
-_PACKAGES: Final = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+
+class _Owner(Enum):
+    """Whose a source file is."""
+
+    PROGRAM = auto()
+    PACKAGE = auto()
+    TORCH = auto()
+    OTHER = auto()
+    """Ours or Python's."""
 
 
 class Lines:
@@ -26,7 +35,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str], Site] = {}
-        self._kinds: dict[str, int] = {}
+        self._owners: dict[str, _Owner] = {}
 
     def now(self) -> tuple[Site | None, bool]:
         """The line that runs, None in a thread without one; and whether it called torch itself, not through torch.
@@ -37,30 +46,30 @@ class Lines:
         in_package: FrameType | None = None
         direct = True
         while frame is not None:
-            kind = self._kind(frame.f_code.co_filename)
-            if kind == 0:
+            file = frame.f_code.co_filename
+            owner = self._owner(file)
+            if owner is _Owner.PROGRAM:
                 return self._site(frame), direct
-            if kind == 1 and in_package is None:
+            if owner is _Owner.PACKAGE and in_package is None:
                 in_package = frame
-            if kind == 2 and in_package is None and not frame.f_code.co_filename.startswith(_DISPATCHING):
+            if owner is _Owner.TORCH and in_package is None and not file.startswith(_DISPATCHING):
                 direct = False
             frame = frame.f_back
         return (self._site(in_package) if in_package is not None else None), direct
 
-    def _kind(self, file: str) -> int:
-        """0: the program's, 1: an installed package's, 2: torch's, 3: ours and Python's."""
-        kind = self._kinds.get(file)
-        if kind is None:
+    def _owner(self, file: str) -> _Owner:
+        owner = self._owners.get(file)
+        if owner is None:
             if file.startswith((_ANYMPS, "<frozen", "<string>")):
-                kind = 3
+                owner = _Owner.OTHER
             elif file.startswith(_TORCH):
-                kind = 2
-            elif any(folder in file for folder in _PACKAGES):
-                kind = 1
+                owner = _Owner.TORCH
+            elif package_of(file):
+                owner = _Owner.PACKAGE
             else:
-                kind = 3 if file.startswith(_STANDARD_LIBRARY) else 0
-            self._kinds[file] = kind
-        return kind
+                owner = _Owner.OTHER if is_library(file) else _Owner.PROGRAM
+            self._owners[file] = owner
+        return owner
 
     def _site(self, frame: FrameType) -> Site:
         code = frame.f_code
