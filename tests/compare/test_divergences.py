@@ -47,6 +47,19 @@ def test_rounding_is_no_divergence() -> None:
     assert found.rounding.first.right[0].site.line == 10
 
 
+@pytest.mark.parametrize(("apart", "cause"), [(0.0, []), (1.0, [(Cause.NUMBER, 10)])])
+def test_what_is_saved_for_the_backward_in_another_dtype(apart: float, cause: list[tuple[Cause, int]]) -> None:
+    """The dtype of a norm's statistics is each device's own: the first result decides, and its numbers are compared."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        saved = sketch([0.5], dtype="bfloat16" if second else "float32")
+        return trace.call("native_layer_norm", 10, [X], [sketch([2.0, 4.0, 8.0 + second * apart]), saved])
+
+    found = compared(make)
+    assert causes(found) == cause
+    assert found.agrees is not bool(cause)
+
+
 @pytest.mark.parametrize(("apart", "parts"), [(1e-6, False), (1e-3, True)])
 def test_a_number_of_its_own(apart: float, parts: bool) -> None:
     """From the same inputs: beyond the bound the kernels differ, within it is rounding."""

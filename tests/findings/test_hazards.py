@@ -96,6 +96,39 @@ def layer_norm(*, input_grad: bool) -> None:
     F.layer_norm(on(4, 8, grad=input_grad), (8,), on(8, grad=True), on(8, grad=True)).mean().backward()
 
 
+def mixed_norm(dtype: torch.dtype) -> None:
+    """Forward of a layer norm in half precision with weights of that dtype."""
+    F.layer_norm(on(4, 8, dtype=torch.float16), (8,), on(8, dtype=dtype), on(8, dtype=dtype))
+
+
+def mixed_norm_backward(dtype: torch.dtype) -> None:
+    """Backward alone of a layer norm in half precision with weights of that dtype."""
+    x, (mean, deviation) = on(4, 8, dtype=torch.float16), (on(4, 1, dtype=torch.float16) for _ in range(2))
+    torch.ops.aten.native_layer_norm_backward(x, x, [8], mean, deviation, on(8, dtype=dtype), None, [True, True, False])
+
+
+def mixed_batch_norm(dtype: torch.dtype, *, training: bool) -> None:
+    """Forward of a batch norm in half precision with numbers of that dtype."""
+    own = [on(3, dtype=dtype) for _ in range(4)]
+    F.batch_norm(on(2, 3, 4, dtype=torch.float16), *own, training=training)
+
+
+def to_one(rows: int, outputs: int, reduce: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Forward and backward of a layer of 2 to few."""
+    reduce(F.linear(on(rows, 2, grad=True), on(outputs, 2))).backward()
+
+
+def masked_attention(mask: torch.Tensor | None, *, queries: int = 4, grad: bool = False) -> None:
+    """Attention of two samples and four heads."""
+    keys = on(2, 4, 8, 64)
+    F.scaled_dot_product_attention(on(2, 4, queries, 64, grad=grad), keys, keys, attn_mask=mask)
+
+
+def unscale(dtype: torch.dtype) -> None:
+    """What a GradScaler does to gradients of that dtype."""
+    torch._amp_foreach_non_finite_check_and_unscale_([on(3, dtype=dtype)], on(), on())
+
+
 def lstm(layers: int = 1, dropout: float = 0.0, *, train: bool = True, x: torch.Tensor | None = None) -> None:
     """Forward of an LSTM of 4 to 4."""
     nn.LSTM(4, 4, layers, dropout=dropout).to("mps").train(train)(on(3, 2, 4) if x is None else x)
@@ -187,6 +220,35 @@ CASES = (
         "MPS605",
         lambda: on(4).add_(TABLE[1]),
         (lambda: on(4) + 2.0, lambda: on(4) * TABLE.double()[1], lambda: on(4) + on(2)[1]),
+    ),
+    Case(
+        "MPS606",
+        lambda: torch.baddbmm(on(1, 1, 1), on(1, 2, 3), on(1, 3, 2), beta=0),
+        (lambda: torch.baddbmm(on(1, 1, 1), on(1, 2, 3), on(1, 3, 2), beta=0.5),
+         lambda: torch.bmm(on(1, 2, 3), on(1, 3, 2))),
+    ),
+    Case(
+        "MPS607",
+        lambda: F.linear(on(65537, 1, 1), on(2, 1), on(2)),
+        (lambda: F.linear(on(65536, 1, 1), on(2, 1), on(2)), lambda: F.linear(on(65537, 1, 1), on(2, 1)),
+         lambda: F.linear(on(65537, 1), on(2, 1), on(2)), lambda: F.linear(on(2, 65537, 1), on(2, 1), on(2))),
+    ),
+    Case(
+        "MPS608",
+        lambda: F.linear(on(8, 1, 2), on(2, 2), on(2)),
+        (lambda: F.linear(on(8, 2, 2), on(2, 2), on(2)), lambda: F.linear(on(8, 1, 2), on(2, 2)),
+         lambda: F.linear(on(1, 2), on(2, 2), on(2))),
+        family=M1,
+    ),
+    Case(
+        "MPS609",
+        fails(lambda: F.linear(on(3, 4, 0), on(5, 0), on(5))),
+        (lambda: F.linear(on(0, 4, 0), on(5, 0), on(5)), lambda: on(3, 0) @ on(0, 5)),
+    ),
+    Case(
+        "MPS610",
+        lambda: to_one(4000, 1, torch.sum),
+        (lambda: to_one(4000, 1, torch.mean), lambda: to_one(4000, 2, torch.sum), lambda: to_one(2048, 1, torch.sum)),
     ),
     Case(
         "MPS611",
@@ -295,6 +357,33 @@ CASES = (
     Case("MPS630", lambda: F.adaptive_max_pool2d(on(2, 2, 2), 4), (lambda: F.max_pool2d(on(2, 5, 5), 2),)),
     Case("MPS630", lambda: F.adaptive_max_pool1d(on(4, 8), 3), (lambda: F.adaptive_max_pool1d(on(4, 9), 3),)),
     Case(
+        "MPS634",
+        lambda: mixed_norm(torch.float32),
+        (lambda: mixed_norm(torch.float16), lambda: F.layer_norm(on(4, 8, dtype=torch.float16), (8,))),
+    ),
+    Case(
+        "MPS635",
+        fails(lambda: mixed_norm_backward(torch.float32)),
+        (lambda: mixed_norm_backward(torch.float16),),
+    ),
+    Case(
+        "MPS636",
+        fails(lambda: mixed_batch_norm(torch.float32, training=True)),
+        (lambda: mixed_batch_norm(torch.float16, training=True),),
+        "2.11.0",
+    ),
+    Case(
+        "MPS636",
+        fails(lambda: mixed_batch_norm(torch.float32, training=False)),
+        (lambda: mixed_batch_norm(torch.float16, training=False),),
+        "2.11.0",
+    ),
+    Case(
+        "MPS637",
+        fails(lambda: F.linear(on(4, 2, grad=True), on(2)).sum().backward()),
+        (lambda: F.linear(on(4, 2), on(2)).sum(), lambda: F.linear(on(4, 2, grad=True), on(1, 2)).sum().backward()),
+    ),
+    Case(
         "MPS631",
         without_grad(lambda: lstm(2, 0.5)),
         (without_grad(lambda: lstm(2)), without_grad(lambda: lstm(1)), without_grad(lambda: lstm(2, 0.5, train=False))),
@@ -324,11 +413,33 @@ CASES = (
          (lambda: on(4).masked_fill_(on(4, dtype=torch.bool), 0.0),)),
     Case("MPS657", fails(lambda: torch.bmm(wide(1, 2**32 + 1, 1), on(1, 1, 1))),
          (lambda: torch.bmm(on(1, 2, 1), on(1, 1, 1)),)),
+    Case(
+        "MPS644",
+        lambda: masked_attention(on(2, 1, 4, 8)),
+        (lambda: masked_attention(on(2, 4, 4, 8)), lambda: masked_attention(on(1, 1, 4, 8)),
+         lambda: masked_attention(on(4, 8)), lambda: masked_attention(None),
+         lambda: masked_attention(on(2, 1, 9, 8), queries=9), lambda: masked_attention(on(2, 1, 4, 8), grad=True)),
+        "2.12.0",
+    ),
+    Case("MPS644", lambda: masked_attention(on(2, 1, 4, 8).expand(2, 4, 4, 8)), (), "2.12.0"),
+    Case("MPS644", lambda: masked_attention(on(1, 4, 4, 8)), (), "2.12.0"),
+    Case(
+        "MPS659",
+        fails(lambda: torch.fft.fft(on(2, 2, 2, 2, 2), dim=0)),
+        (lambda: torch.fft.fft(on(2, 2, 2, 2, 2), dim=1), lambda: torch.fft.fft(on(2, 2, 2, 2), dim=0)),
+    ),
+    Case("MPS659", fails(lambda: torch.fft.rfft(on(2, 2, 2, 2, 2), dim=0)), (lambda: torch.fft.rfft(on(2, 2), dim=0),)),
     Case("MPS661", strictly(add_rows), (add_rows, strictly(lambda: on(3).add_(1)))),
     Case(
         "MPS691",
         lambda: fused(torch.optim.AdamW, grad_scale=on()),
         (lambda: fused(torch.optim.AdamW), lambda: fused(torch.optim.AdamW, found_inf=None)),
+        "2.12.0",
+    ),
+    Case(
+        "MPS692",
+        lambda: unscale(torch.bfloat16),
+        (lambda: unscale(torch.float32),),
         "2.12.0",
     ),
     Case("MPS691", lambda: fused(torch.optim.SGD, found_inf=on()), (lambda: fused(torch.optim.SGD),), "2.11.0"),
@@ -543,6 +654,16 @@ def test_integers_divided_by_zero(divide: Callable[[torch.Tensor, torch.Tensor],
         ("MPS604", "2.14.1", (26, 4), M3, True),
         ("MPS604", "2.15.0", (26, 4), M3, False),
         ("MPS605", "2.11.0", (26, 4), M3, False),
+        ("MPS606", "2.14.0", (26, 4), M3, False),
+        ("MPS607", "2.11.0", (26, 4), M3, False),
+        ("MPS607", "2.14.0", (26, 4), M3, False),
+        ("MPS608", "2.13.0", (15, 6), M1, False),
+        ("MPS608", "2.13.0", (26, 0), M1, True),
+        ("MPS608", "2.13.0", (27, 0), M1, False),
+        ("MPS608", "2.13.0", (26, 4), M3, False),
+        ("MPS609", "2.13.0", (14, 7), M3, False),
+        ("MPS609", "2.14.0", (26, 4), M3, False),
+        ("MPS610", "2.14.0", (26, 4), M3, False),
         ("MPS611", "2.13.0", (26, 4), "apple8", True),
         ("MPS611", "2.13.0", (26, 4), M3, False),
         ("MPS611", "2.14.0", (26, 4), M1, False),
@@ -562,11 +683,18 @@ def test_integers_divided_by_zero(divide: Callable[[torch.Tensor, torch.Tensor],
         ("MPS630", "2.14.0", (26, 4), M3, False),
         ("MPS631", "2.13.0", (26, 4), M3, False),
         ("MPS632", "2.14.0", (26, 4), M3, False),
+        ("MPS634", "2.14.0", (26, 4), M3, False),
+        ("MPS635", "2.14.0", (26, 4), M3, False),
+        ("MPS636", "2.12.0", (26, 4), M3, False),
+        ("MPS637", "2.14.0", (26, 4), M3, False),
         ("MPS641", "2.12.0", (26, 4), M3, False),
         ("MPS642", "2.12.0", (26, 4), M3, False),
         ("MPS643", "2.12.0", (26, 4), M3, False),
+        ("MPS644", "2.13.0", (26, 4), M3, False),
+        ("MPS659", "2.14.0", (26, 4), M3, False),
         ("MPS691", "2.12.0", (26, 4), M3, True),
         ("MPS691", "2.13.0", (26, 4), M3, False),
+        ("MPS692", "2.13.0", (26, 4), M3, False),
         ("MPS654", "2.15.0", (26, 4), M3, False),
         ("MPS671", "2.15.0", (26, 4), M3, False),
         ("MPS673", "2.13.0", (26, 4), M3, False),

@@ -55,6 +55,10 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
         "F.adaptive_max_pool2d(torch.arange(25.0).view(1, 5, 5).to('mps'), 3).flatten().tolist()",
         [12, 13, 14, 17, 18, 19, 22, 23, 24],
     ),
+    "layer_norm, halves with float32 weights (MPS634)": (
+        "mixed_norms()",
+        [math.inf, 1.204268070216818e31],
+    ),
     "embedding_bag, an index one too large": (
         "F.embedding_bag(torch.tensor([5], device='mps'), torch.arange(18.0).view(6, 3).to('mps')[:5], "
         "torch.tensor([0], device='mps'), mode='sum').flatten().tolist()",
@@ -129,6 +133,9 @@ NOT_SHOWN = {
     "MPS612": _GRAPH,
     "MPS614": _GRAPH,
     "MPS616": _LARGE,
+    **dict.fromkeys(
+        ("MPS606", "MPS607", "MPS608", "MPS610"), "linear layers and batched products are MPSGraph's or MPS's"
+    ),
     "MPS617": "the kernel of addcmul has no launch described",
     "MPS618": "a GPU gives any number; here the kernel divides by zero, which stops it",
     "MPS621": _GRAPH,
@@ -166,6 +173,16 @@ def other(function, *sizes, dtype=torch.float32, near=1e-5):
     if not dtype.is_complex:
         found, plain = found.double(), plain.double()
     return [not torch.equal(found, plain), torch.allclose(found, plain, atol=near)]
+
+def mixed_norms():
+    # the program of pytorch issue 190054, which has these numbers from a Mac
+    torch.manual_seed(0)
+    found = []
+    for dtype in (torch.float16, torch.bfloat16):
+        given = torch.randn(4, 8, dtype=dtype), torch.randn(8), torch.randn(8)
+        plain, real = (F.layer_norm(x, (8,), *own) for x, *own in (given, [it.to("mps") for it in given]))
+        found.append((real.cpu().float() - plain.float()).abs().max().item())
+    return found
 
 def resized(mode, *sizes, **options):
     return other(lambda x: F.interpolate(x, scale_factor=1.7, mode=mode), *sizes, **options)

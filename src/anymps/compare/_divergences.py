@@ -129,6 +129,12 @@ class Judge:
         if not results:
             return
         self.compared += 1
+        # Of a single operator the first result counts: what it saves for its backward may have another dtype.
+        counted = results[:1] if pair.is_single else results
+        differing = [both for both in (*inputs.pairs, *counted) if _differ_in_dtype(*both)]
+        if not differing:
+            self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
+            results = [both for both in results if not _differ_in_dtype(*both)]
         found = Divergence(Cause.NUMBER, pair.left, pair.right)
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
@@ -138,7 +144,6 @@ class Judge:
             if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
                 self._add(replace(found, cause=Cause.RANDOM))
             return
-        differing = [both for both in (*inputs.pairs, *results) if _differ_in_dtype(*both)]
         if differing:
             # In backward, the dtype is that of the forward call.
             if not pair.left[0].in_backward and not self._is_narrowed(inputs):

@@ -1,4 +1,4 @@
-"""Rows of `_table`: copies, matrix products and single numbers.
+"""Rows of `_table`: copies and single numbers.
 
 Sources: the issues and pull requests named in each row; where a row names a file, that file in the pytorch tree. Bounds
 of releases without a fix in the row are those of the reports: nothing is claimed of releases that nobody measured.
@@ -11,12 +11,6 @@ from typing import Final
 from anymps.rules.faults._model import Check, Hazard, Outcome
 
 _COPY: Final = "aten/src/ATen/native/mps/operations/Copy.mm"
-_MATRIX: Final = "aten/src/ATen/native/mps/operations/LinearAlgebra.mm"
-
-_OLD_GPUS: Final = frozenset({"apple7", "apple8"})
-_SHORTER: Final = (
-    "Split the reduced dimension: `a[:, :16384] @ b[:16384] + a[:, 16384:] @ b[16384:]`, or use torch 2.14 or newer."
-)
 
 ARITHMETIC: Final[tuple[Hazard, ...]] = (
     # copies
@@ -89,104 +83,6 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         since=(2, 12),
         until=(2, 13),
         fixed=(2, 14),
-    ),
-    # matrix products
-    Hazard(
-        "MPS611",
-        "Matrix product over a long dimension",
-        ("mm", "addmm", "linear"),
-        Check.LONG_INNER,
-        Outcome.WRONG,
-        "a matrix product that sums over 32767 elements or more reads past the end of its operands and adds what is "
-        "there (both sides of "
-        "the result 16 or more)",
-        _SHORTER,
-        (195163, 177116),
-        f"{_MATRIX}; above 32768 elements fixed by pull request 183535",
-        low=32767,
-        until=(2, 13),
-        fixed=(2, 14),
-        metal_families=_OLD_GPUS,
-    ),
-    Hazard(
-        "MPS612",
-        "Gradient of a linear layer over many rows",
-        ("linear_backward",),
-        Check.LONG_INNER_BACKWARD,
-        Outcome.WRONG,
-        "the gradient of a linear layer's weight sums over all rows (batch x sequence), that of its input over all "
-        "outputs; over 32767 or more it reads past the end of its operands and adds what is there",
-        "Use smaller batches with gradient accumulation, or torch 2.14 or newer.",
-        (177116, 195163),
-        f"{_MATRIX}; above 32768 elements fixed by pull request 183535",
-        low=32767,
-        until=(2, 13),
-        fixed=(2, 14),
-        metal_families=_OLD_GPUS,
-    ),
-    Hazard(
-        "MPS613",
-        "Matrix product over 32767 or 32768 elements",
-        ("mm", "addmm", "linear"),
-        Check.LONG_INNER,
-        Outcome.WRONG,
-        (
-            "a matrix product that sums over 32767 or 32768 elements reads past the end of its operands and adds "
-            "what is "
-            "there; only longer ones no longer use the faulty kernel (both sides of the result 16 or more)"
-        ),
-        "Pad the summed dimension to 32769 with zeros, or split it in two.",
-        (195163,),
-        f"{_MATRIX}, pull request 183535",
-        low=32767,
-        high=32768,
-        since=(2, 14),
-        until=(2, 15),
-        metal_families=_OLD_GPUS,
-    ),
-    Hazard(
-        "MPS614",
-        "Batched matrix product over a long dimension",
-        ("bmm", "baddbmm", "addbmm"),
-        Check.LONG_INNER_BATCHED,
-        Outcome.WRONG,
-        "a batched matrix product that sums over 32767 elements or more reads past the end of its operands and adds "
-        "what is there (both "
-        "sides of a result 16 or more)",
-        "Split the summed dimension: `a[..., :16384] @ b[:, :16384] + a[..., 16384:] @ b[:, 16384:]`.",
-        (195163,),
-        f"{_MATRIX}; pull request 195012 is open",
-        low=32767,
-        until=(2, 15),
-        metal_families=_OLD_GPUS,
-    ),
-    Hazard(
-        "MPS615",
-        "Expanded operand of a matrix product",
-        ("mm", "addmm"),
-        Check.EXPANDED_MATRIX,
-        Outcome.WRONG,
-        "with an expanded operand (stride 0, as the gradient of `y.sum()` is) most rows of a matrix product are zero",
-        "Make it contiguous; for a gradient, `y.sum()` can be `(y * torch.ones_like(y)).sum()`. "
-        "PYTORCH_MPS_PREFER_METAL=1 avoids it too, as does macOS 26.4.",
-        (180201,),
-        "aten/src/ATen/native/mps/OperationUtils.mm, pull request 180236 (measured with 2.11.0)",
-        until=(2, 11),
-        macos=(((15, 0), (26, 4)),),
-    ),
-    Hazard(
-        "MPS616",
-        "Batched matrix product of more than 2^32 elements",
-        ("bmm",),
-        Check.HUGE_BATCHED,
-        Outcome.WRONG,
-        "with more than 2^32 elements and an operand that is not contiguous (in a backward one always is), batches "
-        "beyond element 2^32 are computed from the first ones",
-        "Split the batch.",
-        (197636,),
-        f"{_MATRIX} (open)",
-        low=2**32,
-        until=(2, 15),
     ),
     Hazard(
         "MPS617",

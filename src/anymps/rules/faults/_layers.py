@@ -164,6 +164,54 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         until=(2, 13),
         fixed=(2, 14),
     ),
+    # norms of mixed dtypes
+    Hazard(
+        "MPS634",
+        "Layer norm in half precision with float32 weights",
+        ("native_layer_norm",),
+        Check.MIXED_LAYER_NORM,
+        Outcome.WRONG,
+        "a layer norm reads its weight and bias in its input's dtype, whatever they hold: the result is garbage",
+        "Cast the layer to its input's dtype, or the input to float32: `norm(x.float()).to(x.dtype)`. Autocast does "
+        "the latter by itself.",
+        (190054,),
+        f"{_NORM}; measured with 2.13.0; fixed by pull request 190055",
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS635",
+        "Gradients of a layer norm in half precision with float32 weights",
+        ("native_layer_norm_backward",),
+        Check.MIXED_LAYER_NORM_BACKWARD,
+        Outcome.ABORTS,
+        "the backward of a layer norm whose weight has another dtype than its input ends the process",
+        "Cast the layer to its input's dtype, or the input to float32: `norm(x.float()).to(x.dtype)`. Autocast does "
+        "the latter by itself.",
+        (190054,),
+        f"{_NORM}; measured with 2.13.0; fixed by pull request 190055",
+        until=(2, 13),
+        fixed=(2, 14),
+        text="anymps: the backward of a layer norm whose weight has another dtype than its input ends the process on a "
+        "Mac ('mps.multiply' op requires the same element type, pytorch issue 190054); this exception is anymps' own. "
+        "Cast the layer to its input's dtype, or the input to float32.",
+    ),
+    Hazard(
+        "MPS636",
+        "Batch norm in half precision with float32 weights or statistics",
+        (*_BATCH_NORMS, "_native_batch_norm_legit_no_training"),
+        Check.MIXED_BATCH_NORM,
+        Outcome.ABORTS,
+        "a batch norm whose weight or running statistics have another dtype than its input ends the process",
+        "Cast the layer to its input's dtype, or use torch 2.12 or newer.",
+        (154887, 178770),
+        f"{_NORM}; fixed by pull request 178775",
+        until=(2, 11),
+        fixed=(2, 12),
+        text="anymps: a batch norm whose weight or running statistics have another dtype than its input ends the "
+        "process on a Mac (MPSGraph: `output type and mean type are not broadcast compatible`, pytorch issue "
+        "154887); this exception is anymps' own. Cast the layer to its input's dtype.",
+    ),
     # recurrent
     Hazard(
         "MPS631",
@@ -247,5 +295,19 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         since=OPERATOR_LIMITS["sdpa dropout"].since,
         until=(2, 15),
         text=OPERATOR_LIMITS["sdpa dropout"].text,
+    ),
+    Hazard(
+        "MPS644",
+        "Attention mask that differs by sample",
+        ("scaled_dot_product_attention",),
+        Check.MASK_BY_BATCH,
+        Outcome.WRONG,
+        "attention over up to 8 queries without gradients uses another sample's mask if the mask is broadcast over "
+        "heads or samples, as a padding mask is while a model generates text",
+        "Expand the mask to all heads: `mask.expand(-1, heads, -1, -1).contiguous()`, or use torch 2.13 or newer.",
+        (),
+        f"{_ATTENTION}; pytorch pull request 184180, which fixes it",
+        until=(2, 12),
+        fixed=(2, 13),
     ),
 )

@@ -237,6 +237,23 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         until=(2, 12),
         fixed=(2, 13),
     ),
+    # transforms
+    Hazard(
+        "MPS659",
+        "Fourier transform of a dimension before the last four",
+        ("_fft_c2c", "_fft_r2c", "_fft_c2r"),
+        Check.OUTER_TRANSFORM,
+        Outcome.ABORTS,
+        "a Fourier transform of a dimension that is not among the last four ends the process in a Metal assertion",
+        "Move the dimension: `torch.fft.fft(x.movedim(0, -1)).movedim(-1, 0)`.",
+        (186885, 188864),
+        "aten/src/ATen/native/mps/operations/FastFourierTransform.mm; fixed by pull request 186967",
+        until=(2, 13),
+        fixed=(2, 14),
+        text="anymps: a Fourier transform of a dimension before the last four ends the process on a Mac "
+        "(MPSGraphExecutable.mm: failed assertion `original module failed verification', pytorch issue 186885); this "
+        "exception is anymps' own. Move the dimension to the end first.",
+    ),
     # optimizers
     Hazard(
         "MPS691",
@@ -251,6 +268,20 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         "Leave `fused=True` out, or use torch 2.13.",
         (),
         "pytorch pull request 186360; arguments of the kernels (FusedOptimizerOps.metal) in the macOS wheels",
+        until=(2, 12),
+        fixed=(2, 13),
+    ),
+    Hazard(
+        "MPS692",
+        "GradScaler over gradients in half precision",
+        ("_amp_foreach_non_finite_check_and_unscale_",),
+        Check.HALF_GRADIENTS,
+        Outcome.WRONG,
+        "a GradScaler makes gradients in float16 and bfloat16 zero, so that the model does not train",
+        "Keep the weights in float32 under autocast, leave the GradScaler out with bfloat16, or use torch 2.13 or "
+        "newer.",
+        (),
+        "pytorch pull request 184286, which fixes it (Amp.metal)",
         until=(2, 12),
         fixed=(2, 13),
     ),

@@ -2,7 +2,7 @@
 
 Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
 The virtual device computes the right result and notes the call. The rows are in `_arithmetic`,
-`_layers` and `_limits`; the native core recognises a call by the row's `Check`.
+`_products`, `_layers` and `_limits`; the native core recognises a call by the row's `Check`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from anymps.rules.faults._arithmetic import ARITHMETIC
 from anymps.rules.faults._layers import LAYERS
 from anymps.rules.faults._limits import LIMITS
 from anymps.rules.faults._model import Check, Hazard
+from anymps.rules.faults._products import PRODUCTS
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -31,7 +32,7 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
 
 def all_hazards() -> tuple[Hazard, ...]:
     """Every known hazard, by number."""
-    return ARITHMETIC + LAYERS + LIMITS
+    return tuple(sorted(ARITHMETIC + PRODUCTS + LAYERS + LIMITS, key=lambda hazard: hazard.id))
 
 
 def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:

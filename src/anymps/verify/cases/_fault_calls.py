@@ -100,6 +100,46 @@ def _layer_norm(device: str) -> Any:
     return weight.grad, bias.grad
 
 
+def _mixed_batch_norm(device: str) -> torch.Tensor:
+    x, mean, variance = _made(device, 2, 3, 4, dtype=torch.float16), _made(device, 3), torch.ones(3, device=device)
+    return F.batch_norm(x, mean, variance)
+
+
+def _summand(device: str) -> torch.Tensor:
+    nothing = torch.full((1, 1, 1), float("nan"), device=device)
+    return torch.baddbmm(nothing, _made(device, 1, 4, 4), _made(device, 1, 4, 4), beta=0)
+
+
+def _many_batches(device: str) -> torch.Tensor:
+    return F.linear(_made(device, 65_537, 17, 8), _made(device, 16, 8), _made(device, 16))[[0, 1, -1]]
+
+
+def _linear_to_one(device: str, weight: torch.Tensor) -> torch.Tensor:
+    x = _made(device, 3840, 33, grad=True)
+    torch.autograd.backward(F.linear(x, weight).sum())
+    assert x.grad is not None
+    return x.grad
+
+
+def _mixed_layer_norm(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    x = _made(device, 4, 8, dtype=torch.float16, grad=True)
+    return F.layer_norm(x, (8,), _made(device, 8), _made(device, 8)).sum(), x
+
+
+def _attention_of_samples(device: str) -> torch.Tensor:
+    query = _made(device, 2, 4, 8, 64)
+    mask = torch.zeros(2, 1, 8, 8, device=device)
+    mask[0, 0, 4:, :4] = float("-inf")
+    return F.scaled_dot_product_attention(query, query, query, attn_mask=mask)
+
+
+def _unscaled(device: str) -> torch.Tensor:
+    gradients = [_made(device, 16, dtype=torch.bfloat16)]
+    found, inverse = torch.zeros((), device=device), torch.full((), 0.5, device=device)
+    torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+    return gradients[0]
+
+
 def _uneven_pool(device: str) -> Any:
     x = _made(device, 1, 2, 5, 5, grad=True)
     values, places = F.adaptive_max_pool2d(x, 3, return_indices=True)
@@ -250,6 +290,11 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
     "MPS603": FaultCall(_gaps),
     "MPS604": FaultCall(_into_double),
     "MPS605": FaultCall(_element),
+    "MPS606": FaultCall(_summand),
+    "MPS607": FaultCall(_many_batches),
+    "MPS608": FaultCall(lambda d: F.linear(_made(d, 80, 1, 2), _made(d, 192, 2), _made(d, 192))),
+    "MPS609": FaultCall(lambda d: F.linear(_made(d, 3, 4, 0), _made(d, 5, 0), _made(d, 5)), raises=True),
+    "MPS610": FaultCall(lambda d: _linear_to_one(d, _made(d, 1, 33))),
     "MPS611": FaultCall(lambda d: _product(d, (16, 32767), (32767, 16))),
     "MPS612": FaultCall(_linear_gradient),
     "MPS613": FaultCall(lambda d: _product(d, (16, 32768), (16, 32768), call=F.linear)),
@@ -277,9 +322,14 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
     "MPS631": FaultCall(_same_dropout, expected=lambda: torch.zeros(1)),
     "MPS632": FaultCall(_dropout_backward, expected=lambda: torch.zeros(5, 4, 8)),
     "MPS633": FaultCall(_lstm_strided),
+    "MPS634": FaultCall(lambda d: _mixed_layer_norm(d)[0]),
+    "MPS635": FaultCall(lambda d: torch.autograd.grad(*_mixed_layer_norm(d)), raises=True),
+    "MPS636": FaultCall(_mixed_batch_norm, raises=True),
+    "MPS637": FaultCall(lambda d: _linear_to_one(d, _made(d, 33, grad=True)), raises=True),
     "MPS641": FaultCall(lambda d: _attention(d, value=4, dtype=torch.float32)),
     "MPS642": FaultCall(lambda d: _attention(d, length=64, dtype=torch.float16, causal=True)),
     "MPS643": FaultCall(_attention_dropout, raises=True),
+    "MPS644": FaultCall(_attention_of_samples),
     "MPS651": FaultCall(
         _row_of_a_large_table,
         expected=lambda: torch.ones(1, 40_000, dtype=torch.bool),
@@ -301,6 +351,7 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
     "MPS658": FaultCall(
         _large_graph, expected=lambda: torch.full((8,), -32768.0), bytes_needed=13 * _GIB, by_rule=True
     ),
+    "MPS659": FaultCall(lambda d: torch.fft.fft(_made(d, 4, 1, 2, 1, 2), dim=0), raises=True),
     "MPS661": FaultCall(_added_rows, varies=True, by_rule=True),
     "MPS671": FaultCall(_measured_twice, expected=lambda: (), by_rule=True),
     "MPS672": FaultCall(_measured_after_its_wait, expected=lambda: (), by_rule=True),
@@ -308,5 +359,6 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
     "MPS674": FaultCall(lambda d: torch.accelerator.empty_host_cache(), expected=lambda: (), by_rule=True),
     "MPS681": FaultCall(_compiled, by_rule=True),
     "MPS691": FaultCall(_fused_under_a_scaler),
+    "MPS692": FaultCall(_unscaled),
 }
 """By the fault's identity; `tests/verify/test_faults.py` holds the list to the rules."""

@@ -1,6 +1,8 @@
 // How each known fault is recognised: conditions on sizes, strides, dtypes and arguments (anymps/rules/faults/_model.py).
 #include "law/hazard_checks.h"
 
+#include "law/product_checks.h"
+
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
 
@@ -11,10 +13,6 @@ namespace anymps::hazard_checks {
 namespace {
 
 using c10::ScalarType;
-
-ScalarType type_of(Impl tensor) {
-  return c10::typeMetaToScalarType(tensor->dtype());
-}
 
 bool is_wide(ScalarType type) {
   return type == ScalarType::Double || type == ScalarType::ComplexDouble;
@@ -27,15 +25,6 @@ bool is_dense(Impl tensor) {
     reach += (tensor->size(i) - 1) * tensor->stride(i);
   }
   return tensor->numel() == 0 || reach == tensor->numel();
-}
-
-bool is_expanded(Impl tensor) {
-  for (int64_t i = 0; i < tensor->dim(); ++i) {
-    if (tensor->stride(i) == 0 && tensor->size(i) > 1) {
-      return true;
-    }
-  }
-  return false;
 }
 
 // --- copies: Copy.mm casts and moves one run of memory where target and source have equal strides, and gathers otherwise
@@ -84,64 +73,7 @@ bool cpu_scalar_view(const Seen& seen) {
   return false;
 }
 
-// --- matrix products
-
-constexpr int64_t kTile = 16;  // smaller results take another kernel
-
-bool long_inner(const Seen& seen) {
-  const Impl left = seen.tensor(0), right = seen.tensor(1);
-  if (left == nullptr || right == nullptr || left->dim() < 1 || right->dim() < 1) {
-    return false;
-  }
-  const int64_t inner = left->size(left->dim() - 1);
-  return seen.in_range(inner) && left->numel() / inner >= kTile && right->numel() / inner >= kTile;
-}
-
-bool long_inner_backward(const Seen& seen) {
-  const Impl input = seen.tensor(0), weight = seen.tensor(1);
-  if (input == nullptr || weight == nullptr || weight->dim() != 2 || weight->size(1) == 0) {
-    return false;
-  }
-  const int64_t rows = input->numel() / weight->size(1);
-  return (seen.wants(2, 1) && seen.in_range(rows) && weight->size(0) >= kTile && weight->size(1) >= kTile) ||
-      (seen.wants(2, 0) && seen.in_range(weight->size(0)) && rows >= kTile && weight->size(1) >= kTile);
-}
-
-struct Batches {
-  Impl left, right;
-};
-
-std::optional<Batches> batches(const Seen& seen) {
-  const Impl left = seen.tensor(0), right = seen.tensor(1);
-  if (left == nullptr || right == nullptr || left->dim() != 3 || right->dim() != 3) {
-    return std::nullopt;
-  }
-  return Batches{left, right};
-}
-
-bool long_inner_batched(const Seen& seen) {
-  const auto found = batches(seen);
-  return found && seen.in_range(found->left->size(2)) && found->left->size(1) >= kTile && found->right->size(2) >= kTile;
-}
-
-bool expanded_matrix(const Seen& seen) {
-  const Impl left = seen.tensor(0), right = seen.tensor(1);
-  return left != nullptr && right != nullptr && (is_expanded(left) || is_expanded(right));
-}
-
-bool matmul_output(const Seen& seen) {
-  const auto found = batches(seen);
-  return found && (seen.above(found->left->size(0)) || seen.above(found->left->size(1)) || seen.above(found->right->size(2)));
-}
-
-bool huge_batched(const Seen& seen) {
-  const auto found = batches(seen);
-  if (!found || matmul_output(seen) || (found->left->is_contiguous() && found->right->is_contiguous())) {
-    return false;
-  }
-  const int64_t result = found->left->size(0) * found->left->size(1) * found->right->size(2);
-  return seen.above(std::max({result, found->left->numel(), found->right->numel()}));
-}
+// --- numbers
 
 bool integers(const Seen& seen) {
   const Impl self = seen.tensor(0);
@@ -232,6 +164,30 @@ bool strided_norm_5d(const Seen& seen) {
   return input != nullptr && input->dim() == 5 && !input->is_contiguous();
 }
 
+// Whether the layer's own numbers, of the roles from `first` on, have another dtype than its input.
+bool mixed(const Seen& seen, size_t first, size_t last) {
+  const Impl input = seen.tensor(0);
+  for (size_t role = first; input != nullptr && role <= last; ++role) {
+    const Impl own = seen.tensor(role);
+    if (own != nullptr && own->dtype() != input->dtype()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool mixed_layer_norm(const Seen& seen) {
+  return mixed(seen, 1, 2);
+}
+
+bool mixed_layer_norm_backward(const Seen& seen) {
+  return seen.wants(2, 0) && mixed(seen, 1, 1);
+}
+
+bool mixed_batch_norm(const Seen& seen) {
+  return mixed(seen, 1, 3);
+}
+
 bool norm_without_input_gradient(const Seen& seen) {
   return !seen.wants(2, 0) && (seen.wants(2, 1) || seen.wants(2, 2));
 }
@@ -305,6 +261,34 @@ bool dropout(const Seen& seen) {
   return seen.number(2) > 0;
 }
 
+// The kernels for up to 8 queries take the step from head to head for that of all batches too.
+bool mask_by_batch(const Seen& seen) {
+  const Impl query = seen.tensor(0), mask = seen.tensor(2);
+  if (query == nullptr || mask == nullptr || query->dim() != 4 || mask->dim() != 4 || query->size(0) < 2 ||
+      query->size(2) > 8 || (c10::GradMode::is_enabled() && query->requires_grad())) {
+    return false;
+  }
+  const int64_t width = query->size(3), heads = query->size(1);
+  const bool one = mask->size(0) == 1 && mask->size(1) == 1;
+  const bool packed = mask->size(0) == query->size(0) && mask->size(1) == heads && heads > 1 &&
+      mask->stride(0) == heads * mask->stride(1);
+  return (width == 64 || width == 96 || width == 128) && !one && !packed;
+}
+
+// --- transforms: _fft_c2c(self, dim, ...); MPSGraph transforms the last four dimensions only
+
+bool outer_transform(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  const Operand& dims = seen.at(1);
+  if (self == nullptr || dims.kind != Operand::Kind::Sizes) {
+    return false;
+  }
+  return std::any_of(dims.sizes, dims.sizes + dims.count, [&](const c10::SymInt& dim) {
+    const int64_t place = dim.expect_int();
+    return (place < 0 ? place + self->dim() : place) < self->dim() - 4;
+  });
+}
+
 // --- sizes
 
 bool elements(const Seen& seen) {
@@ -351,50 +335,60 @@ bool grad_scaler(const Seen& seen) {
   return seen.any_tensor(0) != nullptr || seen.any_tensor(1) != nullptr;
 }
 
+bool half_gradients(const Seen& seen) {
+  const Operand& list = seen.at(0);
+  return list.kind == Operand::Kind::Tensors && std::any_of(list.tensors, list.tensors + list.count, [](const at::Tensor& gradient) {
+    return gradient.scalar_type() == at::kHalf || gradient.scalar_type() == at::kBFloat16;
+  });
+}
+
 }  // namespace
 
 const std::unordered_map<std::string, CheckKind>& checks() {
   static const std::vector<std::vector<const char*>> copy{{"self"}, {"src"}}, two{{"self"}, {"other"}},
-      matrices{{"mat1", "input", "self"}, {"mat2", "weight"}}, batched{{"batch1", "self"}, {"batch2", "mat2"}},
       layer{{"input", "self"}, {"weight"}, {"output_mask"}}, attention{{"query"}, {"value"}, {"is_causal"}}, self{{"self"}};
-  static const std::unordered_map<std::string, CheckKind> the_checks{
-      {"narrowing_copy", {narrowing_copy, copy}},
-      {"offset_copy", {offset_copy, copy}},
-      {"gappy_copy", {gappy_copy, copy}},
-      {"double_copy", {double_copy, copy}},
-      {"cpu_scalar_view", {cpu_scalar_view, two}},
-      {"long_inner", {long_inner, matrices}},
-      {"long_inner_backward", {long_inner_backward, {{"self"}, {"weight"}, {"output_mask"}}}},
-      {"long_inner_batched", {long_inner_batched, batched}},
-      {"expanded_matrix", {expanded_matrix, matrices}},
-      {"huge_batched", {huge_batched, batched}},
-      {"integers", {integers, self}},
-      {"bfloat16", {bfloat16, self}},
-      {"int64_row", {int64_row, self}},
-      {"strided_weight", {strided_weight, layer}},
-      {"channel_slice", {channel_slice, layer}},
-      {"wide_kernel", {wide_kernel, layer}},
-      {"large_minibatch", {large_minibatch, layer}},
-      {"large_output", {large_output, layer}},
-      {"convolution_3d", {convolution_3d, layer}},
-      {"strided_norm", {strided_norm, layer}},
-      {"strided_norm_5d", {strided_norm_5d, layer}},
-      {"norm_without_input_gradient", {norm_without_input_gradient, layer}},
-      {"lstm_dropout", {lstm_drops, layer}},
-      {"lstm_dropout_backward", {lstm_dropout_backward, layer}},
-      {"lstm_strided", {lstm_strided, layer}},
-      {"uneven_windows", {uneven_windows, {{"self"}, {"output_size", "grad_output"}}}},
-      {"value_width", {value_width, attention}},
-      {"causal_half", {causal_half, attention}},
-      {"dropout", {dropout, {{"query"}, {"value"}, {"dropout_p"}}}},
-      {"elements", {elements, self}},
-      {"cat_elements", {cat_elements, {{"tensors"}}}},
-      {"fold_elements", {fold_elements, self}},
-      {"matmul_output", {matmul_output, batched}},
-      {"bytes", {bytes, {}}},
-      {"deterministic", {deterministic, {}}},
-      {"grad_scaler", {grad_scaler, {{"grad_scale"}, {"found_inf"}}}},
-  };
+  static const auto the_checks = [] {
+    std::unordered_map<std::string, CheckKind> made{
+        {"narrowing_copy", {narrowing_copy, copy}},
+        {"offset_copy", {offset_copy, copy}},
+        {"gappy_copy", {gappy_copy, copy}},
+        {"double_copy", {double_copy, copy}},
+        {"cpu_scalar_view", {cpu_scalar_view, two}},
+        {"integers", {integers, self}},
+        {"bfloat16", {bfloat16, self}},
+        {"int64_row", {int64_row, self}},
+        {"strided_weight", {strided_weight, layer}},
+        {"channel_slice", {channel_slice, layer}},
+        {"wide_kernel", {wide_kernel, layer}},
+        {"large_minibatch", {large_minibatch, layer}},
+        {"large_output", {large_output, layer}},
+        {"convolution_3d", {convolution_3d, layer}},
+        {"strided_norm", {strided_norm, layer}},
+        {"strided_norm_5d", {strided_norm_5d, layer}},
+        {"norm_without_input_gradient", {norm_without_input_gradient, layer}},
+        {"mixed_layer_norm", {mixed_layer_norm, {{"input"}, {"weight"}, {"bias"}}}},
+        {"mixed_layer_norm_backward", {mixed_layer_norm_backward, layer}},
+        {"mixed_batch_norm", {mixed_batch_norm, {{"input"}, {"weight"}, {"bias"}, {"running_mean"}}}},
+        {"lstm_dropout", {lstm_drops, layer}},
+        {"lstm_dropout_backward", {lstm_dropout_backward, layer}},
+        {"lstm_strided", {lstm_strided, layer}},
+        {"uneven_windows", {uneven_windows, {{"self"}, {"output_size", "grad_output"}}}},
+        {"value_width", {value_width, attention}},
+        {"causal_half", {causal_half, attention}},
+        {"mask_by_batch", {mask_by_batch, {{"query"}, {"value"}, {"attn_mask"}}}},
+        {"outer_transform", {outer_transform, {{"self"}, {"dim"}}}},
+        {"dropout", {dropout, {{"query"}, {"value"}, {"dropout_p"}}}},
+        {"elements", {elements, self}},
+        {"cat_elements", {cat_elements, {{"tensors"}}}},
+        {"fold_elements", {fold_elements, self}},
+        {"bytes", {bytes, {}}},
+        {"deterministic", {deterministic, {}}},
+        {"half_gradients", {half_gradients, self}},
+        {"grad_scaler", {grad_scaler, {{"grad_scale"}, {"found_inf"}}}},
+    };
+    add_product_checks(made);
+    return made;
+  }();
   return the_checks;
 }
 

@@ -52,6 +52,10 @@ class Seen {
   const Places& places_;
 };
 
+inline c10::ScalarType type_of(Impl tensor) {
+  return c10::typeMetaToScalarType(tensor->dtype());
+}
+
 // A condition, and the arguments that it asks for: of each role the first name that the operator's schema has.
 struct CheckKind {
   bool (*applies)(const Seen&);

@@ -54,6 +54,14 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
     return Work((out,), (Launch(name, buffers, (groups * _GROUP,), (_GROUP,)),), kept=True)
 
 
+def _reads_as(own: torch.Tensor, x: torch.Tensor, release: tuple[int, int]) -> bool:
+    """Whether the kernel for the input's dtype gets these weights: up to 2.13 those of another dtype too (MPS634).
+
+    Not narrower ones: the kernel reads past their end, and what lies there is not known.
+    """
+    return own.dtype == x.dtype or (release < (2, 14) and own.element_size() > x.element_size())
+
+
 def _layer_norm(call: Call) -> Work | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
     shape: Sequence[int] = call.given["normalized_shape"]
@@ -61,7 +69,7 @@ def _layer_norm(call: Call) -> Work | None:
     named = [one for one in (weight, bias) if one is not None]
     if call.written or call.foreign or not x.is_contiguous() or not x.numel() or not 0 < columns <= _LONGEST:
         return None
-    if any(one.dtype != x.dtype or not one.is_contiguous() for one in named):
+    if any(not one.is_contiguous() or not _reads_as(one, x, call.release) for one in named):
         return None
     name = call.first([f"layer_norm_single_row_{NAMES.get(x.dtype)}"])
     if name is None:
