@@ -35,6 +35,7 @@ _PURE = re.compile(
     r"(?:tail )?call (?:range\([^()]*\) )?(i\d+) @llvm\.u(?:min|max)\.i\d+\(|(?:tail )?call (ptr) @anymps_rt_shared\()"
 )
 _LANE = re.compile(r"( = )(?:tail )?call i32 @anymps_rt_lane\(\).*")
+_INDEX = re.compile(r"( = )(?:tail )?call (?:noundef )?i32 @anymps_rt_thread\(\).*")
 _NUMBERED = re.compile(r"%(\d+)\b")
 
 
@@ -282,7 +283,8 @@ class _Maker:
                 elif line.strip() == "ret void":
                     body += self._leaves(mine, 255)
                 else:
-                    body.append(_LANE.sub(rf"\1and i32 %{mine}.lane, 31", _NAMES.sub(renamed, line)))
+                    line = _INDEX.sub(rf"\1add i32 %{mine}.lane, 0", _NAMES.sub(renamed, line))
+                    body.append(_LANE.sub(rf"\1and i32 %{mine}.lane, 31", line))
         allocas = [
             f"  %{mine}.{_plain(name)} = alloca {self.allocated[name][0]}, align {self.allocated[name][1]}"
             for name in sorted(used - set(at))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from anymps.metal._runtime import runtime
+from anymps.metal.kernels._hot import HotLaunches
 from anymps.metal.kernels._library import CompiledKernel
 from anymps.metal.kernels._support import support
 from anymps.metal.kernels.launches import SCALAR_TYPES, Call, Launch, Work
@@ -26,21 +27,29 @@ Recipe = tuple[int, int, int, Any, int, tuple[Any, ...], tuple[Any, ...]]
 
 
 def recipe_of(
-    call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Mapping[str, torch.Size], stopped: Any
+    call: Call,
+    work: Work,
+    kernels: Sequence[CompiledKernel],
+    before: Mapping[str, torch.Size],
+    stopped: Any,
+    hot: HotLaunches,
 ) -> Recipe | None:
-    """The recipe of a call that was just computed, or None. `before` are the shapes that its tensors came with."""
+    """The recipe of a call that was just computed, or None. `before` are the shapes that its tensors came with.
+
+    It is None, too, while `hot` waits for more calls of one of its launches.
+    """
     if not work.kept or work.cast is not None:
         return None
     arguments = [(at, name, one) for at, (name, one) in enumerate(call.given.items()) if isinstance(one, torch.Tensor)]
     room = [one.tensor for one in work.made if one.how == "room"]
     results = [_result(one, arguments, before) for one in (*work.results, *room)]
-    launches = []
-    for launch, kernel in zip(work.launches, kernels, strict=True):
-        one = _launch(launch, kernel, work, arguments, [*work.results, *room])
-        if one is None:
-            return None
-        launches.append(one)
     if any(one is None for one in results):
+        return None
+    launches = [
+        _launch(launch, kernel, work, arguments, [*work.results, *room], hot)
+        for launch, kernel in zip(work.launches, kernels, strict=True)
+    ]
+    if any(one is None for one in launches):
         return None
     call_, state, set_state = (
         ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -63,7 +72,12 @@ def _result(one: torch.Tensor, arguments: _Arguments, before: Mapping[str, torch
 
 
 def _launch(
-    launch: Launch, kernel: CompiledKernel, work: Work, arguments: _Arguments, results: Sequence[torch.Tensor]
+    launch: Launch,
+    kernel: CompiledKernel,
+    work: Work,
+    arguments: _Arguments,
+    results: Sequence[torch.Tensor],
+    hot: HotLaunches,
 ) -> tuple[Any, ...] | None:
     if launch.errors is not None:
         return None
@@ -86,7 +100,9 @@ def _launch(
             at = next(at for at, name, _ in arguments if name == one.of)
             found[slot] = (_VALUE, at, 0, SCALAR_TYPES[buffer.dtype])
         buffers.append(buffer.reshape(1).view(torch.uint8).numpy().tobytes())
-    packed = kernel.packed(buffers, launch.threads, launch.group)
+    read_anew = [slot for slot, (source, *_) in found.items() if source == _VALUE]
+    kept = None if 0 in launch.threads else hot.kernel_for(launch, kernel, buffers, read_anew)
+    packed = None if kept is None else kept.packed(buffers, launch.threads, launch.group)
     if packed is None:
         return None
     patches = tuple(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anymps._errors import KernelsError
+from anymps.metal.kernels._hot import HotLaunches
 from anymps.metal.kernels._launch_recipes import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._support import support
@@ -33,6 +34,7 @@ class Launcher:
 
     def __init__(self, library: KernelLibrary, release: tuple[int, int]) -> None:
         self._library = library
+        self._hot = HotLaunches(library)
         self._release = release
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
         self._lost: set[str] = set()  # kernels that this machine cannot run
@@ -72,7 +74,7 @@ class Launcher:
                 self.real[operator] += 1
             if work.cast is not None:
                 return tuple(one.to(work.cast) for one in work.results), None, False
-            recipe = recipe_of(call, work, kernels, before, self.stopped)
+            recipe = recipe_of(call, work, kernels, before, self.stopped, self._hot)
         return work.results, recipe, recipe is not None
 
     def _kernels(self, work: Work) -> list[CompiledKernel] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from anymps.metal._faults import fault_text
 from anymps.metal._launch import Packed, Sizes3
 from anymps.metal._library import MetalKernel
 from anymps.metal._runtime import KernelEntry, Report, raise_interrupt, runtime
+from anymps.metal.kernels._fixed import Fixed
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._object_files import Form, LoadedKernel, load_object
@@ -29,7 +30,7 @@ class KernelLibrary:
     def __init__(self, kernels: Metallib, device: Device) -> None:
         self._stored = kernels
         self._device = device
-        self._loaded: dict[str, CompiledKernel] = {}
+        self._loaded: dict[str | tuple[str, Fixed], CompiledKernel] = {}
 
     def __getattr__(self, name: str) -> CompiledKernel:
         if name.startswith("__") or name not in self._stored.kernels:
@@ -41,6 +42,14 @@ class KernelLibrary:
             loaded = load_object(name, self._stored.bitcode(name))
             self._loaded[name] = CompiledKernel(name, loaded, self._device)
         return self._loaded[name]
+
+    def fixed(self, name: str, fixed: Fixed) -> CompiledKernel:
+        """A kernel for launches that give what is fixed alone."""
+        key = (name, fixed)
+        if key not in self._loaded:
+            loaded = load_object(name, self._stored.bitcode(name), fixed)
+            self._loaded[key] = CompiledKernel(name, loaded, self._device)
+        return self._loaded[key]
 
     def at(self, entry: int) -> CompiledKernel:
         """The kernel with that entry, which has run before."""
@@ -73,6 +82,8 @@ class CompiledKernel(MetalKernel):
         entry.buffers = max((one.slot + 1 for one in loaded.signature.buffers), default=0)
         super().__init__(name, entry, support(), device)
         self.signature: Signature = loaded.signature
+        self.depends: bool = loaded.depends
+        """Whether what a launch gives decides how long its threads take."""
         self._in_order = sorted(loaded.signature.buffers, key=lambda one: one.slot)
 
     def __call__(
@@ -149,6 +160,18 @@ class CompiledKernel(MetalKernel):
         if 0 in grid or any(not isinstance(slot, (torch.Tensor, Constant)) for slot in bound.slots):
             return None
         return self._launch.packed(bound, grid, group)
+
+    def fixed(
+        self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None, but: Container[int]
+    ) -> Fixed:
+        """What such a launch gives, and each like it: its sizes, and its constants, those of the slots `but` aside."""
+        bound, grid, group = self._bind(buffers, threads, group_size)
+        constants = [
+            (at, slot.data)
+            for at, slot in enumerate(bound.slots)
+            if isinstance(slot, Constant) and slot.data and at not in but
+        ]
+        return Fixed(tuple(constants), grid, group)
 
     def _bind(
         self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None

@@ -13,7 +13,7 @@ from anymps.metal._shim import SHIM
 from anymps.metal.compilation import cache_directory, find_compiler, find_or_make, tool_key
 
 _SOURCE = Path(__file__).with_name("support.cpp")
-_RUNTIME = ("anymps_rt_lane", "anymps_rt_shared", "anymps_rt_frame")
+_RUNTIME = ("anymps_rt_lane", "anymps_rt_thread", "anymps_rt_shared", "anymps_rt_frame")
 # Names that LLVM's code generator makes up by itself.
 _CONVERSIONS = {
     "__truncsfbf2": "anymps_k_to_bfloat",

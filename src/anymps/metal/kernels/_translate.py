@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from anymps._errors import KernelsError
 from anymps.metal.kernels import _intrinsics, _synchronization
 from anymps.metal.kernels._entry_points import entries, preamble
+from anymps.metal.kernels._fixed import Fixed, flushing
 from anymps.metal.kernels._intrinsics import Declaration
 from anymps.metal.kernels._metadata import Signature
 
@@ -52,10 +53,13 @@ class Translated:
     together: bool
 
 
-def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> Translated:
+def translate(
+    text: str, signature: Signature, key: str, layout: str, triple: str, fixed: Fixed | None = None
+) -> Translated:
     """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_begin_<key>`.
 
-    Raises KernelsError for a function of Apple's compiler that is not known here.
+    `fixed` is what all launches of these entries give alike. Raises KernelsError for a function of Apple's compiler
+    that is not known here.
     """
     shared = {match[1]: match[2] for match in map(_SHARED.match, text.splitlines()) if match}
     declared: dict[str, Declaration] = {}
@@ -105,8 +109,10 @@ def translate(text: str, signature: Signature, key: str, layout: str, triple: st
     if shared:
         members = ", ".join(f"{_ALIGNED}, {re.sub(r' addrspace.[0-9]+.', '', type_)}" for type_ in shared.values())
         parts.append(f"%{SHARED_TYPE} = type {{ {members} }}\n@{SHARED_TYPE} = external global %{SHARED_TYPE}")
-    parts += [body, definitions, entries(signature, types, key, together)]
-    return Translated("\n".join(parts), together)
+    known = None if fixed is None else fixed.of(signature, declared)
+    parts += [body, definitions, entries(signature, types, key, together, known)]
+    whole = "\n".join(parts)
+    return Translated(whole if fixed is None else flushing(whole), together)
 
 
 def _is_left_out(line: str) -> bool:
