@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,27 @@ end:
   store float %w, ptr addrspace(1) %to
   ret void"""
 
+# After a barrier the eleventh thread of a group reads far away. What a thread has read it divides by.
+FAULTY = f"""{LOAD}
+  %g = udiv i32 %i, 64
+  %here = icmp eq i32 %g, GROUP
+  %tenth = icmp eq i32 %t, 10
+  %bad = and i1 %here, %tenth
+  %tl = zext i32 %t to i64
+  %mine = getelementptr [256 x float], ptr addrspace(3) @parts, i64 0, i64 %tl
+  store float %x, ptr addrspace(3) %mine
+  call void @air.wg.barrier(i32 2, i32 1)
+  %far = select i1 %bad, i64 1099511627776, i64 0
+  %k2 = add i64 %k, %far
+  %place = getelementptr float, ptr addrspace(1) %in, i64 %k2
+  %z = load float, ptr addrspace(1) %place
+  %by = fptoui float %z to i32
+  %q = udiv i32 %i, %by
+  %f = uitofp i32 %q to float
+  %y = fadd float %z, %f
+  store float %y, ptr addrspace(1) %to
+  ret void"""
+
 
 def run(folder: Path, body: str, x: torch.Tensor, group: int) -> tuple[str, torch.Tensor]:
     """The form in which a kernel runs here, and what it writes."""
@@ -146,3 +168,25 @@ def test_a_tree_of_barriers_adds_all(tmp_path: Path, monkeypatch: pytest.MonkeyP
     form, out = run(tmp_path, TREE, x, 256)
     assert form == "LANES"
     assert torch.equal(out, x + x.view(2, 256).sum(1).repeat_interleave(256))
+
+
+@pytest.mark.parametrize("fibers", ["", "1"])
+@pytest.mark.parametrize("what", ["read or wrote memory that is not there", "divided an integer by zero"])
+def test_a_fault_names_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str, what: str) -> None:
+    """Of many that run side by side, as of threads by themselves; kernels run on afterwards."""
+    monkeypatch.setenv("ANYMPS_METAL_FIBERS", fibers)
+    divides = what.startswith("divided")
+    if divides and platform.machine() != "x86_64":
+        pytest.skip("only x86 traps where an integer is divided by zero")
+    x = torch.arange(192.0) + 1
+    well = x.clone()
+    x[74] = 0.0 if divides else x[74]
+    with pytest.raises(RuntimeError) as raised:
+        run(tmp_path, FAULTY.replace("GROUP", "3" if divides else "1"), x, 64)
+    assert str(raised.value) == (
+        f"anymps: the Metal kernel 'f' {what}, in the thread at (74, 0, 0) of the grid. On a Mac this is not caught, "
+        "and the result is undefined"
+    )
+    form, out = run(tmp_path, FAULTY.replace("GROUP", "3"), well, 64)
+    assert form == ("RESUMED" if fibers else "LANES")
+    assert torch.equal(out, well)  # the number of a thread divided by the next one is 0

@@ -68,6 +68,12 @@ class Fibers {
   void resume_all(const Group& group, Begin begin);
   // The same as loops over lanes.
   void run_lanes(const Group& group, const Lanes& lanes);
+  // The lanes that ran last, all from the place `at` on; and one of them again, alone.
+  struct Span {
+    unsigned at, from, to;
+  };
+  const Span& last_lanes() const { return span_; }
+  void run_lane_again(const Group& group, const Lanes& lanes, unsigned lane);
   void* frame(size_t bytes);
   void block_at_barrier();
   void block_at_simd(void* slot, Resolve resolve, unsigned long site);
@@ -115,6 +121,7 @@ class Fibers {
   std::vector<Thread> threads_;        // of lanes: where each is in a group of the size `placed_`
   unsigned placed_[3] = {0, 0, 0};
   unsigned char places_[kMaxThreads];  // the same
+  Span span_{0, 0, 0};
   char* frames_ = nullptr;
   size_t frame_bytes_ = 0, frames_room_ = 0;
   Stacks stacks_;

@@ -36,7 +36,8 @@ void Fibers::run_ready(unsigned s, const Group& group, const Lanes& lanes) {
     auto left = static_cast<unsigned>((1ull << end) - (1ull << first));
     current = s * kLanes + first;
     runnable_[s] &= ~left;
-    lanes.run(*group.launch, group, threads_.data(), frames_, places_, place, current, s * kLanes + end);
+    span_ = {place, current, s * kLanes + end};
+    lanes.run(*group.launch, group, threads_.data(), frames_, places_, place, span_.from, span_.to);
     while (left != 0) {
       const unsigned char now = places[__builtin_ctz(left)];
       const unsigned there = left & lanes_at(places, now);
@@ -96,6 +97,10 @@ void Fibers::place_threads(const Group& group) {
       }
     }
   }
+}
+
+void Fibers::run_lane_again(const Group& group, const Lanes& lanes, unsigned lane) {
+  lanes.run(*group.launch, group, threads_.data(), frames_, places_, span_.at, lane, lane + 1);
 }
 
 void Fibers::run_lanes(const Group& group, const Lanes& lanes) {

@@ -107,6 +107,37 @@ const Lanes& lanes_of(const Kernel& kernel) {
   return *reinterpret_cast<const Lanes*>(reinterpret_cast<uintptr_t>(kernel.thread));
 }
 
+// Whether a lane that runs alone was stopped by what stopped all of them: a register holds the numbers of several.
+bool is_same_fault(const Guard& guard, int signal, uintptr_t address) {
+  constexpr uintptr_t kRegister = 64;
+  return guard.caught == signal && (signal == SIGFPE || guard.address - address + kRegister <= 2 * kRegister);
+}
+
+// Which thread of the group stopped a loop over lanes; kMaxThreads if none does so again. Lanes run once more for it, each
+// alone: what they write beside is lost with the launch.
+unsigned find_lane(Guard& guard, Fibers& fibers, const Group& group, const Lanes& lanes) {
+  const int signal = guard.caught;
+  const uintptr_t address = guard.address;
+  const bool faulted = fibers.running && (signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE);
+  volatile unsigned lane = fibers.last_lanes().from;
+  const unsigned end = faulted ? fibers.last_lanes().to : 0;
+  bool found = false;
+  if (sigsetjmp(guard.out, 0) == 0) {
+    guard.guarded = 1;
+    while (lane < end) {
+      fibers.run_lane_again(group, lanes, lane);
+      lane = lane + 1;
+    }
+    guard.guarded = 0;
+  } else {
+    guard.guarded = 0;
+    found = is_same_fault(guard, signal, address);
+  }
+  guard.caught = signal;
+  guard.address = address;
+  return found ? lane : kMaxThreads;
+}
+
 // Runs pieces of the job until none is left; a fault ends the job.
 void work(void* context) {
   Job& job = *static_cast<Job*>(context);
@@ -154,14 +185,17 @@ void work(void* context) {
   }
   // A fault: the fibers of the group are left where they are.
   guard.guarded = 0;
+  const unsigned thread = job.kernel->form == Form::Lanes ? find_lane(guard, fibers, group, lanes_of(*job.kernel))
+                          : fibers.running && job.kernel->together == 0 ? fibers.current
+                                                                        : kMaxThreads;
   const std::lock_guard<std::mutex> lock(job.mutex);
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
     job.report.address = guard.address;
-    job.report.has_thread = fibers.running && job.kernel->together == 0 && job.kernel->form != Form::Lanes ? 1 : 0;
-    if (job.report.has_thread != 0) {
+    if (thread < kMaxThreads) {
+      job.report.has_thread = 1;
       unsigned local[3];
-      place_in(group, fibers.current, local);
+      place_in(group, thread, local);
       for (unsigned axis = 0; axis < 3; ++axis) {
         job.report.position[axis] = group.position[axis] * job.launch.group[axis] + local[axis];
       }
