@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -17,13 +18,22 @@ from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Launcher, Repeated, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._tape import launch_on_tape, straight, through_line
-from anymps.metal.checking import CheckedLaunch, checker
+from anymps.metal.checking import CheckedLaunch, CleanLaunches, checker
 from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
 _MOST_REPEATED = 256
 _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the compiler knows not to wrap
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How kernels are checked: what starts a check, what was clean, and a kernel's plain form, by name."""
+
+    start: Callable[[str], CheckedLaunch]
+    clean: CleanLaunches
+    plain: Callable[[str], MetalKernel]
 
 
 class ShaderLibrary:
@@ -38,11 +48,14 @@ class ShaderLibrary:
         begin_runtime()
         path = compiled_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
-        self._check = functools.partial(CheckedLaunch, source, path) if checked else None
+        start = functools.partial(CheckedLaunch, source, path)
+        self._checks = Checks(start, CleanLaunches(source, path), self._without_check) if checked else None
         self._source = source
         self._device = device
         self._kernels: dict[str, MetalKernel] = {}
         self._fibers: tuple[ctypes.CDLL, dict[str, KernelEntry | str]] | None = None
+        self._unchecked: tuple[ctypes.CDLL, dict[str, KernelEntry | str]] | None = None
+        self._plain: dict[str, MetalKernel] = {}
 
     def __getattr__(self, name: str) -> MetalKernel:
         kernels = self.__dict__.get("_kernels", {})
@@ -52,7 +65,7 @@ class ShaderLibrary:
                 raise RuntimeError(f"Failed to create function state object for: {name}")
             if isinstance(entry, str):
                 raise RuntimeError(entry)
-            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._check, self._with_fibers)
+            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._checks, self._with_fibers)
         kernel: MetalKernel = kernels[name]
         self.__dict__[name] = kernel  # found at once from now on
         return kernel
@@ -66,6 +79,17 @@ class ShaderLibrary:
         if self._fibers is None:
             self._fibers = load_kernels(compile_shader(self._source, loops=False))
         return self._fibers[1]
+
+    def _without_check(self, name: str) -> MetalKernel:
+        """The plain form of a kernel of a checked source, compiled when a launch first repeats a clean one."""
+        if self._unchecked is None:
+            self._unchecked = load_kernels(compile_shader(self._source))
+        if name not in self._plain:
+            library, entries = self._unchecked
+            entry = entries[name]
+            assert isinstance(entry, KernelEntry)
+            self._plain[name] = MetalKernel(name, entry, library, self._device, None, self._with_fibers)
+        return self._plain[name]
 
     def __dir__(self) -> list[str]:
         return list(self._entries)
@@ -84,14 +108,14 @@ class MetalKernel:
         entry: KernelEntry,
         library: ctypes.CDLL,
         device: Device,
-        check: Callable[[str], CheckedLaunch] | None = None,
+        checks: Checks | None = None,
         with_fibers: Callable[[], Mapping[str, KernelEntry | str]] | None = None,
     ) -> None:
         self._name = name
         self._device = device
         self._entry = entry
         self._launch = Launcher(entry)
-        self._check = check
+        self._checks = checks
         self._with_fibers = with_fibers
         self._axis = int(entry.axis) if with_fibers is not None and entry.form == GROUPS else None
         self.place = straight
@@ -130,7 +154,7 @@ class MetalKernel:
             return
         bound = bind_arguments(args, threads, group_size, arg_casts)
         self._start(bound, error_buf_idx)
-        if plain and bound.flat and self._check is None and not self._device.shaders_by_operator():
+        if plain and bound.flat and self._checks is None and not self._device.shaders_by_operator():
             self._remember(bound)
 
     def _remember(self, bound: Arguments) -> None:
@@ -186,7 +210,7 @@ class MetalKernel:
         if x > _MOST_ALONG_X:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
-        if self._check is not None or (bound.flat and not self._written):
+        if self._checks is not None or (bound.flat and not self._written):
             self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
             return
         guarded = self._may_be_written(bound)
@@ -222,10 +246,10 @@ class MetalKernel:
         self, bound: Arguments, tensors: list[torch.Tensor], grid: Sizes3, group: Sizes3, error_buf_idx: int | None
     ) -> None:
         """Runs it here, or as an operator."""
-        if self._check is None and not self._device.shaders_by_operator():
+        if self._checks is None and not self._device.shaders_by_operator():
             self._run(bound, tensors, grid, group, error_buf_idx, None)
             return
-        check = self._check(self._name) if self._check is not None else None
+        check = self._checks.start(self._name) if self._checks is not None else None
 
         def run(buffers: Sequence[torch.Tensor]) -> None:
             self._run(bound, buffers, grid, group, error_buf_idx, check)
@@ -249,6 +273,12 @@ class MetalKernel:
         check: CheckedLaunch | None,
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
+        key = None
+        if self._checks is not None and error_index is None:
+            key = self._checks.clean.key(self._name, self._entry, bound, tensors, grid, group)
+            if self._checks.clean.has(key, self._name, self._entry, bound):
+                self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
+                return
         if self._axis is not None and not lies_along(self._axis, grid, group):
             self._use_fibers()
         errors = None if error_index is None else (error_index, ErrorBuffer())
@@ -259,6 +289,8 @@ class MetalKernel:
         else:
             report = Report()
             why = check.run(self._entry, bound, tensors, grid, group, errors, report)
+            if self._checks is not None and not check.faults and not report.signal:
+                self._checks.clean.add(key)
         if report is not None and report.signal:
             self._raise_fault(report, bound, why, errors is not None)
         message = errors[1].first() if errors is not None else None

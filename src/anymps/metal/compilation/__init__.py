@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anymps.metal.compilation._compile_ahead import compile_ahead, compiled_shader
     from anymps.metal.compilation._compiler import find_compiler, tool_key
     from anymps.metal.compilation._elf import undefined_symbols
-    from anymps.metal.compilation._preprocess import SOURCE_NAME
+    from anymps.metal.compilation._preprocess import SOURCE_NAME, without_macros
     from anymps.metal.compilation._unset_variables import UnsetVariable
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "shader_cache",
     "tool_key",
     "undefined_symbols",
+    "without_macros",
 ]
 
 if not TYPE_CHECKING:
@@ -48,7 +49,7 @@ if not TYPE_CHECKING:
             "_compile_ahead": "compile_ahead compiled_shader",
             "_compiler": "find_compiler tool_key",
             "_elf": "undefined_symbols",
-            "_preprocess": "SOURCE_NAME",
+            "_preprocess": "SOURCE_NAME without_macros",
             "_unset_variables": "UnsetVariable",
         },
     )

@@ -2,6 +2,7 @@
 
 from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED
+from anymps.metal.translation._deciding import deciding_buffers
 from anymps.metal.translation._fission_text import PLANE
 from anymps.metal.translation._launchers import launchers
 from anymps.metal.translation._parameters import Unsupported
@@ -32,6 +33,7 @@ __all__ = [
     "closing",
     "closing_angle",
     "closure",
+    "deciding_buffers",
     "is_attribute",
     "launchers",
     "names_a_class",

@@ -1,0 +1,99 @@
+"""Launches that need no second look: all that decides what the kernel touches is as in one that was clean.
+
+Which buffers decide by their contents is found from the source (`translation/_deciding.py`). The rest is the grid, and
+of each argument how large it is, where in its storage it begins, and which others share that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from anymps.metal._arguments import Arguments, Constant
+from anymps.metal._runtime import KernelEntry
+from anymps.metal.checking._arguments import argument_faults
+from anymps.metal.compilation import without_macros
+from anymps.metal.translation import deciding_buffers
+
+_MOST_KEPT = 4096  # launches of one source
+_MOST_READ = 1 << 20  # bytes of a buffer whose contents decide
+_DIVIDES, _SHIFTS = b"__ubsan_handle_divrem_overflow", b"__ubsan_handle_shift_out_of_bounds"
+
+
+class CleanLaunches:
+    """The clean launches of the kernels of one source, by all that decides what they touch."""
+
+    def __init__(self, source: str, library: Path) -> None:
+        self._source = source
+        self._library = library
+        self._clean: dict[Hashable, None] = {}
+
+    @functools.cached_property
+    def _deciding(self) -> Mapping[str, frozenset[int]]:
+        text = without_macros(self._source)
+        if text is None:
+            return {}
+        code = self._library.read_bytes()  # what its compiler could not rule out, it has a call for
+        return deciding_buffers(text, divides=_DIVIDES in code, shifts=_SHIFTS in code)
+
+    def key(
+        self,
+        kernel: str,
+        entry: KernelEntry,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: Sequence[int],
+        group: Sequence[int],
+    ) -> Hashable | None:
+        """What decides what a launch touches; None if that is not known. `tensors` have addresses of this machine's."""
+        deciding = self._deciding.get(kernel)
+        if deciding is None:
+            return None
+        places: dict[int, int] = {}  # of storages, by address
+        written: set[int] = set()
+        read: list[tuple[int, int]] = []
+        parts: list[Hashable] = [kernel, tuple(grid), tuple(group)]
+        rest = iter(tensors)
+        for index, slot in enumerate(bound.slots):
+            if isinstance(slot, Constant):
+                parts.append((slot.letter, slot.data if index in deciding else len(slot.data)))
+                continue
+            if not isinstance(slot, torch.Tensor):
+                return None
+            tensor = next(rest)
+            storage = tensor.untyped_storage()
+            start, size = storage.data_ptr(), storage.nbytes()
+            place = places.setdefault(start, index)
+            layout = (slot.dtype, slot.shape, slot.stride())
+            parts.append((place, size, tensor.data_ptr() - start, layout))
+            if entry.written >> index & 1:
+                written.add(start)
+            if index in deciding:
+                read.append((start, size))
+        for start, size in read:
+            if start in written or size > _MOST_READ:
+                return None
+            content = (ctypes.c_char * size).from_address(start) if size else b""
+            parts.append(hashlib.blake2b(content, digest_size=16).digest())
+        return tuple(parts)
+
+    def has(self, key: Hashable | None, kernel: str, entry: KernelEntry, bound: Arguments) -> bool:
+        """Whether such a launch was clean, and this one's arguments are."""
+        if key is None or key not in self._clean:
+            return False
+        # Numbers may not fit, and may be the strides that excuse a tensor.
+        by_layout = all(isinstance(slot, torch.Tensor) and slot.is_contiguous() for slot in bound.slots)
+        return by_layout or next(argument_faults(kernel, entry, bound), None) is None
+
+    def add(self, key: Hashable | None) -> None:
+        """A launch was clean."""
+        if key is None:
+            return
+        if len(self._clean) >= _MOST_KEPT:
+            del self._clean[next(iter(self._clean))]
+        self._clean[key] = None

@@ -1,0 +1,125 @@
+"""The tokens of a function's body and the types in them, for those who follow its values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anymps.metal.translation._structure import SPACES, Function, closing, closing_angle
+from anymps.metal.translation._tokens import Token
+
+ANY = -1
+"""The label of memory that changes within a launch."""
+_NO_NAMES = (
+    "if else for while do switch case default return break continue goto new delete this operator sizeof "
+    "alignof asm __asm__ struct class union enum using typedef template try throw static extern mutable "
+    "volatile reinterpret_cast const_cast dynamic_cast co_await co_yield co_return requires"
+)
+_WORDS = frozenset(_NO_NAMES.split())
+
+
+class Unclear(Exception):
+    """Something in a kernel that is not understood here."""
+
+
+@dataclass
+class Variable:
+    """A name, as it was declared. `content`: the label of what lies where it points to."""
+
+    name: str
+    kind: str  # value, array (of a thread's own), pointer, reference, shared
+    content: int = ANY
+    floating: bool = False
+    labels: set[int] = field(default_factory=set)
+
+
+class Kernel(Protocol):
+    """What a body asks of its kernel."""
+
+    divides: bool
+    shifts: bool
+    own: dict[str, list[Function]]
+
+    def is_type(self, name: str, template: Collection[str]) -> bool: ...
+    def decide(self, labels: Collection[int]) -> None: ...
+    def note(self, into: set[int], labels: Collection[int]) -> None: ...
+    def called(self, name: str, arguments: Sequence[Collection[int]], control: Collection[int]) -> set[int]: ...
+
+
+class Reader:
+    """Goes through the body of one function. What it does not understand raises `Unclear`."""
+
+    def __init__(self, kernel: Kernel, tokens: list[Token], template: Collection[str]) -> None:
+        self._kernel = kernel
+        self._tokens = tokens
+        self._template = template
+        self._scopes: list[dict[str, Variable]] = []
+        self._at = 0
+
+    def _text(self, ahead: int = 0) -> str:
+        index = self._at + ahead
+        return self._tokens[index].text if index < len(self._tokens) else ""
+
+    def _take(self, text: str) -> bool:
+        if self._text() == text:
+            self._at += 1
+            return True
+        return False
+
+    def _need(self, text: str) -> None:
+        if not self._take(text):
+            raise Unclear(f"{self._text()} in the place of {text}")
+
+    def _name(self) -> str:
+        if self._at >= len(self._tokens) or self._tokens[self._at].kind != "name" or self._text() in _WORDS:
+            raise Unclear(f"{self._text()} in the place of a name")
+        self._at += 1
+        return self._tokens[self._at - 1].text
+
+    def _lookup(self, name: str) -> Variable | None:
+        return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
+
+    def _skip_type(self, at: int) -> int:
+        """Behind the type that begins there, without stars; `at` if none does."""
+        tokens = self._tokens
+        start = at
+        while at < len(tokens) and (tokens[at].text in SPACES or tokens[at].text in ("const", "constexpr")):
+            at += 1
+        if at + 2 < len(tokens) and (tokens[at].text, tokens[at + 1].text) == ("metal", "::"):
+            at += 2
+        if at >= len(tokens):
+            return start
+        text = tokens[at].text
+        if text == "auto" or self._kernel.is_type(text, self._template):
+            if self._lookup(text) is not None:
+                return start
+            at += 1
+            if text == "unsigned" and at < len(tokens) and tokens[at].text in ("int", "long", "short", "char"):
+                at += 1
+        elif text == "vec" and at + 1 < len(tokens) and tokens[at + 1].text == "<":
+            at = self._arguments_end(at + 1)
+        elif text == "decltype" and at + 1 < len(tokens) and tokens[at + 1].text == "(":
+            at = closing(tokens, at + 1) + 1
+        else:
+            return start
+        while at < len(tokens) and tokens[at].text in ("const", *SPACES):
+            at += 1
+        return at
+
+    def _arguments_end(self, opening: int) -> int:
+        """Behind the arguments of a template: types and numbers."""
+        close = closing_angle(self._tokens, opening)
+        if close == opening:
+            raise Unclear("a comparison with a template")
+        at = opening + 1
+        while at < close:
+            after = self._skip_type(at)
+            if after == at:
+                after = at + 1
+                if self._tokens[at].kind != "number":
+                    raise Unclear("an argument of a template")
+            if self._tokens[after].text not in (",", ">"):
+                raise Unclear("an argument of a template")
+            at = after + 1
+        return close + 1
