@@ -7,15 +7,17 @@ import functools
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from anymps.metal._arguments import Arguments, Constant, Table
 from anymps.metal._error_buffer import ErrorBuffer
-from anymps.metal._runtime import KernelEntry, Report, runtime
+from anymps.metal._runtime import GROUPS, PLAIN, KernelEntry, Report, runtime
 from anymps.metal.translation import PLANE
 
 _ALIGNED = 16  # where constants begin
+_FEW = 4096  # threads, which are run by one worker whatever it is asked for: runtime/launch.cpp
 
 Sizes3 = tuple[int, int, int]
 
@@ -31,31 +33,20 @@ class Packed:
     places: Mapping[int, int]
 
 
-class Repeated:
-    """A launch whose addresses alone are new; `written` are the tensors, by index, that the kernel may write."""
+class Repeated(NamedTuple):
+    """A launch whose addresses alone are new, unpacked by whoever runs it: most of its time is Python's.
 
-    __slots__ = ("_call", "_count", "_entry", "_pack", "_shape", "written")
+    `call(entry, pack(*addresses), count, shape, workers)` runs it and returns the signal that stopped it, or 0. It is
+    `alone` if one worker runs it in any case. `written` are the tensors, by index, that the kernel may write.
+    """
 
-    def __init__(
-        self,
-        call: Callable[..., int],
-        entry: int,
-        words: struct.Struct,
-        count: int,
-        shape: bytes,
-        written: tuple[int, ...],
-    ) -> None:
-        self._call = call
-        self._entry = entry
-        self._pack = words.pack
-        self._count = count
-        self._shape = shape
-        self.written = written
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> int:
-        """Runs it. The signal that stopped it, or 0."""
-        packed = self._pack(*[tensor.data_ptr() for tensor in tensors])
-        return self._call(self._entry, packed, self._count, self._shape, torch.get_num_threads())
+    call: Callable[..., int]
+    entry: ctypes.c_void_p
+    pack: Callable[..., bytes]
+    size: int
+    shape: ctypes.c_char_p
+    alone: int
+    written: tuple[int, ...]
 
 
 class Launcher:
@@ -65,6 +56,7 @@ class Launcher:
         self._call = runtime().anymps_rt_call
         self._entry = ctypes.addressof(entry)
         self._buffers = max(int(entry.buffers), 1)
+        self._shares_work = entry.form in (PLAIN, GROUPS)
 
     def __call__(
         self,
@@ -93,7 +85,10 @@ class Launcher:
 
     def repeated(self, count: int, grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
         """A launch on `count` tensors over this grid, to be run with their addresses alone."""
-        return Repeated(self._call, self._entry, _words(count), count, _shape(grid, group), written)
+        bare = runtime()["anymps_rt_call"]  # without `argtypes`, which would be gone through at each call
+        alone = self._shares_work and grid[0] * grid[1] * grid[2] < _FEW
+        shape = ctypes.c_char_p(_shape(grid, group))
+        return Repeated(bare, ctypes.c_void_p(self._entry), _words(count).pack, count, shape, int(alone), written)
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""

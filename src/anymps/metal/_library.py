@@ -23,6 +23,7 @@ from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
+_TENSOR, _address, _workers = torch.Tensor, torch.Tensor.data_ptr, torch.get_num_threads  # found at once
 _MOST_REPEATED = 256
 _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the compiler knows not to wrap
 
@@ -122,6 +123,7 @@ class MetalKernel:
         self._library = library  # the code lives as long as this
         self._written = entry.written
         self._guard, self._stray = device.guard_buffers, device.stray_write
+        self._by_operator = device.shaders_by_operator
         self._indices: dict[int, list[int]] = {}
         self._repeated: dict[object, Repeated] = {}
         self._shared = int(entry.shared_bytes())
@@ -173,25 +175,23 @@ class MetalKernel:
     def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any) -> bool:
         """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
         for one in args:
-            if type(one) is not torch.Tensor or not one.is_mps:
+            if type(one) is not _TENSOR or not one.is_mps:
                 return False
         sizes = _plain_sizes(threads) if threads is not None else (args[0].numel(),) if args else None
         group = _plain_sizes(group_size) if group_size is not None else None
         if sizes is None or (group is None and group_size is not None):
             return False
         repeated = self._repeated.get((len(args), sizes, group))
-        if repeated is None or self._device.shaders_by_operator():
+        if repeated is None or self._by_operator():
             return False
-        if not repeated.written:
-            signal = repeated(args)
-            stray = None
-        else:
-            guarded = [args[index] for index in repeated.written]
+        call, entry, pack, count, shape, alone, written = repeated
+        guarded = [args[index] for index in written] if len(written) != 1 else [args[written[0]]]
+        if guarded:
             self._guard(guarded)
-            try:
-                signal = repeated(args)  # addresses after the guard, which may move a buffer
-            finally:
-                stray = self._stray(guarded)  # after a fault, too: the next launch is not to blame
+        try:  # addresses after the guard, which may move a buffer
+            signal = call(entry, pack(*map(_address, args)), count, shape, alone or _workers())
+        finally:
+            stray = self._stray(guarded) if guarded else None  # after a fault, too: the next launch is not to blame
         if signal:
             self._raise_fault(self._launch.last_report(), bind_arguments(args, threads, group_size, None), "")
         if stray is not None:

@@ -69,7 +69,7 @@ class Report(ctypes.Structure):
 RAISED = 1000  # in the place of a signal: `kRaised` of runtime/ask.h
 _OF_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")
 SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
-GROUPS = 2  # `anymps_rt::Form::Groups`
+PLAIN, GROUPS = 0, 2  # of `anymps_rt::Form`
 Triple = ctypes.c_uint * 3
 FAULTS = {
     signal.SIGSEGV: "read or wrote memory that is not there",
