@@ -192,6 +192,8 @@ def test_the_call_of_a_fault_meets_it(identity: str, faults_put_back: None) -> N
     rows = tuple(one for one in all_hazards() if one.id == identity)
     if identity == "MPS604" and RELEASE != (2, 14):
         pytest.skip("other releases refuse the copy before it is one")
+    if identity == "MPS660" and RELEASE < (2, 14):
+        pytest.skip("other releases compute decompositions on the CPU alone, or not at all")
     if identity == "MPS691" and RELEASE >= (2, 13):
         pytest.skip("the fused kernels take the scale from torch 2.13 on, by another overload")
     assert all(row.check is not Check.THREADS for row in rows)
@@ -204,7 +206,8 @@ def test_the_call_of_a_fault_is_right_beside_the_cpu(identity: str, faults_put_b
     """As a Mac is asked: the virtual device, which computes it right, shows no fault but what it refuses."""
     enforce_hazards(())
     call = FAULT_CALLS[identity]
-    assert _seen(call)["shows"] is (call.raises and identity == "MPS643")
+    refused = identity == "MPS643" or (identity == "MPS660" and RELEASE < (2, 14))
+    assert _seen(call)["shows"] is (call.raises and refused)
 
 
 def test_a_wrong_result_shows(monkeypatch: pytest.MonkeyPatch) -> None:

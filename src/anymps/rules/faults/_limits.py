@@ -254,6 +254,25 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         "(MPSGraphExecutable.mm: failed assertion `original module failed verification', pytorch issue 186885); this "
         "exception is anymps' own. Move the dimension to the end first.",
     ),
+    # decompositions
+    Hazard(
+        "MPS660",
+        "Batched singular values of 8192 elements or more",
+        ("_linalg_svd", "linalg_lstsq"),
+        Check.BATCHED_MATRICES,
+        Outcome.RAISES,
+        "`svd`, `svdvals` and `lstsq` of a batch of matrices with 8192 elements or more fail to compile their kernel",
+        "Split the batch below 8192 elements, or decompose on the CPU: `torch.linalg.svd(x.cpu())`.",
+        (195937, 192802),
+        "measured with 2.14.0 on an M1 and M4; kornia issue 4201",
+        low=8192,
+        since=(2, 14),
+        until=(2, 14),
+        text='Failed to created pipeline state object, error: Error Domain=AGXMetal13_3 Code=2 "Compilation failed due '
+        'to an interrupted connection: XPC_ERROR_CONNECTION_INTERRUPTED. This error occurred after multiple retries." '
+        "UserInfo={NSLocalizedDescription=Compilation failed due to an interrupted connection: "
+        "XPC_ERROR_CONNECTION_INTERRUPTED. This error occurred after multiple retries.}",
+    ),
     # optimizers
     Hazard(
         "MPS691",

@@ -56,6 +56,7 @@ class Check(str, Enum):
     CAUSAL_HALF = "causal_half"
     MASK_BY_BATCH = "mask_by_batch"
     OUTER_TRANSFORM = "outer_transform"
+    BATCHED_MATRICES = "batched_matrices"
     DROPOUT = "dropout"
     ELEMENTS = "elements"
     CAT_ELEMENTS = "cat_elements"

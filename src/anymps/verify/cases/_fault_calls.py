@@ -352,6 +352,7 @@ FAULT_CALLS: Final[dict[str, FaultCall]] = {
         _large_graph, expected=lambda: torch.full((8,), -32768.0), bytes_needed=13 * _GIB, by_rule=True
     ),
     "MPS659": FaultCall(lambda d: torch.fft.fft(_made(d, 4, 1, 2, 1, 2), dim=0), raises=True),
+    "MPS660": FaultCall(lambda d: torch.linalg.svdvals(_made(d, 512, 4, 4)), raises=True),
     "MPS661": FaultCall(_added_rows, varies=True, by_rule=True),
     "MPS671": FaultCall(_measured_twice, expected=lambda: (), by_rule=True),
     "MPS672": FaultCall(_measured_after_its_wait, expected=lambda: (), by_rule=True),

@@ -73,6 +73,13 @@ bool huge_batched(const Seen& seen) {
   return seen.above(std::max({result, found->left->numel(), found->right->numel()}));
 }
 
+// More than one matrix of float32, and the elements of all.
+bool batched_matrices(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && self->dim() >= 3 && type_of(self) == at::kFloat && seen.in_range(self->numel()) &&
+      self->numel() > self->size(self->dim() - 1) * self->size(self->dim() - 2);
+}
+
 // --- linear(input, weight, bias), linear_backward(self, grad_output, weight, output_mask)
 
 // Apple's product of matrices with a bias: its kernel adds the bias in the same pass.
@@ -129,6 +136,7 @@ void add_product_checks(std::unordered_map<std::string, CheckKind>& checks) {
       {"expanded_matrix", {expanded_matrix, matrices}},
       {"huge_batched", {huge_batched, batched}},
       {"matmul_output", {matmul_output, batched}},
+      {"batched_matrices", {batched_matrices, {{"self", "A"}}}},
       {"bias_of_batches", {bias_of_batches, linear}},
       {"bias_of_vectors", {bias_of_vectors, linear}},
       {"no_features", {no_features, linear}},
