@@ -2,6 +2,7 @@
 
     python benchmarks/fit_times.py            # writes src/anymps/cost/coefficients.json and docs/accuracy.md
     python benchmarks/fit_times.py --check    # writes nothing; fails if the files say something else
+    python benchmarks/fit_times.py --check --coefficients    # the same without the accuracy: one fit, not 45
 
 Every figure is of machines that the fit did not see: for each chip the coefficients are fitted to the others, and its
 rows are predicted with them. What a wait takes in a table of timings says nothing of an operator, so that one number is
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,12 @@ def steps_without(chip: str) -> list[Row]:
     return [step for step in STEPS if step.mac.chip != chip]
 
 
+@cache
+def fit_without(chip: str) -> Any:
+    """The parameters that the timings of all other chips give."""
+    return fit([row for row in ROWS if row.mac.chip != chip], steps_without(chip))
+
+
 def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
     """Logarithm of measured to predicted of every row, by a fit without its chip, and the operator's share of it.
 
@@ -86,10 +94,13 @@ def left_out(shapes_too: bool) -> tuple[Any, Any, list[float]]:
     half = {text: number % 2 for number, text in enumerate(texts)}
     for chip in sorted({row.mac.chip for row in ROWS}):
         for part in (0, 1) if shapes_too else (None,):
-            seen = [r for r in ROWS if r.mac.chip != chip and (part is None or half[r.text] != part)]
             places = [i for i, r in enumerate(ROWS) if r.mac.chip == chip and (part is None or half[r.text] == part)]
             rows = [ROWS[i] for i in places]
-            x, arrays = table_waits(fit(seen, steps_without(chip)), rows), Arrays(rows)
+            if part is None:
+                x = fit_without(chip)
+            else:
+                x = fit([r for r in ROWS if r.mac.chip != chip and half[r.text] != part], steps_without(chip))
+            x, arrays = table_waits(x, rows), Arrays(rows)
             waits += [float(x[place]) for place in np.unique(arrays.table) if place != INDEX["one"]]
             predicted = arrays.predict(x)
             residuals[places] = arrays.measured - predicted
@@ -302,9 +313,7 @@ def blind() -> Any:
     for chip in sorted({row.mac.chip for row in ROWS}):
         places = [i for i, row in enumerate(ROWS) if row.mac.chip == chip]
         arrays = Arrays([ROWS[i] for i in places])
-        residuals[places] = arrays.measured - arrays.predict(
-            fit([row for row in ROWS if row.mac.chip != chip], steps_without(chip))
-        )
+        residuals[places] = arrays.measured - arrays.predict(fit_without(chip))
     return residuals
 
 
@@ -325,15 +334,22 @@ def main() -> int:
     """Fit, and write or check."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the files say something else")
+    parser.add_argument("--coefficients", action="store_true", help="with --check: leave out how accurate they are")
     arguments = parser.parse_args()
-    data = evaluate()
+    if arguments.coefficients and not arguments.check:
+        parser.error("--coefficients goes with --check: the file holds how accurate they are, too")
+    data = as_data(fit(ROWS, STEPS), ROWS) if arguments.coefficients else evaluate()
     text = json.dumps(data, indent=1) + "\n"
-    for name, values in data["accuracy"].items():
-        print(f"{name}: {values}")
-    print("intervals:", data["intervals"])
+    if not arguments.coefficients:
+        for name, values in data["accuracy"].items():
+            print(f"{name}: {values}")
+        print("intervals:", data["intervals"])
     if arguments.check:
-        wrong = differences(json.loads(COEFFICIENTS.read_text(encoding="utf-8")), json.loads(text))
-        if page(json.loads(COEFFICIENTS.read_text(encoding="utf-8")), ROWS) != PAGE.read_text(encoding="utf-8"):
+        kept = json.loads(COEFFICIENTS.read_text(encoding="utf-8"))
+        wrong = differences({name: kept.get(name) for name in data}, json.loads(text))
+        if not arguments.coefficients and kept.keys() != data.keys():
+            wrong.append(f"the file holds {sorted(kept.keys() - data.keys())}, too")
+        if page(kept, ROWS) != PAGE.read_text(encoding="utf-8"):
             wrong.append("docs/accuracy.md is not the page of these coefficients")
         print("\n".join(wrong) or "the files say the same")
         return 1 if wrong else 0

@@ -129,7 +129,7 @@ class Row:
     waits: int = 0
     network: str = ""  # whose step it is, if it is one
 
-    @property
+    @cached_property
     def release(self) -> TorchRelease:
         return torch_release(self.torch)
 
@@ -223,11 +223,13 @@ ROLES = ("peak", "depth", "tiles", "bandwidth", "operations", "change", "dtype",
 
 
 class Arrays:
-    """Rows as arrays: which parameter each kernel reads in each role, and its sizes and rates."""
+    """Rows as arrays: which parameter each kernel reads in each role, its sizes and rates, and how often it runs."""
 
     def __init__(self, rows: list[Row]) -> None:
-        flat = [(place, row, work) for place, row in enumerate(rows) for work in row.works]
+        counted = [(place, row, *pair) for place, row in enumerate(rows) for pair in Counter(row.works).items()]
+        flat = [(place, row, work) for place, row, work, _ in counted]
         self.row_of = np.array([place for place, _, _ in flat])
+        self.often = np.array([count for *_, count in counted])
         self.count = len(rows)
         self.matrix = np.array([work.kind in MATRIX for _, _, work in flat])
         number: dict[str, Any] = {
@@ -270,7 +272,7 @@ class Arrays:
         return [INDEX[name] for name in names]
 
     def kernels(self, values: Any) -> Any:
-        """Seconds of every kernel; `values` has a row for each of ROLES."""
+        """Seconds of every kernel in all its runs; `values` has a row for each of ROLES."""
         peak, depth, share, bandwidth, operations, change, dtype, launch, alpha = np.exp(values)
         n = self.number
         matrix = matrix_compute(
@@ -282,7 +284,7 @@ class Arrays:
             n["peak"] * peak * dtype,
         )
         compute = np.where(self.matrix, matrix, n["size"] * operations / n["peak"])
-        return kernel_seconds(compute, n["size"] / (n["bandwidth"] * bandwidth), change, launch * 1e-6)
+        return self.often * kernel_seconds(compute, n["size"] / (n["bandwidth"] * bandwidth), change, launch * 1e-6)
 
     def predict(self, x: Any) -> Any:
         """The logarithm of every row's seconds."""

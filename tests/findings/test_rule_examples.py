@@ -9,7 +9,7 @@ import pytest
 from anymps.findings import RULES, Rule
 from anymps.rules import installed_torch
 from anymps.rules.faults import all_hazards
-from processes import run_python
+from processes import run_with_torch
 
 # Runs the named scripts, each recorded by itself, and prints the findings of each as one line of JSON.
 RUN = """
@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]
     result: dict[str, list[list[str]]] = {}
     for (mac, variables), paths in groups.items():
         environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "0", **dict(variables)}
-        answer = run_python(RUN.format(mac=mac, paths=paths), environment)
+        answer = run_with_torch(RUN.format(mac=mac, paths=paths), environment)
         result |= json.loads(answer.lines[-1])
     return result
 
