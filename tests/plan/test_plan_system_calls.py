@@ -1,0 +1,170 @@
+"""The filter of a plan's sandbox: each call by its number, run here on a small machine as the kernel runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import re
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anymps.plan.sandbox import _system_calls as calls
+from anymps.plan.sandbox._system_calls import CALLS, by_number, install_filter
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="system calls of Linux")
+
+NUMBERS = """
+chmod 90 -            fchmod 91 52          fchmodat 268 53       fchmodat2 452 452     chown 92 -
+fchown 93 55          lchown 94 -           fchownat 260 54       utime 132 -           utimes 235 -
+futimesat 261 -       utimensat 280 88      setxattr 188 5        lsetxattr 189 6       fsetxattr 190 7
+setxattrat 463 463    removexattr 197 14    lremovexattr 198 15   fremovexattr 199 16   removexattrat 466 466
+file_setattr 469 469  truncate 76 45        ioctl 16 29           open 2 -              creat 85 -
+openat 257 56         openat2 437 437       mknod 133 -           mknodat 259 33        unlink 87 -
+unlinkat 263 35       rename 82 -           renameat 264 38       renameat2 316 276     link 86 -
+linkat 265 37
+"""
+"""Each call with its numbers on x86-64 and aarch64, from the tables of Linux 6.17."""
+WORDS = NUMBERS.split()
+TABLE = {name: tuple(None if number == "-" else int(number) for number in pair)
+         for name, *pair in zip(WORDS[::3], WORDS[1::3], WORDS[2::3], strict=True)}  # fmt: skip
+HEADERS = {0: "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", 1: "/usr/include/asm-generic/unistd.h"}
+ARCHITECTURES = {0: 0xC000003E, 1: 0xC00000B7}
+SECCOMP, IO_URING_SETUP, LATEST = {0: 317, 1: 277}, 425, 470
+ALLOW, ASK, UNKNOWN = 0x7FFF0000, 0x7FC00000, 0x00050000 | errno.ENOSYS
+
+
+def answer(which: int, number: int, *arguments: int, architecture: int | None = None) -> int:
+    """What the filter returns for a call: the program's few instructions, of linux/bpf_common.h."""
+    data = struct.pack(
+        "=iIQ6Q", number, architecture or ARCHITECTURES[which], 0, *arguments, *[0] * (6 - len(arguments))
+    )
+    program = [struct.unpack("=HBBI", step) for step in calls._program(which, ARCHITECTURES[which])]
+    loaded = place = 0
+    while True:
+        code, yes, no, value = program[place]
+        place += 1
+        if code == 0x06:  # return
+            return int(value)
+        if code == 0x20:  # load a word
+            (loaded,) = struct.unpack_from("=I", data, value)
+            continue
+        tests: dict[int, Callable[[int, int], bool]] = {
+            0x15: lambda a, b: a == b,
+            0x35: lambda a, b: a >= b,
+            0x45: lambda a, b: bool(a & b),
+        }
+        place += yes if tests[code](loaded, value) else no
+
+
+def test_the_numbers() -> None:
+    """Every call has the kernel's own numbers."""
+    assert {call.name: call.numbers for call in CALLS} == TABLE
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["x86-64", "aarch64"])
+def test_the_headers_have_the_same_numbers(which: int) -> None:
+    """Of the calls that this machine's headers know."""
+    header = Path(HEADERS[which])
+    if not header.exists():
+        pytest.skip(f"there is no {header}")
+    text = header.read_text()
+    found = {name: int(number) for name, number in re.findall(r"define __NR3?2?6?4?_?(\w+)\s+(\d+)", text)}
+    known = {name: pair[which] for name, pair in TABLE.items() if pair[which] is not None and name in found}
+    assert len(known) >= 20
+    assert known == {name: found[name] for name in known}
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["x86-64", "aarch64"])
+def test_the_filter(which: int) -> None:
+    """Calls that change files are asked about, opening only to write; io_uring and foreign calls are not there."""
+    numbers = {name: pair[which] for name, pair in TABLE.items() if pair[which] is not None}
+    asked = set(numbers.values()) - {numbers.get("open"), numbers["openat"], numbers["ioctl"]}
+    for number in range(LATEST):
+        expected = ASK if number in asked else UNKNOWN if number == IO_URING_SETUP else ALLOW
+        assert answer(which, number) == expected, number
+    writing = (os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
+    for name, place in (("open", 1), ("openat", 2)):
+        number = numbers.get(name)
+        if number is not None:
+            assert [answer(which, number, *[0] * place, flags) for flags in (0, os.O_CLOEXEC, *writing)] == [
+                *(ALLOW, ALLOW),
+                *[ASK] * 4,
+            ]
+            assert answer(which, number, *[os.O_RDWR] * place, os.O_RDONLY) == ALLOW  # by its flags alone
+    ioctls = (0x40086602, 0x40046602, 0x401C5820)
+    assert [answer(which, numbers["ioctl"], 3, request) for request in (*ioctls, 0x5401)] == [ASK, ASK, ASK, ALLOW]
+    assert answer(which, 0, architecture=ARCHITECTURES[1 - which]) == UNKNOWN
+    first_of_x32 = 0x40000000
+    assert answer(which, first_of_x32) == (UNKNOWN if which == 0 else ALLOW)
+    assert answer(which, first_of_x32 - 1) == ALLOW
+
+
+@pytest.mark.parametrize(("machine", "which"), [("x86_64", 0), ("aarch64", 1), ("riscv64", None)])
+def test_the_calls_of_a_machine(monkeypatch: pytest.MonkeyPatch, machine: str, which: int | None) -> None:
+    """By number; none of a processor that is not known, and none of another system."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    expected = {pair[which]: name for name, pair in TABLE.items() if pair[which]} if which is not None else {}
+    assert {number: call.name for number, call in by_number().items()} == expected
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert by_number() == {}
+
+
+class Kernel:
+    """In place of the C library: notes the call, and copies the filter that it is given."""
+
+    def __init__(self, result: int) -> None:
+        self.result = result
+        self.given: list[object] = []
+
+    def syscall(self, number: int, operation: int, flags: ctypes.c_uint, head: bytes) -> int:
+        length, address = struct.unpack("@HP", head)
+        self.given = [number, operation, flags.value, ctypes.string_at(address, 8 * length)]
+        ctypes.set_errno(errno.EBUSY)
+        return self.result
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    """On an x86-64: it takes the filter, and nothing of this process changes."""
+    made = Kernel(7)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name, use_errno: made)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    return made
+
+
+def test_the_filter_is_installed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a listener, whose descriptor comes back; what the kernel refuses is its own error."""
+    assert install_filter() == 7
+    assert kernel.given == [317, 1, 8, b"".join(calls._program(0, ARCHITECTURES[0]))]
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert install_filter() == 7
+    assert kernel.given == [277, 1, 8, b"".join(calls._program(1, ARCHITECTURES[1]))]
+    kernel.result = -1
+    with pytest.raises(OSError, match="busy") as caught:
+        install_filter()
+    assert caught.value.errno == errno.EBUSY
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"),
+    [
+        (platform, "machine", lambda: "riscv64"),
+        (sys, "byteorder", "big"),
+        (sys, "maxsize", (1 << 32) - 1),
+        (sys, "platform", "darwin"),
+    ],
+)
+def test_machines_without_the_filter(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: object
+) -> None:
+    """Another processor, the other byte order, 32 bits, another system: nothing is asked of the kernel."""
+    monkeypatch.setattr(module, name, value)
+    with pytest.raises(OSError, match="not implemented") as caught:
+        install_filter()
+    assert (caught.value.errno, kernel.given) == (errno.ENOSYS, [])
