@@ -35,7 +35,7 @@ TABLE = {name: tuple(None if number == "-" else int(number) for number in pair)
          for name, *pair in zip(WORDS[::3], WORDS[1::3], WORDS[2::3], strict=True)}  # fmt: skip
 HEADERS = {0: "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", 1: "/usr/include/asm-generic/unistd.h"}
 ARCHITECTURES = {0: 0xC000003E, 1: 0xC00000B7}
-SECCOMP, IO_URING_SETUP, LATEST = {0: 317, 1: 277}, 425, 470
+IO_URING_SETUP, LATEST = 425, 470
 ALLOW, ASK, UNKNOWN = 0x7FFF0000, 0x7FC00000, 0x00050000 | errno.ENOSYS
 
 
