@@ -39,21 +39,33 @@ def planted(name: str, operation: str, place: str = "%k") -> str:
     )
 
 
-@pytest.fixture
-def cache(tmp_path: Path, virtual_device: None) -> Path:
+def new_cache(folder: Path) -> Path:
     """A cache with the core that was built before, and no kernels."""
-    folder = tmp_path / "cache"
     folder.mkdir(mode=0o755)
     (folder / "native").symlink_to(cache_home() / "native")
     return folder
 
 
 @pytest.fixture
-def kernels(cache: Path) -> dict[str, str]:
-    """The environment of a program whose kernel of a sum takes the difference, so that it shows who computed."""
-    text = planted("add_dense_float_float", "fsub")
+def cache(tmp_path: Path, virtual_device: None) -> Path:
+    """A cache without kernels."""
+    return new_cache(tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
+    """The environment of a program whose kernels of a sum take the difference, so that it shows who computed.
+
+    One cache for all tests: the first program that runs a kernel compiles it.
+    """
+    cache = new_cache(tmp_path_factory.mktemp("kernels") / "cache")
     (cache / "kernels").mkdir(mode=0o755)
-    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(metallib({"add_dense_float_float": bitcode(text)}))
+    texts = {
+        "add_dense_float_float": planted("add_dense_float_float", "fsub"),
+        "add_dense_scalar_float_float": planted("add_dense_scalar_float_float", "fsub", "0"),
+    }
+    library = metallib({name: bitcode(text) for name, text in texts.items()})
+    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
     return {"ANYMPS_CACHE_DIR": str(cache)}
 
 
@@ -92,13 +104,8 @@ def test_a_described_call_runs_on_the_kernel_and_others_as_always(kernels: dict[
     ]
 
 
-def test_later_calls_of_a_signature_are_not_described_again(cache: Path) -> None:
+def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, str]) -> None:
     """Values may differ, numbers among them; in place, and into an empty tensor, too. Likewise what has no kernel."""
-    texts = {"add_dense_float_float": planted("add_dense_float_float", "fsub")}
-    texts["add_dense_scalar_float_float"] = planted("add_dense_scalar_float_float", "fsub", "0")
-    (cache / "kernels").mkdir(mode=0o755)
-    library = metallib({name: bitcode(text) for name, text in texts.items()})
-    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
     code = (
         "from anymps.metal.kernels import Launcher\n"
         "from anymps.device import real_calls\n"
@@ -113,7 +120,7 @@ def test_later_calls_of_a_signature_are_not_described_again(cache: Path) -> None
         "print([name.removeprefix('aten::') for name in asked])\n"
         "print(dict(real_calls()))\n"
     )
-    assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
+    assert run_with_torch(code, kernels).lines == [
         "[[4.0, 4.0, 4.0], [2.5, 2.5, 2.5], [1.0, 1.0, 1.0]] [3.0, -4.0]",
         "[3.0, 1.0, -1.0] [-1.0, -1.0, -1.0]",
         "[[-3.0, -3.0, -3.0], [-4.0, -4.0, -4.0]]",
