@@ -22,7 +22,8 @@ PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
-# A file's tests stay together: the device and its fixtures are made once a process.
+# A file's tests stay together: the device and its fixtures are made once a process. A part collects only its folders:
+# each process that runs tests imports every file that it collects.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --durations 15 --durations-min 5
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
@@ -61,11 +62,11 @@ test-all: test slow
 
 unit: $(VENV)/.test-$(KEY) core
 	@echo "==> unit tests"
-	@$(PYTEST) -m "not integration and not slow" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow" --ignore tests/integration $(PYTEST_FLAGS)
 
 integration: $(VENV)/.integration-$(KEY) core
 	@echo "==> tests with transformers, diffusers, lightning, accelerate and peft"
-	@$(PYTEST) -m "integration and not slow" $(PYTEST_FLAGS)
+	@$(PYTEST) -m "not slow" tests/integration $(PYTEST_FLAGS)
 
 slow: $(VENV)/.integration-$(KEY) core
 	@echo "==> slow tests"

@@ -292,3 +292,10 @@ def test_faces_export_what_they_say(path: Path) -> None:
 def test_the_face_of_the_rules_is_small() -> None:
     """Fewer than 60 names: the backend's words and its faults have faces of their own."""
     assert len(anymps.rules.__all__) < 60
+
+
+def test_integration_tests_lie_in_their_folder() -> None:
+    """`make unit` leaves the folder out and `make integration` runs it; the marks of its files say the same."""
+    tests, mark = Path(__file__).parent, "pytest.mark." + "integration"
+    marked = {path for path in tests.rglob("test_*.py") if mark in path.read_text(encoding="utf-8")}
+    assert marked == set((tests / "integration").glob("test_*.py"))

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 SOURCE = """
 #include <metal_stdlib>
 using namespace metal;

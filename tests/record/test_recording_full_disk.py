@@ -183,7 +183,6 @@ print("done")
 """
 
 
-@pytest.mark.integration
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 def test_anymps_run_says_so_once(tmp_path: Path) -> None:
     """The script ends as it would; the command's own status tells that the recording is not whole."""
