@@ -111,6 +111,21 @@ def test_in_place_operators_are_computed_from_what_was_there_before(x: torch.Ten
     assert torch.equal(x, x)
 
 
+def test_a_kernel_may_round_a_number_of_python_or_its_reciprocal() -> None:
+    """A division by 0.0316..., rounded to float32 or not: each by its own rounding alone."""
+    number = (1 - 0.999) ** 0.5
+    x = torch.rand(10_000, generator=torch.Generator().manual_seed(2)) + 1e-3
+    by_cuda = x * torch.tensor(1 / number, dtype=torch.float32)
+    rounded = torch.tensor(number, dtype=torch.float32)
+    off = by_cuda.double() * rounded.double() / x.double() - 1
+    assert (off.abs() > 2 * 2**-24).any()  # too far from what the rounded number gives
+    assert compared("div.Tensor", (x, number), x / rounded) is None
+    assert compared("div.Tensor", (x, number), by_cuda) is None
+    wrong = compared("div.Tensor", (x, number), by_cuda * (1 + 2**-20))
+    assert wrong is not None
+    assert wrong.difference.wrong == x.numel()
+
+
 def test_a_list_of_tensors(x: torch.Tensor) -> None:
     tensors = [x, x + 1]
     assert compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x + 2]) is None

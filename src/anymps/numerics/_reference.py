@@ -52,9 +52,14 @@ def on_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(changed(value, copied) for value in arguments)
 
 
-def wide_arguments(operation: Operation, arguments: Sequence[Any], change: Change = widened) -> tuple[Any, ...]:
-    """The arguments, widened by `change`, which may change their numbers, too. `arguments` lie on the CPU."""
-    narrow = _narrowest(arguments)
+def wide_arguments(
+    operation: Operation, arguments: Sequence[Any], change: Change = widened, *, exact_numbers: bool = False
+) -> tuple[Any, ...]:
+    """The arguments, widened by `change`, which may change their numbers, too. `arguments` lie on the CPU.
+
+    Numbers of Python are rounded to float32, as kernels take them, or exact.
+    """
+    narrow = None if exact_numbers else _narrowest(arguments)
 
     def one(place: int, value: Any) -> Any:
         said = operation.arguments[place]
