@@ -6,6 +6,8 @@
 #include "kernels/redirect/unboxed.h"
 
 #include <ATen/ops/_lstm_mps_ops.h>
+#include <ATen/ops/_thnn_fused_lstm_cell.h>
+#include <ATen/ops/_thnn_fused_lstm_cell_backward_impl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -15,12 +17,15 @@
 #include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/max_pool2d_with_indices_backward.h>
 #include <ATen/ops/sigmoid_backward.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace anymps {
@@ -78,6 +83,41 @@ struct LstmShape {
 
 at::Tensor by_step(const at::Tensor& tensor, bool batch_first) {
   return batch_first ? tensor.transpose(0, 1) : tensor;
+}
+
+// A step from the sums of the inputs and of the state: state, cell and gates after it. A card has a kernel for it.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> step_cell(const at::Tensor& by_input, const at::Tensor& by_state, const at::Tensor& former) {
+  if (by_input.is_cuda()) {
+    return at::_thnn_fused_lstm_cell(by_input, by_state, former);
+  }
+  at::Tensor all = by_state.add(by_input);
+  const std::vector<at::Tensor> gate = all.unsafe_chunk(4, 1);
+  gate[0].sigmoid_();
+  gate[1].sigmoid_();
+  gate[2].tanh_();
+  gate[3].sigmoid_();
+  at::Tensor cell = gate[1].mul(former).add_(gate[0].mul(gate[2]));
+  at::Tensor state = gate[3].mul(cell.tanh());
+  return {std::move(state), std::move(cell), std::move(all)};
+}
+
+// The gradients of the sums and of the cell before the step, from those of the state and cell after it.
+std::tuple<at::Tensor, at::Tensor> step_cell_back(
+    const at::Tensor& to_state, const at::Tensor& to_cell, const at::Tensor& former, const at::Tensor& cell, const at::Tensor& gates) {
+  if (gates.is_cuda()) {
+    auto [to_gates, to_former, none] = at::_thnn_fused_lstm_cell_backward_impl(to_state, to_cell, former, cell, gates, /*has_bias=*/false);
+    return {std::move(to_gates), std::move(to_former)};
+  }
+  const std::vector<at::Tensor> gate = gates.unsafe_chunk(4, 1);
+  const at::Tensor squashed = cell.tanh();
+  const at::Tensor to_this = to_cell.add(at::tanh_backward(to_state.mul(gate[3]), squashed));
+  at::Tensor to_gates = at::empty(gates.sizes(), gates.options());
+  const std::vector<at::Tensor> to_gate = to_gates.unsafe_chunk(4, 1);
+  to_gate[0].copy_(at::sigmoid_backward(to_this.mul(gate[2]), gate[0]));
+  to_gate[1].copy_(at::sigmoid_backward(to_this.mul(former), gate[1]));
+  to_gate[2].copy_(at::tanh_backward(to_this.mul(gate[0]), gate[2]));
+  to_gate[3].copy_(at::sigmoid_backward(to_state.mul(squashed), gate[3]));
+  return {std::move(to_gates), to_this.mul(gate[1])};
 }
 
 struct Lstm {
@@ -156,21 +196,17 @@ struct Lstm {
       const at::Tensor& out) {
     const bool biased = own.size() == 4;
     const auto bias = [&](size_t i) { return biased ? std::optional<at::Tensor>(own[i]) : std::nullopt; };
-    const at::Tensor prepared = at::linear(below, own[0], bias(2));
+    const std::vector<at::Tensor> prepared = at::linear(below, own[0], bias(2)).unbind(0);
+    std::vector<at::Tensor> all_gates(shape.steps), all_cells(shape.steps), all_states(shape.steps);
     for (int64_t number = 0; number < shape.steps; ++number) {
-      const int64_t t = shape.step(number, direction);
-      at::Tensor all = at::linear(state, own[1], bias(3)).add_(prepared.select(0, t));
-      const std::vector<at::Tensor> gate = all.unsafe_chunk(4, 1);
-      gate[0].sigmoid_();
-      gate[1].sigmoid_();
-      gate[2].tanh_();
-      gate[3].sigmoid_();
-      cell = gate[1].mul(cell).add_(gate[0].mul(gate[2]));
-      state = gate[3].mul(cell.tanh());
-      gates.select(0, t).copy_(all);
-      cells.select(0, t).copy_(cell);
-      out.select(0, t).copy_(state);
+      const auto t = static_cast<size_t>(shape.step(number, direction));
+      std::tie(state, cell, all_gates[t]) = step_cell(prepared[t], at::linear(state, own[1], bias(3)), cell);
+      all_cells[t] = cell;
+      all_states[t] = state;
     }
+    gates.copy_(at::stack(all_gates));
+    cells.copy_(at::stack(all_cells));
+    out.copy_(at::stack(all_states));
     last.copy_(state);
     last_cell.copy_(cell);
   }
@@ -279,23 +315,15 @@ struct LstmBackward {
       const at::Tensor& cells,
       at::Tensor& to_state,
       at::Tensor& to_cell) {
-    at::Tensor to_gates = at::empty(gates.sizes(), gates.options());
+    const std::vector<at::Tensor> from_above = above.unbind(0), gate = gates.unbind(0), cell = cells.unbind(0);
+    std::vector<at::Tensor> to_gates(shape.steps);
     for (int64_t number = shape.steps - 1; number >= 0; --number) {
-      const int64_t t = shape.step(number, direction);
-      const std::vector<at::Tensor> gate = gates.select(0, t).unsafe_chunk(4, 1);
-      const at::Tensor former = number > 0 ? cells.select(0, shape.step(number - 1, direction)) : first_cell;
-      const at::Tensor squashed = cells.select(0, t).tanh();
-      to_state = to_state.add(above.select(0, t));
-      to_cell = to_cell.add(at::tanh_backward(to_state.mul(gate[3]), squashed));
-      const std::vector<at::Tensor> to_gate = to_gates.select(0, t).unsafe_chunk(4, 1);
-      to_gate[0].copy_(at::sigmoid_backward(to_cell.mul(gate[2]), gate[0]));
-      to_gate[1].copy_(at::sigmoid_backward(to_cell.mul(former), gate[1]));
-      to_gate[2].copy_(at::tanh_backward(to_cell.mul(gate[0]), gate[2]));
-      to_gate[3].copy_(at::sigmoid_backward(to_state.mul(squashed), gate[3]));
-      to_state = to_gates.select(0, t).mm(weight);
-      to_cell = to_cell.mul(gate[1]);
+      const auto t = static_cast<size_t>(shape.step(number, direction));
+      const at::Tensor& former = number > 0 ? cell[static_cast<size_t>(shape.step(number - 1, direction))] : first_cell;
+      std::tie(to_gates[t], to_cell) = step_cell_back(to_state.add(from_above[t]), to_cell, former, cell[t], gate[t]);
+      to_state = to_gates[t].mm(weight);
     }
-    return to_gates;
+    return at::stack(to_gates);
   }
 };
 
