@@ -8,6 +8,10 @@
 # bench        benchmarks/overhead.py
 # night        a long training (not unless asked for)
 # device       tests/device on the card, for its differences from the host (not unless asked for)
+# cards        ranks that average gradients over gloo: losses, cost and faults; on several cards the conformance and tests/device,
+#              too, on the first alone and on all (not unless asked for)
+# oracle       what PyTorch's Metal kernels answered (KEPT, a file of tests/oracle/kept.py) beside the card and the host (not
+#              unless asked for)
 #
 # Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs,
 # ninja and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
@@ -67,7 +71,21 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
   night) part night "${GPU_LIMIT_NIGHT:-1800}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
-  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device" && exit 2 ;;
+  cards)
+    part cards "${GPU_LIMIT_CARDS:-900}" "$PYTHON" benchmarks/many_cards.py --out "$OUT"
+    there=$("$PYTHON" -c "import torch; print(torch.cuda.device_count())")
+    [ "$there" -gt 1 ] && for cards in 1 "$there"; do
+      part "conformance-on-$cards" "${GPU_LIMIT_CONFORMANCE:-400}" env ANYMPS_CARDS="$cards" "$PYTHON" -m tests.conformance --substrate cuda \
+        --shards "$((2 * WORKERS))" --rows "$OUT/conformance-on-$cards.json"
+      part "device-on-$cards" "${GPU_LIMIT_DEVICE:-500}" env ANYMPS_CARDS="$cards" ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist loadfile tests/device
+    done
+    ;;
+  oracle)
+    for substrate in host cuda; do
+      part "oracle-$substrate" "${GPU_LIMIT_ORACLE:-300}" "$PYTHON" -m tests.oracle --kept "$KEPT" --substrate "$substrate" --rows "$OUT/oracle-$substrate.json"
+    done
+    ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, cards, oracle" && exit 2 ;;
   esac
 done
 echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

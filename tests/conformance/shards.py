@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from anymps.device._cards import RANK_VARIABLE
 from anymps.verify import listen
 
 PATIENCE = 90.0
@@ -37,17 +38,17 @@ def run(
     """
     with ThreadPoolExecutor(shards) as pool:
         parts = [
-            pool.submit(_shard, [*worker, str(number), str(shards)], [mac, *names], tell, patience)
+            pool.submit(_shard, [*worker, str(number), str(shards)], [mac, *names], tell, patience, number)
             for number in range(shards)
         ]
         return [row for part in parts for row in part.result()]
 
 
-def _shard(command: list[str], arguments: list[str], tell: Tell, patience: float) -> list[dict[str, Any]]:
+def _shard(command: list[str], arguments: list[str], tell: Tell, patience: float, number: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     start = 0
     while True:
-        answer = _worker([*command, str(start), *arguments], rows, patience)
+        answer = _worker([*command, str(start), *arguments], rows, patience, number)
         if answer is None:
             return rows
         begun, how = answer
@@ -60,10 +61,12 @@ def _shard(command: list[str], arguments: list[str], tell: Tell, patience: float
         start = at + 1
 
 
-def _worker(command: list[str], rows: list[dict[str, Any]], patience: float) -> tuple[Begun | None, str] | None:
-    """Runs one process. None: it finished. Else the pair that it was in, and how it ended."""
+def _worker(
+    command: list[str], rows: list[dict[str, Any]], patience: float, number: int
+) -> tuple[Begun | None, str] | None:
+    """Runs one process, which is the `number`-th on its cards. None: it finished. Else its pair, and how it ended."""
     here = Path(__file__).resolve().parents[1]
-    environment = dict(os.environ)
+    environment = {**os.environ, RANK_VARIABLE: str(number)}
     environment["PYTHONPATH"] = os.pathsep.join([str(here), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     begun: Begun | None = None
 
