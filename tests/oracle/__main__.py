@@ -1,14 +1,17 @@
 """`python -m tests.oracle`: compares the device with the Metal kernels that were added (anymps kernels add).
 
 `--write docs/fidelity` replaces the numbers of the installed release, with names of these alone, and renders
-docs/fidelity-kernels.md.
+docs/fidelity-kernels.md. `--keep FILE` and `--kept FILE` compare where the kernels cannot run (kept.py), as on a card.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -21,20 +24,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle")
     parser.add_argument("names", nargs="*", help="kernels to compare, all by default")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write there what the kernels answer")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="take what is there in the place of the kernels")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="write all rows there, as JSON")
+    parser.add_argument("--substrate", default=os.environ.get("ANYMPS_SUBSTRATE") or "host")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    anymps.enable("M3 Pro 18GB", quiet=True)
+    anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
     from .coverage import count
+    from .kept import NoLibrary, keeping, reading
     from .page import load, merge, render, save
     from .pairs import compare_all
 
+    how = reading(options.kept) if options.kept else keeping() if options.keep else nullcontext()
     rows = []
-    for row in compare_all(anymps.metal_kernels(), options.names):
-        rows.append(row)
-        print(
-            f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
-            flush=True,
-        )
+    with how as answers:
+        library = NoLibrary() if options.kept else anymps.metal_kernels()
+        for row in compare_all(library, options.names):  # type: ignore[arg-type]
+            rows.append(row)
+            print(
+                f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
+                flush=True,
+            )
+    if options.keep:
+        answers.save(options.keep)
+    if options.kept:
+        print(f"{answers.found} calls had an answer in {options.kept}, {answers.missing} had none")
+    if options.rows:
+        options.rows.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
     verdicts = [row["verdict"] for row in rows]
     print({verdict: verdicts.count(verdict) for verdict in ("equal", "ulp", "different")}, len(rows), "pairs")
     if options.write:

@@ -12,9 +12,9 @@ from anymps.metal.kernels import KernelLibrary, Launcher
 from .compare import Difference
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-_SIZES = ((3, 5), (0,), (70_000,), (1,), (33,))
-_MANY = 9  # times these: more tensors than a launch takes
-_CHUNKS = (33 * 65_536 + 5,)  # of float32: more chunks than a launch takes
+SIZES = ((3, 5), (0,), (70_000,), (1,), (33,))
+MANY = 9  # times these: more tensors than a launch takes
+CHUNKS = (33 * 65_536 + 5,)  # of float32: more chunks than a launch takes
 _STEPS = 3
 
 Lists = dict[str, list[torch.Tensor]]
@@ -38,7 +38,7 @@ _SGD: tuple[Call, ...] = tuple(
 
 def _tensors(dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    sizes = _SIZES * _MANY + ((_CHUNKS,) if dtype == torch.float32 else ())
+    sizes = SIZES * MANY + ((CHUNKS,) if dtype == torch.float32 else ())
     return [torch.randn(size, generator=generator).to(dtype) for size in sizes]
 
 
