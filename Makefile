@@ -4,7 +4,7 @@
 # VENV      where it lies
 # PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
 #           build for CUDA, an index of CPU builds saves some gigabytes)
-# SANITIZER for `make sanitize`: address (with UBSan) or thread
+# SANITIZER for `make sanitize`: address (with UBSan) or thread; PART of its files, such as 2/4
 # PUBLIC    for `make public-kernels`: where the checkouts lie
 # PACKAGE   for `make mutants`: a package that tests/mutants.py knows, with SAMPLE mutants chosen by SEED
 # BASE      for `make quick`: what the working tree is compared with
@@ -18,6 +18,7 @@ BASE ?= main
 SAMPLE ?= 50
 SEED ?= 0
 SANITIZER ?= address
+PART ?= 1/1
 PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
 
 BIN := $(VENV)/bin
@@ -98,7 +99,7 @@ mutants: $(VENV)/.test-$(KEY) core
 
 sanitize: $(VENV)/.test-$(KEY)
 	@echo "==> tests of the device under the $(SANITIZER) sanitizer"
-	@$(BIN)/python -m tests.sanitized $(SANITIZER)
+	@$(BIN)/python -m tests.sanitized $(SANITIZER) --part $(PART)
 
 check: $(VENV)/.test-$(KEY)
 	@echo "==> ruff"
