@@ -90,7 +90,7 @@ class Settings:
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
         "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run", "compare"),
         pytest="real: compute with PyTorch's own Metal kernels where their launches are known",
-        variable="ANYMPS_KERNELS", enable=True,
+        variable="ANYMPS_KERNELS", enable=True, notebook=True,
         page="with `real`, PyTorch's own kernels compute the operators whose launches are known ([Kernels]"
         "(kernels.md#running-programs-on-them))",
     )  # fmt: skip
@@ -118,6 +118,7 @@ class Settings:
         "signature, then fewer and fewer, or all of them (ANYMPS_CHECK_NUMBERS=some or all).",
         words=("some", "all"), bare="some", commands=("run",),
         pytest="a test fails if an operator's result differs from the CPU's", variable="ANYMPS_CHECK_NUMBERS",
+        notebook=True,
         page="with `some` or `all`, operators' results are compared with the CPU's ([Numbers](numbers.md))",
     )  # fmt: skip
     strict_copies: bool = row(

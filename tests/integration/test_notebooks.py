@@ -54,6 +54,8 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         '%%mps\nx = torch.ones(3, device="mps", dtype=torch.float64)',
         "%%mps --mac M77\n1",
         "%%mps --what\n1",
+        '%%mps --check-numbers\nprint("checked")',
+        "%%mps --check-numbers none\n1",
         '%%mps --cuda-as-mps\nprint("device:", torch.ones(3, device="cuda").device)',
     )
     notebook = nbformat.read(path, as_version=4)
@@ -97,10 +99,22 @@ def test_a_mistake_is_one_line(cells: list[Any]) -> None:
     ]
 
 
+def test_a_cell_whose_numbers_are_checked(cells: list[Any]) -> None:
+    """Where the CPU computes everything one line says so, and the cell runs; another word is a mistake."""
+    assert [output.text for output in cells[6].outputs if "text" in output] == [
+        "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add --kernels "
+        "real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n",
+        "checked\n",
+    ]
+    assert [output.text for output in cells[7].outputs] == [
+        "UsageError: %%mps: argument --check-numbers: invalid choice: 'none' (choose from 'some', 'all')\n"
+    ]
+
+
 def test_a_cell_for_cuda(cells: list[Any]) -> None:
     """With the option mps answers for CUDA, also where the device is on already, and the report names the line."""
-    assert [output.text for output in cells[6].outputs if output.get("name") == "stdout"] == ["device: mps:0\n"]
-    (data,) = shown(cells[6])
+    assert [output.text for output in cells[8].outputs if output.get("name") == "stdout"] == ["device: mps:0\n"]
+    (data,) = shown(cells[8])
     assert "MPS409" in data["text/plain"]
 
 

@@ -8,6 +8,7 @@ import shlex
 from typing import Any, NoReturn
 
 from anymps._errors import AnympsError, UsageError
+from anymps._setting_row import Row
 from anymps._settings import Settings, rows
 from anymps.capture import ending_of, record
 from anymps.notebook._cells import cell_number, watch
@@ -21,21 +22,29 @@ class _Words(argparse.ArgumentParser):
         raise UsageError(f"%%mps: {message}")
 
 
+def _form(row: Row) -> dict[str, Any]:
+    """How argparse reads the setting."""
+    if row.kind == "flag":
+        return {"action": "store_true"}
+    form: dict[str, Any] = {"choices": row.words} if row.words else {}
+    return {**form, "nargs": "?", "const": row.bare} if row.bare else form
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Called by `%load_ext anymps`: there is `%%mps`, and recordings, plans and comparisons show their pages."""
     one_line = importlib.import_module("IPython.core.error").UsageError  # IPython shows it without a traceback
     words = _Words("%%mps", add_help=False)
     for row in rows():
         if row.notebook:
-            flag: dict[str, Any] = {"action": "store_true"} if row.kind == "flag" else {}
-            words.add_argument(row.flag, dest=row.name, default=None, **flag)
+            words.add_argument(row.flag, dest=row.name, default=None, **_form(row))
     words.add_argument("--record", metavar="FILE")
 
     def mps(line: str, cell: str) -> Recording:
         """Run the cell on the mps device, record it, and show what happened: `%%mps --mac "M2 16GB" --record FILE`.
 
         The first cell chooses the Mac and, by `--substrate`, what computes, for all; with `--record` the recording is
-        kept in a file. With `--cuda-as-mps` mps answers for CUDA, in this cell and all that follow.
+        kept in a file. With `--cuda-as-mps` mps answers for CUDA, in this cell and all that follow. `--check-numbers`
+        compares the numbers of this cell with the CPU's.
         """
         try:
             try:
@@ -56,10 +65,15 @@ def load_ipython_extension(shell: Any) -> None:
 def _recorded(shell: Any, cell: str, asked: Settings, path: str | None) -> Recording:
     from anymps.device import enable, state
 
-    if state() is None or asked != Settings():
+    if state() is None or any(value is not None for value in asked.device().values()):
         enable(**{**asked.device(), "start_method": "system"})
     capture = record(path, script=f"cell {cell_number(shell)}", argv=[])
     capture.__enter__()
+    numbers = None
+    if asked.check_numbers is not None:
+        from anymps.numerics import start_checking
+
+        numbers = start_checking(asked.check_numbers)
     ending: dict[str, object] = {"status": 0}
     try:
         result = shell.run_cell("# line 1 is the magic\n" + cell)
@@ -68,5 +82,10 @@ def _recorded(shell: Any, cell: str, asked: Settings, path: str | None) -> Recor
             ending = ending_of(error)
     finally:
         with as_it_was():
+            if numbers is not None:
+                from anymps.numerics import stop_checking
+
+                stop_checking()
+                capture.note_fact("numbers", numbers.facts())
             capture.close(ending)
     return capture.recording

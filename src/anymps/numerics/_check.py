@@ -116,7 +116,7 @@ class NumberCheck:
             wrong = Comparison(known, arguments, [*fresh, *written], mpsgraph).wrong()
         except Exception as error:
             if isinstance(error, IndexError) or _OUTSIDE.search(str(error)):
-                return self._refused(known, kept, error, backward)
+                return self._refused(known, kept, error, backward, site)
             self.left_out[f"{ON_CPU_RAISES}: {known.name}: {str(error).partition(chr(10))[0][:120]}"] += 1
             return None
         self.compared[known.name] += 1
@@ -124,7 +124,7 @@ class NumberCheck:
             return None
         return self._note(known, kept, [*fresh, *written], wrong, backward, mpsgraph, site)
 
-    def _refused(self, known: Operation, kept: _Kept, error: Exception, backward: bool) -> str | None:
+    def _refused(self, known: Operation, kept: _Kept, error: Exception, backward: bool, site: int) -> str | None:
         """The CPU's kernel rejects an index; the device computed something."""
         self.compared[known.name] += 1
         self.wrong[known.name] += 1
@@ -149,7 +149,7 @@ class NumberCheck:
             order=sum(self.wrong.values()),
             follows=0,
         )
-        return self._tell(found, 0)
+        return self._tell(found, site)
 
     def facts(self) -> dict[str, object]:
         """What was compared and what was not, for the recording."""
