@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ def one_side(ranks: int, steps: int, timed: int, cards: int, folder: Path, singl
     record = folder / f"ranks-{ranks}.anymps"
     told = device(ranks, record, "--steps", str(steps)).told
     row = {"ranks": ranks, "cards": min(ranks, cards), "steps": steps, "device": told, **findings(record)}
-    for backend in ("gloo", "nccl") if 1 < ranks <= cards else ("gloo",):
+    backends = ["gloo", "nccl"] if 1 < ranks <= cards else ["gloo"]
+    for backend in backends:
         row[backend] = plain(ranks, "--steps", str(timed), "--backend", backend).told
     usual, ms = row["gloo"]["seconds"], 1e3 * told["seconds"]
     print(f"{ranks} ranks on {row['cards']} cards, {told['weights']:,} weights: {ms:.1f} ms a step on the device")
@@ -123,19 +125,26 @@ time.sleep(3600)
 """
 
 
-def faults(ranks: int, folder: Path) -> list[dict[str, Any]]:
+FAULTS = {"a rank is killed": "kill", "a rank hangs": "hang", "a Mac is full": "fill"}
+
+
+def faults(ranks: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
     """What a user reads, and how long it took, when something fails."""
     rows = []
-    for name, how in (("a rank is killed", "kill"), ("a rank hangs", "hang"), ("a Mac is full", "fill")):
+    for name, how in FAULTS.items():
+        if only and name not in only:
+            continue
         words = ("--steps", "10", "--fault", how, "--patience", str(PATIENCE))
         rows.append(_fault(name, device(ranks, folder / f"{how}.anymps", *words, limit=6 * PATIENCE)))
     for name, left in LEFT.items():
+        if only and name not in only:
+            continue
         holder = subprocess.Popen([sys.executable, "-c", HOLD, str(left)], stdout=subprocess.PIPE, text=True)
         try:
             assert holder.stdout is not None
             holder.stdout.readline()
-            words = ("--steps", "10", "--patience", str(PATIENCE))
-            rows.append(_fault(name, device(ranks, folder / f"{left}.anymps", *words, limit=6 * PATIENCE)))
+            more = ("--steps", "10", "--patience", str(PATIENCE))
+            rows.append(_fault(name, device(ranks, folder / f"{left}.anymps", *more, limit=6 * PATIENCE)))
         finally:
             holder.kill()
             holder.wait()
@@ -164,20 +173,23 @@ def main() -> int:
     parser.add_argument("--timed", type=int, default=40, help="steps of plain CUDA")
     parser.add_argument("--out", type=Path, default=Path())
     parser.add_argument("--fault-ranks", type=int, default=2, help="ranks of the runs that fail; 0: none")
+    parser.add_argument("--only-faults", default="", help="names, separated by commas; nothing else then")
     options = parser.parse_args()
+    only = [name for name in options.only_faults.split(",") if name]
     cards = int(os.environ.get("ANYMPS_CARDS", torch.cuda.device_count()))
     about = {"torch": torch.__version__, "card": torch.cuda.get_device_name(0), "cards": cards}
     print(about, flush=True)
     told: dict[str, Any] = {**about, "rows": [], "faults": []}
     with tempfile.TemporaryDirectory() as name:
-        folder, single = Path(name), []
-        for ranks in (1, *options.ranks):
+        folder = Path(name)
+        single: list[float] = []
+        for ranks in () if only else (1, *options.ranks):
             row = one_side(ranks, options.steps, options.timed, cards, folder, single)
             single = single or row["device"]["losses"]
             told["rows"].append(row)
             (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
         if options.fault_ranks:
-            told["faults"] = faults(options.fault_ranks, folder)
+            told["faults"] = faults(options.fault_ranks, folder, only)
             (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
     apart = [row["ranks"] for row in told["rows"] if row.get("off", 0.0) > TOLERANCE]
     stuck = [row["fault"] for row in told["faults"] if row["status"] is None]

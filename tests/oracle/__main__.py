@@ -32,22 +32,24 @@ def main() -> int:
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
     from .coverage import count
-    from .kept import NoLibrary, keeping, reading
+    from .kept import Answers, NoLibrary, keeping, reading
     from .page import load, merge, render, save
     from .pairs import compare_all
 
-    how = reading(options.kept) if options.kept else keeping() if options.keep else nullcontext()
+    how = reading(options.kept) if options.kept else keeping() if options.keep else nullcontext(Answers())
     rows = []
     with how as answers:
         library = NoLibrary() if options.kept else anymps.metal_kernels()
-        for row in compare_all(library, options.names):  # type: ignore[arg-type]
-            rows.append(row)
-            print(
-                f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
-                flush=True,
-            )
-    if options.keep:
-        answers.save(options.keep)
+        try:
+            for row in compare_all(library, options.names):  # type: ignore[arg-type]
+                rows.append(row)
+                print(
+                    f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
+                    flush=True,
+                )
+        finally:  # what is interrupted has kept a part
+            if options.keep:
+                answers.save(options.keep)
     if options.kept:
         print(f"{answers.found} calls had an answer in {options.kept}, {answers.missing} had none")
     if options.rows:
