@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import torch
 
 import anymps
 from metal_shaders import HEAD, library
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -204,8 +204,8 @@ def test_a_handler_of_the_program_is_asked() -> None:
         "except KeyboardInterrupt:\n    over.set()\n    presses.join()\n    print('interrupted', len(heard) > 0)\n"
         "heard.clear()\nos.kill(os.getpid(), signal.SIGINT)\nlibrary.divides(x, 1)\nprint(heard)\n"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert (answer.stdout, answer.stderr) == ("interrupted True\n[0]\n", "")
+    answer = run_with_torch(code)
+    assert (answer.out, answer.err) == ("interrupted True\n[0]\n", "")
 
 
 def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
@@ -241,11 +241,8 @@ def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
 
 def run(script: str, variables: dict[str, str]) -> str:
     """What a process prints."""
-    environment = {**os.environ, **variables}
-    answer = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    return answer.stdout + answer.stderr
+    answer = run_with_torch(script, variables)
+    return answer.out + answer.err
 
 
 STRAY = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import random
 import re
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -19,6 +17,7 @@ from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import torch_headers
 from anymps.metal.compilation._preprocess import prepare
 from metal_shaders import HEAD
+from processes import run_with_torch
 
 FIRST = HEAD.count("\n") + 1
 POINTER = "pointer type must have explicit address space qualifier"
@@ -312,8 +311,8 @@ def test_without_libclang_it_is_said_once() -> None:
         "print(*(str(one.message) for one in said if 'libclang' in str(one.message)), sep='\\n')\n"
     )
     for _ in range(2):
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
-        assert (answer.stdout, answer.stderr) == (
+        answer = run_with_torch(code)
+        assert (answer.out, answer.err) == (
             "anymps: Metal shaders are not held to the rules of Metal's language, since libclang is not installed: "
             "what compiles here may be refused on a Mac (pip install libclang)\n",
             "",

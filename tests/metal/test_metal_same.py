@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -163,18 +163,8 @@ def _kernel_text(text: str, name: str) -> str:
     return text[start : text.find("\nkernel", start) + 1 or None]
 
 
-@settings(
-    max_examples=max(1, EXAMPLES // KERNELS) if EXAMPLES else 10,
-    derandomize=not EXAMPLES,
-    database=None,
-    deadline=None,
-    print_blob=False,
-    phases=[Phase.generate],  # a compilation a step is too much to look for a smaller one: the kernel is shown
-    suppress_health_check=list(HealthCheck),
-)
-@given(st.randoms(use_true_random=True))
-def test_random_kernels_compute_the_same(numbers: random.Random) -> None:
-    """Two hundred kernels here, two thousand each night: not one bit differs, and not one finding."""
+def random_kernels_compute_the_same(numbers: random.Random) -> None:
+    """Not one bit differs, and not one finding."""
     text, outputs = random_shaders.source(numbers.randint, KERNELS)
     plain, checked = _both(text)
     take_shader_faults()
@@ -188,17 +178,7 @@ def test_random_kernels_compute_the_same(numbers: random.Random) -> None:
         assert found == expected, f"{name} writes something else where it is checked:\n{text}"
 
 
-@settings(
-    max_examples=max(1, EXAMPLES // KERNELS) if EXAMPLES else 2,
-    derandomize=not EXAMPLES,
-    database=None,
-    deadline=None,
-    print_blob=False,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(st.randoms(use_true_random=True))
-def test_random_loops_compute_the_same(numbers: random.Random) -> None:
+def random_loops_compute_the_same(numbers: random.Random) -> None:
     """Kernels whose threads meet in loops: cut where all run them as often, else not; the bits are those of fibers."""
     text, kernels = random_loops.source(numbers.randint, KERNELS)
     plain, checked = _both(text)
@@ -223,6 +203,28 @@ def test_random_loops_compute_the_same(numbers: random.Random) -> None:
         assert [fault.what for fault in take_shader_faults()] == [], _kernel_text(text, kernel.name)
 
 
-if EXAMPLES:
-    test_random_loops_compute_the_same = seed(SEED)(test_random_loops_compute_the_same)
-    test_random_kernels_compute_the_same = seed(SEED)(test_random_kernels_compute_the_same)
+def _sources(count: int, check: Callable[[random.Random], None]) -> Callable[[], None]:
+    """A test of so many random sources, of `KERNELS` each, or of as many as `ANYMPS_FUZZ_EXAMPLES` asks for."""
+    chosen = settings(
+        max_examples=max(1, EXAMPLES // KERNELS) if EXAMPLES else count,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
+        print_blob=False,
+        phases=[Phase.generate],  # a compilation a step is too much to look for a smaller one: the kernel is shown
+        suppress_health_check=list(HealthCheck),
+    )
+
+    @chosen
+    @given(st.randoms(use_true_random=True))
+    def test(numbers: random.Random) -> None:
+        check(numbers)
+
+    return seed(SEED)(test) if EXAMPLES else test
+
+
+test_random_kernels_compute_the_same = _sources(4, random_kernels_compute_the_same)
+test_random_loops_compute_the_same = _sources(1, random_loops_compute_the_same)
+if not EXAMPLES:
+    test_more_random_kernels_compute_the_same = pytest.mark.slow(_sources(10, random_kernels_compute_the_same))
+    test_more_random_loops_compute_the_same = pytest.mark.slow(_sources(3, random_loops_compute_the_same))
