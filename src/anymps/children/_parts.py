@@ -47,7 +47,7 @@ import os
 import sys
 
 _here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [it for it in sys.path if os.path.abspath(it) != _here]
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _here]
 _this = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize

@@ -115,7 +115,7 @@ def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trac
             break  # calls that the other run did not reach
         judge.take(pair, after)
     losses, site = _losses(left, right)
-    branch = next((it for it in judge.divergences if it.cause.value == "branch"), None)
+    branch = next((found for found in judge.divergences if found.cause.value == "branch"), None)
     return Comparison(
         script,
         (_side(names[0], left), _side(names[1], right)),

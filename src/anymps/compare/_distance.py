@@ -102,15 +102,15 @@ def closest(left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[Ske
     waiting = [value.sketch for value in right]
     later = []
     for value in left:
-        partner = next((it for it in waiting if is_same(value.sketch, it)), None)
+        partner = next((sketch for sketch in waiting if is_same(value.sketch, sketch)), None)
         if partner is None:
             later.append(value.sketch)
         else:
             waiting.remove(partner)
             yield value.sketch, partner
     for sketch in later:
-        fitting = [it for it in waiting if it.shape == sketch.shape]
+        fitting = [other for other in waiting if other.shape == sketch.shape]
         if fitting:
-            nearest = min(fitting, key=lambda it, sketch=sketch: distance(sketch, it))  # type: ignore[misc]
+            nearest = min(fitting, key=lambda other, sketch=sketch: distance(sketch, other))  # type: ignore[misc]
             waiting.remove(nearest)
             yield sketch, nearest

@@ -286,7 +286,7 @@ def _most(pair: Pair, one: Sketch, other: Sketch) -> float:
     if not one.is_floating:
         return 0.0
     bounds = [call.bound for call in (*pair.left, *pair.right)]
-    return max((2 * (it.limit * max(one.size, other.size) + it.least) for it in bounds), default=0.0)
+    return max((2 * (bound.limit * max(one.size, other.size) + bound.least) for bound in bounds), default=0.0)
 
 
 def _allowed(pair: Pair, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
 from anymps.numerics._check import Found, NumberCheck
 from anymps.numerics._differences import Difference, Loudness, differences
-from anymps.numerics._lines import line_of_program
-from anymps.numerics._session import CheckedNumbers, can_differ, check_numbers, start_checking, stop_checking, told
+from anymps.numerics._session import (
+    CheckedNumbers,
+    can_differ,
+    check_numbers,
+    line_of_program,
+    start_checking,
+    stop_checking,
+    told,
+)
 from anymps.numerics._widening import widened
 
 __all__ = [

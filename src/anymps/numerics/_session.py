@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final, Literal
 
 from anymps._errors import EnableError, UsageError
 from anymps._settings import row_of
 from anymps.device import State, native, state
 from anymps.numerics._check import REFUSED, Found, NumberCheck, say
-from anymps.numerics._lines import line_of_program
 from anymps.rules import has_metal_kernel, installed_torch
 
 Which = Literal["some", "all"]
@@ -66,6 +66,20 @@ def by_mpsgraph(current: State) -> Callable[[str], bool]:
         return not current.virtual and not has_metal_kernel(name, release)
 
     return is_graphs
+
+
+def line_of_program() -> str:
+    """`train.py:12`, the innermost frame that is neither torch's nor ours; empty where there is none.
+
+    A recording knows its lines itself; this is for a run without one.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    core = native()
+    while frame is not None:
+        if not core.is_internal(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 class CheckedNumbers:

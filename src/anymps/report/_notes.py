@@ -7,10 +7,10 @@ from typing import Final
 from anymps.findings import Finding, Severity
 from anymps.record import Recording, Site
 from anymps.report import _text as text
-from anymps.report._excerpt import excerpt
 from anymps.report._words import cost, fact, seen_in, times
 from anymps.report.document import Note, SourceLine, Spot, State
 
+_LONGEST: Final = 400  # characters of a line of source that are shown
 STATES: Final[dict[Severity | None, State]] = {
     Severity.ERROR: "error",
     Severity.WARNING: "warning",
@@ -64,5 +64,28 @@ def _spot(site: Site, directory: str, *, function: bool = True) -> Spot:
         text.place(site, directory),
         "" if name == "<module>" else name,
         text.clean(site.source.strip()),
-        tuple(excerpt(site)),
+        tuple(_excerpt(site)),
     )
+
+
+def _excerpt(site: Site) -> list[SourceLine]:
+    """The lines around a site, as the recording holds them; without others the line alone, nothing for an unknown site.
+
+    The recording may come from elsewhere, so no file is opened.
+    """
+    recorded = site.source.strip()
+    if not site.known or not recorded:
+        return []
+    lines = site.around.split("\n")
+    place = site.line - site.first
+    if not 0 <= place < len(lines) or lines[place].strip() != recorded:
+        return [SourceLine(site.line, _shown(recorded), True)]
+    lines = [line.expandtabs(4) for line in lines]
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return [
+        SourceLine(number, _shown(line[margin:]), number == site.line) for number, line in enumerate(lines, site.first)
+    ]
+
+
+def _shown(line: str) -> str:
+    return text.shorten(text.clean(line.rstrip()), _LONGEST)

@@ -85,7 +85,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         out = run(func, args, kwargs)
         results = [tensor for tensor in _tensors(out) if readable(tensor)]
         returned = {id(tensor) for tensor in results}
-        results += [it for it in _written(func, args, kwargs) if readable(it) and id(it) not in returned]
+        results += [
+            tensor for tensor in _written(func, args, kwargs) if readable(tensor) and id(tensor) not in returned
+        ]
         self._note_use(results)
         if not results or self._only_moves(func, given, results):
             return out
@@ -115,8 +117,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = self._kinds.get(func)
         if kind is None:
             namespace, _, name = func._schema.name.rpartition("::")
-            writes = any(it.alias_info is not None and it.alias_info.is_write for it in func._schema.arguments)
-            is_view = not writes and any(it.alias_info is not None for it in func._schema.returns)
+            writes = any(one.alias_info is not None and one.alias_info.is_write for one in func._schema.arguments)
+            is_view = not writes and any(one.alias_info is not None for one in func._schema.returns)
             computes = not is_view and namespace != "profiler" and name.rstrip("_") not in _NOT_COMPUTED
             computes = computes and name not in _NOT_COMPUTED
             is_random = torch.Tag.nondeterministic_seeded in func.tags
@@ -173,8 +175,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _bound(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> int:
         shapes = tuple(tuple(tensor.shape) for tensor in given)
-        floats = [it.dtype for it in (*given, *results) if it.is_floating_point() or it.is_complex()]
-        dtype = min(floats, key=lambda it: (it.itemsize, str(it))) if floats else results[0].dtype
+        floats = [one.dtype for one in (*given, *results) if one.is_floating_point() or one.is_complex()]
+        dtype = min(floats, key=lambda one: (one.itemsize, str(one))) if floats else results[0].dtype
         key = (func, dtype, shapes, tuple(results[0].shape))
         number = self._bounds.get(key)
         if number is None:
@@ -204,14 +206,14 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """A copy in the same dtype, which one side may not need: to another device, or another layout."""
         name = func._schema.name.rpartition("::")[2]
         return name in ("_to_copy", "copy_", "clone") and all(
-            it.dtype == result.dtype for it in given[-1:] for result in results
+            tensor.dtype == result.dtype for tensor in given[-1:] for result in results
         )
 
     def _draw_on_cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Make the call with copies on the CPU and its generator, and take the results to where they belong."""
         tensors = _tensors((args, kwargs))
         devices = {tensor.device for tensor in tensors} | _devices_named(kwargs)
-        device = next((it for it in devices if it.type not in ("cpu", "meta")), None)
+        device = next((one for one in devices if one.type not in ("cpu", "meta")), None)
         if device is None:
             return func(*args, **kwargs)
 

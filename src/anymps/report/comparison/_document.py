@@ -81,7 +81,7 @@ def _stops(found: Comparison) -> Iterator[Section]:
         if side.ending.error:
             site = side.ending.site
             where = f" at {words.place(site)}  {site.text}" if site.line else ""
-            when = f", in step {side.ending.steps + 1:,}" if any(it.ending.steps for it in found.sides) else ""
+            when = f", in step {side.ending.steps + 1:,}" if any(one.ending.steps for one in found.sides) else ""
             rows.append(f"On {words.name_of(side)}{when}{where}: {side.ending.error}")
     if rows:
         more = Prose(("All calls that both runs made before the failure were compared.",), look="quiet")
@@ -102,14 +102,14 @@ def _others(found: Comparison) -> Iterator[Section]:
     )
     rows = tuple(
         (
-            words.place(it.call.site) + (" backward" if it.call.in_backward else ""),
-            words.short(it.call),
-            words.reason(it),
-            f"{it.call.step + 1:,}",
-            f"{it.times:,}",
-            words.percent(it.relative) if it.one is not None else "",
+            words.place(divergence.call.site) + (" backward" if divergence.call.in_backward else ""),
+            words.short(divergence.call),
+            words.reason(divergence),
+            f"{divergence.call.step + 1:,}",
+            f"{divergence.times:,}",
+            words.percent(divergence.relative) if divergence.one is not None else "",
         )
-        for it in rest[:_MOST_DIVERGENCES]
+        for divergence in rest[:_MOST_DIVERGENCES]
     )
     more = len(rest) - len(rows)
     table = Table(

@@ -71,7 +71,7 @@ def verdict(found: Comparison) -> str:
 
 
 def _other(found: Comparison, side: Side) -> Side:
-    return next(it for it in found.sides if it is not side)
+    return next(other for other in found.sides if other is not side)
 
 
 def percent(share: float) -> str:
