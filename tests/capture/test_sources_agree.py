@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from processes import MAC, run_python
+from processes import MAC, run_with_torch
 
 # Runs the named scripts, each recorded by itself, and prints what each recording says as one line of JSON.
 RUN = """
@@ -221,7 +221,7 @@ def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = F
     )
     with tempfile.TemporaryDirectory() as inductor:  # empty, as what Inductor compiles is work on the device, too
         environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0", "TORCHINDUCTOR_CACHE_DIR": inductor}
-        answer = run_python(code, environment)
+        answer = run_with_torch(code, environment)
     return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
 
 
