@@ -38,7 +38,7 @@ def recipe_of(
 
     It is None, too, while `hot` waits for more calls of one of its launches.
     """
-    if not work.kept or work.cast is not None:
+    if not work.kept or work.cast is not None or work.copies:
         return None
     arguments = [(at, name, one) for at, (name, one) in enumerate(call.given.items()) if isinstance(one, torch.Tensor)]
     room = [one.tensor for one in work.made if one.how == "room"]

@@ -70,6 +70,8 @@ class Launcher:
                 return None, None, _packet(operator) not in BY_VALUES
             for one, kernel in zip(work.launches, kernels, strict=True):
                 kernel.run(one.buffers, one.threads, one.group, one.errors)
+            for target, source in work.copies:
+                target.copy_(source)
             with self._lock:
                 self.real[operator] += 1
             if work.cast is not None:

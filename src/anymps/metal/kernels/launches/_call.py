@@ -40,9 +40,10 @@ class Made:
 class Work:
     """What computes a call: launches, one after the other, into tensors that become its results.
 
-    `cast` is the dtype to which the host casts the results after the last one, if it does. Launches are `kept` for
-    calls of the same signature (dtypes, sizes, strides, numbers) if nothing else decides on them, each new result is
-    written as a whole, and `made` tells what else they need.
+    `cast` is the dtype to which the host casts the results after the last one, if it does; `copies` are pairs of a
+    tensor and what the host copies into it then. Launches are `kept` for calls of the same signature (dtypes, sizes,
+    strides, numbers) if nothing else decides on them, each new result is written as a whole, and `made` tells what
+    else they need.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -50,6 +51,7 @@ class Work:
     cast: torch.dtype | None = None
     kept: bool = False
     made: tuple[Made, ...] = ()
+    copies: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
 
 
 @dataclass(frozen=True)

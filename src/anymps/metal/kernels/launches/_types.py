@@ -17,6 +17,8 @@ NAMES = {
     torch.complex64: "float2",
     torch.complex32: "half2",
 }
+UNSIGNED = {torch.uint16: "ushort", torch.uint32: "uint", torch.uint64: "ulong"}
+"""Those that few kernels have."""
 SCALAR_TYPES = {  # c10/core/ScalarType.h
     torch.uint8: 0,
     torch.int8: 1,
@@ -29,4 +31,7 @@ SCALAR_TYPES = {  # c10/core/ScalarType.h
     torch.complex64: 9,
     torch.bool: 11,
     torch.bfloat16: 15,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
 }
