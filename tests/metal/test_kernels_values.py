@@ -119,6 +119,30 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
         "other(lambda x: F.grid_sample(x, x[:, :2].sin().permute(0, 2, 3, 1)), 1, 3, 19, 19)",
         [True, True],
     ),
+    "grid_sampler_3d, float32, in another order": (
+        "other(lambda x: F.grid_sample(x, x[:, :3].sin().permute(0, 2, 3, 4, 1)), 1, 3, 9, 9, 9)",
+        [True, True],
+    ),
+    "grid_sampler_2d_backward, float32, in another order": (
+        "other(lambda x: flowed(x, 2), 1, 3, 19, 19, near=1e-3)",
+        [True, True],
+    ),
+    "grid_sampler_2d_backward, float16, in another order": (
+        "other(lambda x: flowed(x, 2)[: x.numel()], 1, 3, 19, 19, dtype=torch.float16, near=0.1)",
+        [True, True],
+    ),
+    "grid_sampler_2d_backward, bfloat16, in another order": (
+        "other(lambda x: flowed(x, 2)[: x.numel()], 1, 3, 19, 19, dtype=torch.bfloat16, near=0.5)",
+        [True, True],
+    ),
+    "grid_sampler_3d_backward, float32, in another order": (
+        "other(lambda x: flowed(x, 3), 1, 3, 9, 9, 9, near=1e-3)",
+        [True, True],
+    ),
+    "upsample_bicubic2d_aa, float32, in another order": (
+        "other(lambda x: F.interpolate(x, size=(13, 7), mode='bicubic', antialias=True), 2, 3, 19, 19)",
+        [True, True],
+    ),
     "logcumsumexp, complex64, a full turn": ("turns()", [True, True]),
     "fused optimizers under a GradScaler: as without, from 2.13 on (MPS691)": ("scaled_steps()", [True, True]),
 }
@@ -186,6 +210,12 @@ def mixed_norms():
 
 def resized(mode, *sizes, **options):
     return other(lambda x: F.interpolate(x, scale_factor=1.7, mode=mode), *sizes, **options)
+
+def flowed(x, dims):
+    x = x.clone().requires_grad_()
+    grid = x.detach()[:, :dims].sin().movedim(1, -1).clone().requires_grad_()
+    F.grid_sample(x, grid).sin().sum().backward()
+    return torch.cat([x.grad.flatten(), grid.grad.flatten()])
 
 def group_gradient(x):
     x = x.clone().requires_grad_()

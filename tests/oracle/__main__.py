@@ -2,6 +2,7 @@
 
 `--write docs/fidelity` replaces the numbers of the installed release, with names of these alone, and renders
 docs/fidelity-kernels.md. `--keep FILE` and `--kept FILE` compare where the kernels cannot run (kept.py), as on a card.
+`--count WHEEL` compares nothing: it counts the kernels of a release's macOS wheel anew.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,7 +30,11 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, metavar="FILE", help="take what is there in the place of the kernels")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write all rows there, as JSON")
     parser.add_argument("--substrate", default=os.environ.get("ANYMPS_SUBSTRATE") or "host")
+    parser.add_argument("--count", type=Path, metavar="WHEEL")
     options = parser.parse_args()
+    if options.count:
+        _count(options.count, options.write)
+        return 0
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
     from .coverage import count
@@ -66,6 +72,30 @@ def main() -> int:
         page = options.write.with_name("fidelity-kernels.md")
         page.write_text(render(load(options.write)), encoding="utf-8")
     return 0
+
+
+def _count(wheel: Path, folder: Path | None) -> None:
+    """How many kernels of each family a wheel has; replaces those of its release's numbers."""
+    from anymps.metal.kernels._metallib import Metallib
+    from anymps.metal.kernels._wheel import read_kernels, read_release
+
+    from .coverage import count
+    from .page import load, render, save
+
+    release = read_release(wheel)
+    major, minor, *_ = (int(part) for part in release.split("."))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "kernels.metallib")
+        with path.open("wb") as file:
+            file.writelines(read_kernels(wheel))
+        counts = count(Metallib(path).kernels, (major, minor))
+    for name, kernels in counts.items():
+        print(f"{kernels:>6}  {name}")
+    if folder is not None:
+        numbers = folder / f"kernels-{major}.{minor}.json"
+        document = json.loads(numbers.read_text(encoding="utf-8"))
+        numbers.write_text(save({**document, "kernels": counts}), encoding="utf-8")
+        folder.with_name("fidelity-kernels.md").write_text(render(load(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from anymps.verify.cases import OPERATORS
 
+from .reached import sort_kernels
+
 _LATER = "No launch is described so far."
 _SHAPES = "The host takes them by shape, by rules that are not described."
-_PASSES = "They take several launches, which are not described."
 _SAME = "The arithmetic is that of a compared kernel, laid out for other shapes."
-_PLACED = "No launch is described so far; what they write is placed, not computed."
 _CHOICE = "When the host takes them, and when MPSGraph, is not described."
 
 _ELEMENTS = "|".join(sorted({one.kernel for one in OPERATORS}, key=len, reverse=True))
@@ -23,34 +23,57 @@ _COMPARED = re.compile(
 _TO_2_13 = re.compile(
     r"(sum|nansum|count_nonzero|any|all|max|min)_reduction_|(argmax|argmin|norm_l[12])_reduction_inner_"
     r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
-    r"|sort_block_(?!topk)|gather_dense_|scatter_(set|add|amax|amin|prod)_|embedding_dense_backward"
-    r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_per_sample_"
+    r"|gather_(dense|strided)_|scatter_(set|add|amax|amin|prod|signbit)_|embedding_dense_backward"
+    r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_"
+    r"|cat_int32_t_(?!(\w+_)?(uint|ushort|ulong)(_|$))|tri[ul]_(inplace_)?int_|(eye|replication_pad1d)_(?!\w*half2)"
+    r"|index_(copy_\w+_32$|fill_|reduce_|select_|put_)|count_nonzero_prefix_sum_|prefix_sum_blocks|scatter_nonzero_"
+    r"|unfold_backward_|max_unpool_|repeat_interleave_"
     r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
-    r"|(fill|masked_fill)_scalar_|searchsorted_(?!\w*sorter)|upsample_(linear1d|bilinear2d|bicubic2d|trilinear)_(?!aa|backward)"
-    r"|grid_sampler_2d_(?!backward)"
+    r"|(fill|masked_fill)_scalar_|searchsorted_|upsample_(?!\w+_aa_(half|bfloat))"
+    r"|grid_sampler_[23]d_(?!\w*i64_)"
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
 )
 """These were compared for torch 2.13 only."""
+_SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = (
     "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
-    "searches, upsampling, grids"
+    "searches, upsampling, grids, joins, triangles, slices, pads"
 )
+_UNSIGNED = "sorts and joins of unsigned integers of 16 to 64 bits"
+_NO_ROW = "sorts of blocks that no row has"
+_LARGE = "joins, slices and grids of more than 2³¹ elements"
+_LACKING = "half types that the CPU lacks"
+_TENSORLESS = "indices of triangles"
+_RUN_ON_2_13 = (_OF_2_13, _UNSIGNED, _LARGE, _LACKING)
 LEFT_OUT: dict[str, tuple[str, str]] = {
-    _OF_2_13: (_TO_2_13.pattern, "They were compared for torch 2.13 only."),
+    _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
     "norms, and where extremes stand, across rows": (
         r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*",
         _SHAPES,
     ),
     "long, tiny and transposed scans": (r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_", _SHAPES),
     "norms of more than 4096 numbers": (r"(layer|rms)_norm_", _SHAPES),
-    "sorts of long rows, and the largest k": (r"(mb_|radix_|sort_|topk)", _PASSES),
+    _UNSIGNED: (
+        r"cat_int32_t_(\w+_)?(uint|ushort|ulong)(_|$)",
+        "They run, but the comparison has no such dtypes.",
+    ),
+    _NO_ROW: (
+        r"(mb_|radix_|sort_block)",
+        "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
+    ),
+    _LARGE: (
+        r"cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
+        "They run for larger tensors than the comparison holds.",
+    ),
+    _LACKING: (
+        r"upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2",
+        "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
+    ),
+    _TENSORLESS: (r"tri[ul]_indices_", "The call takes no tensor; only calls of tensors are offered."),
     "lerp of two and three dimensions": (r"lerp_tensor_", _SAME),
     "powers, elu, results of other dtypes": (r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout", _LATER),
-    "fills, triangles, identities, joins, repeats": (
-        r"(fill|masked_fill|tril|triu|eye|cat|repeat|replication|flip|roll|unfold|arange|range|linspace)",
-        _PLACED,
-    ),
+    "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
     "index_put, index_copy and their like": (
         r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|mark_|count_nonzero_prefix)",
         _LATER,
@@ -83,17 +106,35 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "convolutions, softmax, pads, losses and others": (r"", _LATER),
 }
 """By family: what its kernels' names begin with, and why no kernel of it is compared. The first that fits counts."""
-_RULES = [(name, re.compile(pattern)) for name, (pattern, _) in LEFT_OUT.items()]
+_PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in LEFT_OUT.items()}
 REACHED = "compared"
+UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_LATER, _SHAPES, _CHOICE))
+"""Families that have neither a launch nor a reason of their own."""
 
 
 def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
-    if release <= (2, 13) and _TO_2_13.match(kernel):
+    if release > (2, 13):
+        described = _SORTS.match(kernel) or any(_PATTERNS[name].match(kernel) for name in _RUN_ON_2_13)
+        if described and not _COMPARED.match(kernel):
+            return _OF_2_13
+    elif _SORTS.match(kernel):
+        return _sort(kernel)
+    elif _TO_2_13.match(kernel):
         return REACHED
     if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
         return REACHED
-    return next(name for name, rule in _RULES if rule.match(kernel))
+    return next(name for name, rule in _PATTERNS.items() if rule.match(kernel))
+
+
+def _sort(kernel: str) -> str:
+    """Of a kernel of torch 2.13 that sorts: the blocks of unsigned integers are as those of integers."""
+    signed = kernel
+    for unsigned, name in (("_ushort_", "_short_"), ("_uint_", "_int_"), ("_ulong_", "_long_")):
+        signed = signed.replace(unsigned, name)
+    if kernel in sort_kernels():
+        return REACHED
+    return _UNSIGNED if signed in sort_kernels() else _NO_ROW
 
 
 def count(kernels: Iterable[str], release: tuple[int, int]) -> dict[str, int]:

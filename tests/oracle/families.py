@@ -1,6 +1,7 @@
-"""Operators whose launches are described, over the samples of torch's database, forward and backward.
+"""Operators whose launches are described, over the samples of torch's database and calls beside it.
 
-Each sample is run on the device; every operator that it comes to, and that a kernel computes, is compared.
+Each sample is run on the device, forward and backward; every operator that it comes to, and that a kernel computes, is
+compared. Where equal numbers have no order, the numbers that places name are compared, and not the places.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from anymps.metal.kernels import KernelLibrary, Launcher
 from anymps.verify.cases import DTYPES, database
 
+from .calls import CALLS
 from .compare import Difference
 
 _MOST_SAMPLES = 24
@@ -43,6 +45,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "searches": ("bucketize", "searchsorted"),
     "upsampling": tuple(f"nn.functional.interpolate.{mode}" for mode in ("linear", "bilinear", "bicubic", "trilinear")),
     "grid_sample": ("nn.functional.grid_sample",),
+    "nearest": ("nn.functional.interpolate.nearest",),
+    "cat": ("cat",),
+    "triangles": ("tril", "triu"),
+    "index_copy": ("index_copy",),
+    "index_fill": ("index_fill",),
+    "nonzero": ("nonzero", "nonzero_static"),
+    "unfold": ("unfold",),
+    "max_unpool": ("nn.functional.max_unpool1d", "nn.functional.max_unpool2d", "nn.functional.max_unpool3d"),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
 _EMPTY_FIRST = {"nn.functional.unfold"}
@@ -57,15 +67,29 @@ _PACKETS = {
     *("max_pool3d_with_indices", "max_pool3d_with_indices_backward"),
     *("fill", "masked_fill", "searchsorted", "bucketize", "grid_sampler_2d"),
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+    *("upsample_nearest3d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+    *("upsample_bicubic2d_backward", "upsample_trilinear3d_backward", "upsample_nearest3d_backward"),
+    *("_upsample_nearest_exact3d_backward", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
+    *("cat", "tril", "triu", "eye", "index_copy", "index_fill", "index_reduce", "index", "_index_put_impl_"),
+    *("nonzero", "nonzero_static", "repeat_interleave", "unfold_backward", "max_unpool2d", "max_unpool3d"),
+    *("replication_pad1d", "replication_pad1d_backward", "topk", "kthvalue"),
+    *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
 }
+_PLACES = {"sort", "topk", "kthvalue"}
+_FIRST_ALONE = {"_embedding_bag", "_embedding_bag_forward_only"}
+"""The other results tell of the bags, of which the CPU's tell nothing."""
+
+
+Seen = tuple[str, list[Any], list[Any], bool]
+"""A call: the operator, its arguments as they were before, its results, and whether algorithms are deterministic."""
 
 
 class _Results(TorchDispatchMode):
-    """Notes each call: the operator, its arguments as they were before, and its results."""
+    """Notes each call."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, list[Any], list[Any]]] = []
+        self.seen: list[Seen] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         schema, named = func._schema, dict(kwargs or {})
@@ -76,12 +100,20 @@ class _Results(TorchDispatchMode):
             args[at] if at < len(args) else named.get(one.name, one.default_value)
             for at, one in enumerate(schema.arguments)
         ]
-        given = [one.detach().cpu().clone() if isinstance(one, torch.Tensor) else one for one in given]
+        given = [_kept(one) for one in given]
         result = func(*args, **named)
         kept = result if isinstance(result, (tuple, list)) else (result,)
         kept = [one if one is None else one.detach().cpu().clone() for one in kept]  # it may be written to later
-        self.seen.append((schema.name + (f".{schema.overload_name}" * bool(schema.overload_name)), given, kept))
+        name = schema.name + (f".{schema.overload_name}" * bool(schema.overload_name))
+        self.seen.append((name, given, kept, torch.are_deterministic_algorithms_enabled()))
         return result
+
+
+def _kept(value: Any) -> Any:
+    """A tensor, or those of a list, as they are now."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    return [_kept(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def compare_families(
@@ -91,17 +123,18 @@ def compare_families(
     launcher = Launcher(library, release)
     described = set(launcher.operators())
     found: dict[tuple[str, torch.dtype], Difference] = {}
-    for family, entries in FAMILIES.items():
+    for family in (*FAMILIES, *CALLS):
         if names and family not in names:
             continue
         for dtype in DTYPES:
-            for operator, given, results in _calls(entries, dtype):
-                by_kernel = launcher(operator, given, []) if operator in described else None
+            calls = _calls(FAMILIES[family], dtype) if family in FAMILIES else _further(family, dtype)
+            for operator, given, results, deterministic in calls:
+                by_kernel = _by_kernel(launcher, operator, given, deterministic) if operator in described else None
                 if by_kernel is None:
                     continue
-                packet = operator.partition("::")[2].partition(".")[0].strip("_")
-                seen = found.setdefault((packet, dtype), Difference())
-                for device, kernel in zip(results, by_kernel, strict=True):
+                packet = operator.partition("::")[2].partition(".")[0]
+                seen = found.setdefault((packet.strip("_"), dtype), Difference())
+                for device, kernel in _pairs(packet, given, results, by_kernel):
                     seen.add(device, kernel.reshape(device.shape), (device,))
     for packet in dict.fromkeys(packet for packet, _ in found):
         for dtype in DTYPES:
@@ -109,7 +142,44 @@ def compare_families(
                 yield packet, dtype, found[packet, dtype]
 
 
-def _calls(entries: tuple[str, ...], dtype: torch.dtype) -> Iterator[tuple[str, list[Any], list[Any]]]:
+def _by_kernel(
+    launcher: Launcher, operator: str, given: list[Any], deterministic: bool
+) -> tuple[torch.Tensor, ...] | None:
+    """What the kernels give."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        return launcher(operator, given, [])
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def _pairs(
+    packet: str, given: list[Any], results: list[Any], by_kernel: tuple[torch.Tensor, ...]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """What is compared of a call: all results, or what their places name."""
+    if packet in _FIRST_ALONE:
+        results, by_kernel = results[:1], by_kernel[:1]
+    elif packet in _PLACES and results[0].numel():
+        x, places = given[0], by_kernel[1]
+        dim = next(one for one in reversed(given) if isinstance(one, int) and not isinstance(one, bool))
+        named = x.gather(dim, places) if places.dim() == x.dim() else x.gather(dim, places.unsqueeze(dim)).squeeze(dim)
+        results, by_kernel = [results[0], results[0]], (by_kernel[0], named)
+    yield from zip(results, by_kernel, strict=True)
+
+
+def _further(family: str, dtype: torch.dtype) -> Iterator[Seen]:
+    """The calls that those beside the database come to."""
+    for call in CALLS[family](dtype):
+        with _Results() as mode:
+            try:
+                call()
+            except (RuntimeError, NotImplementedError, TypeError):
+                continue
+        yield from mode.seen
+
+
+def _calls(entries: tuple[str, ...], dtype: torch.dtype) -> Iterator[Seen]:
     """The calls that samples come to; what the device refuses, a Mac refuses too."""
     for entry in entries:
         name, _, variant = entry.rpartition(".") if entry.startswith(_VARIANTS) else (entry, "", "")

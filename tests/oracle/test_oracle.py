@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from .compare import Difference
-from .coverage import count, family, table
+from .coverage import UNEXPLAINED, count, family, table
 from .page import load, render
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -92,7 +92,7 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
             "cumsum_innermost_float",
             (2, 15),
             "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
-            "searches, upsampling, grids",
+            "searches, upsampling, grids, joins, triangles, slices, pads",
         ),
         ("cumsum_innermost_transposed_float", (2, 13), "long, tiny and transposed scans"),
         ("fused_adamw_float_float", (2, 13), "compared"),
@@ -101,8 +101,15 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("randperm_small_int", (2, 13), "permutations, other samplers and their gradients"),
         ("sum_reduction_outer_float_float", (2, 13), "compared"),
         ("grid_sampler_2d_bicubic_zeros_i32_half", (2, 13), "compared"),
-        ("grid_sampler_2d_backward_nearest_input_i32_half", (2, 13), "upsampling and grids"),
-        ("upsample_bilinear2d_aa_float", (2, 13), "upsampling and grids"),
+        ("grid_sampler_2d_backward_nearest_input_i32_half", (2, 13), "compared"),
+        ("grid_sampler_3d_backward_i64_half", (2, 13), "joins, slices and grids of more than 2³¹ elements"),
+        ("upsample_bilinear2d_aa_float", (2, 13), "compared"),
+        ("upsample_bilinear2d_aa_half", (2, 13), "half types that the CPU lacks"),
+        ("mb_merge_uint_tptg1024_u16", (2, 13), "compared"),
+        ("mb_merge_long_tptg128", (2, 13), "sorts of blocks that no row has"),
+        ("sort_block_ushort_tptg64", (2, 13), "sorts and joins of unsigned integers of 16 to 64 bits"),
+        ("cat_int32_t_float_uint", (2, 13), "sorts and joins of unsigned integers of 16 to 64 bits"),
+        ("cat_int32_t_float_float", (2, 13), "compared"),
         ("argmax_reduction_outer_float", (2, 13), "norms, and where extremes stand, across rows"),
         ("nobody_knows_this_one", (2, 15), "convolutions, softmax, pads, losses and others"),
     ],
@@ -110,6 +117,13 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
 def test_every_kernel_has_a_line(kernel: str, release: tuple[int, int], expected: str) -> None:
     """It was compared, or the page says why not."""
     assert family(kernel, release) == expected
+
+
+@pytest.mark.parametrize(("release", "most"), [("2.13.0", 948), ("2.15.0", 4254)])
+def test_kernels_without_a_launch_or_a_reason_become_fewer(release: str, most: int) -> None:
+    """Each kernel of the wheel is run by an operator, or has a reason of its own, but for so many."""
+    (counts,) = (document["kernels"] for document in load(DOCS / "fidelity") if document["torch"] == release)
+    assert sum(counts[name] for name in UNEXPLAINED & counts.keys()) <= most
 
 
 def test_the_table_of_what_is_left_out() -> None:

@@ -13,17 +13,23 @@ from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
+from anymps.metal.kernels.launches._found import FOUND as _FOUND
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
+from anymps.metal.kernels.launches._image_gradients import IMAGE_GRADIENTS as _IMAGE_GRADIENTS
 from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
 from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
+from anymps.metal.kernels.launches._joins import JOINS as _JOINS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
+from anymps.metal.kernels.launches._slices import SLICES as _SLICES
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
+from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
+from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
 from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
@@ -45,10 +51,16 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SEARCHES,
     **_IMAGES,
     **_INDEXING,
+    **_JOINS,
+    **_TRIANGLES,
+    **_SLICES,
+    **_FOUND,
+    **_IMAGE_GRADIENTS,
+    **_SPREAD,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
-BY_VALUES = frozenset({"_embedding_bag_dense_backward", "_embedding_bag_backward"})
+BY_VALUES = frozenset({"_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave"})
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""
 
 __all__ = ["BY_VALUES", "DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Made", "Work"]

@@ -2,7 +2,8 @@
 
 Source: `UpSample.mm` and `GridSampler.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at states with
 the arguments that the kernels of torch 2.13's wheel describe. A thread has one place of the result, for all images and
-channels of an upsampling, for all channels of a grid. The nearest neighbours of one and two dimensions are MPSGraph's.
+channels of an upsampling, for all channels of a grid in two dimensions. The nearest neighbours of one and two
+dimensions are MPSGraph's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -17,9 +19,10 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
-_SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-_MOST_32 = 2**31 - 1  # elements that 32 bits index
+MOST_32 = 2**31 - 1
+"""Elements that 32 bits index."""
 
 
 def _single(value: float) -> float:
@@ -27,7 +30,7 @@ def _single(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def _scale(size: int, to: int, align: bool, given: float | None) -> float:
+def scale_of(size: int, to: int, align: bool, given: float | None) -> float:
     """How far apart in the image two neighbours of the result lie."""
     if align:
         return _single((size - 1) / (to - 1)) if to > 1 else 0.0
@@ -48,8 +51,8 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
         return None
     out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
     align = bool(call.given.get("align_corners"))
-    settings = zip(x.shape[2:], size, _SCALES[dims], strict=True)
-    scales = [_scale(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
+    settings = zip(x.shape[2:], size, SCALES[dims], strict=True)
+    scales = [scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
     shapes: dict[str, Sequence[int]] = {
         "input_strides": x.stride(),
         "output_strides": out.stride(),
@@ -63,22 +66,31 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
 
 
-def _grid_sampler(call: Call) -> Work | None:
+def grid_params(
+    out: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, dims: int, align_corners: bool
+) -> dict[str, Any]:
+    """Sizes and strides of a call of a grid, as its kernels take them."""
+    params: dict[str, Any] = {"sampler_dims": dims, "align_corners": align_corners}
+    for word, tensor in (("output", out), ("input", x), ("grid", grid)):
+        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
+    return params
+
+
+def _grid_sampler(call: Call, dims: int) -> Work | None:
     x, grid = call.given["input"], call.given["grid"]
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
-    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != 4:
+    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
         return None
-    out = torch.empty((*x.shape[:2], *grid.shape[1:3]), dtype=x.dtype, device="cpu")
-    small = all(one.numel() <= _MOST_32 for one in (x, grid, out))
+    out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
+    small = all(one.numel() <= MOST_32 for one in (x, grid, out))
     name = call.first(
-        [f"grid_sampler_2d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"]
+        [f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"]
     )
     if name is None or not x.numel() or not out.numel():
         return None
-    params = {"sampler_dims": 2, "align_corners": call.given["align_corners"]}
-    for word, tensor in (("output", out), ("input", x), ("grid", grid)):
-        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
-    launch = Launch(name, (out, x, grid, params), (out.shape[0] * out.shape[2] * out.shape[3],))
+    params = grid_params(out, x, grid, dims, call.given["align_corners"])
+    threads = math.prod(grid.shape[:-1]) if dims == 2 else out.numel()
+    launch = Launch(name, (out, x, grid, params), (threads,))
     return Work((out,), (launch,), kept=True)
 
 
@@ -95,5 +107,6 @@ IMAGES: dict[str, Describe] = {
     "upsample_trilinear3d": _upsampling("trilinear", 3),
     "upsample_nearest3d": _upsampling("nearest_3d", 3),
     "_upsample_nearest_exact3d": _upsampling("nearest_exact_3d", 3),
-    "grid_sampler_2d": _grid_sampler,
+    "grid_sampler_2d": lambda call: _grid_sampler(call, 2),
+    "grid_sampler_3d": lambda call: _grid_sampler(call, 3),
 }

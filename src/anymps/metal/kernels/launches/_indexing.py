@@ -8,7 +8,7 @@ merge into fewer dimensions is left as it is: the same elements meet. Masks amon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -112,7 +112,7 @@ def _index_put(call: Call) -> Work | None:
     if call.given["accumulate"]:
         kind, end = "index_put_accumulate", NAMES.get(x.dtype, "none")
     elif torch.are_deterministic_algorithms_enabled():
-        return None  # one thread does it all
+        kind = "index_put_serial"
     name = call.first([f"{kind}_{end}"])
     if found is None or name is None or not found.shape.numel():
         return None
@@ -120,7 +120,8 @@ def _index_put(call: Call) -> Work | None:
         values = values.expand(found.shape)
     except RuntimeError:
         return None
-    return Work((x,), (_launch(name, found, found.lies, values, x),))
+    launch = _launch(name, found, found.lies, values, x)
+    return Work((x,), (replace(launch, threads=(1,)) if kind == "index_put_serial" else launch,))
 
 
 INDEXING: dict[str, Describe] = {"index": _index, "_index_put_impl_": _index_put}

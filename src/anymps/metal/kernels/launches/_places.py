@@ -1,7 +1,8 @@
 """Operators that read or write at places that a tensor of indices tells.
 
-Source: the arguments that the kernels of torch 2.13's wheel describe; of the embedding's backward
-`aten/src/ATen/native/mps/operations/Embedding.mm` of the pytorch tree, which sums in float32 whatever the dtype.
+Source: `ScatterGather.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and `Embedding.mm` for the
+embedding's backward, which sums in float32 whatever the dtype; at states with the arguments that the kernels of torch
+2.13's wheel describe.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
-_ERRORS = 7  # the slot of the error buffer of kernels for dense tensors
+_ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
+_MOST = 16  # dimensions that a kernel counts
 _REDUCED = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "amax", "amin": "amin"}
 
 
-def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+def _is_known(call: Call, *tensors: torch.Tensor) -> bool:
     return (
         call.release <= _READ
         and not call.foreign
-        and all(one.is_contiguous() and one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
+        and all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
     )
+
+
+def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+    return _is_known(call, *tensors) and all(one.is_contiguous() for one in tensors)
 
 
 def _is_aligned(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
@@ -34,50 +40,85 @@ def _is_aligned(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
     )
 
 
+def _fits(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
+    """Whether the index is no larger, but for one dimension."""
+    return one.dim() == index.dim() <= _MOST and all(
+        at == dim or left >= right for at, (left, right) in enumerate(zip(one.shape, index.shape, strict=True))
+    )
+
+
 def _result(call: Call, x: torch.Tensor) -> torch.Tensor | None:
     """Where to write: what the call was given, or a copy of its operand; in place it holds the operand already."""
     if not call.written:
-        return x.clone()
+        return x.clone(memory_format=torch.contiguous_format)
     out = call.written[0]
-    if out.dtype != x.dtype or out.shape != x.shape or not out.is_contiguous():
+    if out.dtype != x.dtype or out.shape != x.shape:
         return None
-    return out if out is x else out.copy_(x)
+    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
+    return None if not alone else out if out is x else out.copy_(x)
+
+
+def _dense_sizes(x: torch.Tensor, index: torch.Tensor, dim: int) -> tuple[int, ...]:
+    return (math.prod(x.shape[dim + 1 :]), index.shape[dim], x.shape[dim], 0)
+
+
+def _strided(name: str, to: torch.Tensor, source: torch.Tensor, index: torch.Tensor, dim: int, size: int) -> Launch:
+    """A kernel that goes by strides; `size` is that of the dimension in what the index names places of."""
+    strides = (to.stride(), source.stride(), index.stride())
+    buffers = (to, source, index, list(index.shape), *strides, [index.dim(), dim, 0], size, 0)
+    return Launch(name, buffers, (index.numel(),), None, _ERRORS_STRIDED)
 
 
 def _gather(call: Call) -> Work | None:
     x, index = call.given["self"], call.given["index"]
-    if call.given.get("sparse_grad") or call.written or not x.dim() or not _is_plain(call, x, index):
+    if call.given.get("sparse_grad") or call.written or not x.dim() or not _is_known(call, x, index):
         return None
     dim = call.given["dim"] % x.dim()
-    name = call.first([f"gather_dense_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"])
-    if name is None or not _is_aligned(x, index, dim):
+    if not _fits(x, index, dim):
+        return None
+    dense = _is_plain(call, x, index) and _is_aligned(x, index, dim)
+    name = call.first([f"gather_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"])
+    if name is None:
         return None
     out = torch.empty(index.shape, dtype=x.dtype, device="cpu")
-    sizes = (math.prod(x.shape[dim + 1 :]), index.shape[dim], x.shape[dim], 0)
-    return Work((out,), (Launch(name, (out, x, index, *sizes), (index.numel(),), None, _ERRORS),))
+    if not dense:
+        return Work((out,), (_strided(name, out, x, index, dim, x.shape[dim]),))
+    buffers = (out, x, index, *_dense_sizes(x, index, dim))
+    return Work((out,), (Launch(name, buffers, (index.numel(),), None, _ERRORS),))
 
 
 def _scatter(call: Call, mode: str) -> Work | None:
     x, index = call.given["self"], call.given["index"]
     source: Any = call.given.get("src", call.given.get("value"))
-    if isinstance(source, torch.Tensor):
-        source = source.contiguous()  # a gradient may be expanded
     given = [one for one in (x, index, source) if isinstance(one, torch.Tensor)]
-    if not x.dim() or not _is_plain(call, *given) or any(one.dtype != x.dtype for one in given[2:]):
+    if not x.dim() or not _is_known(call, *given) or any(one.dtype != x.dtype for one in given[2:]):
         return None
-    dim = call.given["dim"] % x.dim()
-    types = f"{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
-    number = not isinstance(source, torch.Tensor)
-    name = call.first([f"scatter_{mode}_dense_{'value_' * number}{types}"])
-    if name is None or not _is_aligned(x, index, dim) or not (number or source.shape == index.shape):
+    dim, number = call.given["dim"] % x.dim(), not isinstance(source, torch.Tensor)
+    if not _fits(x, index, dim) or (number and (x.is_complex() or isinstance(source, complex))):
         return None
-    if number and (x.is_complex() or isinstance(source, complex)):
+    if not number and not _fits(source, index, -1):
         return None
     out = _result(call, x)
     if out is None:
         return None
-    sizes = (math.prod(x.shape[dim + 1 :]), index.shape[dim], x.shape[dim], 0)
-    return Work((out,), (Launch(name, (out, source, index, *sizes), (index.numel(),), None, _ERRORS),))
+    dense = out.is_contiguous() and index.is_contiguous() and _is_aligned(out, index, dim)
+    if number and not dense:
+        source, number = torch.full(index.shape, source, dtype=x.dtype, device="cpu"), False
+    dense = dense and (number or (source.is_contiguous() and source.shape == index.shape))
+    layout = "_dense" if dense else "" if mode == "set" else "_strided"
+    types = f"{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
+    name = call.first([f"scatter_{mode}{layout}_{'value_' * number}{types}"])
+    if name is None:
+        return None
+    if dense:
+        buffers = (out, source, index, *_dense_sizes(out, index, dim))
+        launch = Launch(name, buffers, (index.numel(),), None, _ERRORS)
+    else:
+        launch = _strided(name, out, source, index, dim, out.shape[dim])
+    if "am" in mode and x.dtype == torch.int64:  # kernels compare without signs: those are turned around, and back
+        turned = Launch("scatter_signbit_xor_long", (out, 0), (out.numel(),))
+        return Work((out,), (turned, launch, turned)) if out.is_contiguous() else None
+    return Work((out,), (launch,))
 
 
 def _scatter_named(call: Call) -> Work | None:
@@ -92,8 +133,6 @@ def _scatter_reduce(call: Call) -> Work | None:
     reduce = call.given["reduce"]
     if reduce not in _REDUCED or not call.given["include_self"]:
         return None
-    if "am" in reduce and call.given["self"].dtype == torch.int64:
-        return None  # the host turns signs around first, and back afterwards
     return _scatter(call, _REDUCED[reduce])
 
 

@@ -1,0 +1,107 @@
+"""What flows back through an upsampling, or through a grid.
+
+Source: `UpSample.mm` and `GridSampler.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at states with
+the arguments that the kernels of torch 2.13's wheel describe. A thread has one place of the gradient that comes in, and
+adds to each place that it was read from. Backwards, neighbours (of one and two dimensions) and bilinear images are
+MPSGraph's in torch 2.13.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._images import MOST_32, SCALES, grid_params, scale_of
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in other releases was not looked up
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+_NEAREST = 1
+_TILE = (16, 16, 1)  # threads of a group in three dimensions
+
+
+def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
+    gradient, to = call.given["grad_output"], call.given["input_size"]
+    if call.release != _READ or call.written or call.foreign or not gradient.numel() or 0 in to:
+        return None
+    name = call.first([f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"])
+    if name is None or gradient.dim() != dims + 2:
+        return None
+    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    align = bool(call.given.get("align_corners"))
+    settings = zip(out.shape[2:], gradient.shape[2:], SCALES[dims], strict=True)
+    scales = [scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
+    shapes: dict[str, Sequence[int]] = {
+        "input_strides": out.stride(),
+        "output_strides": gradient.stride(),
+        "input_sizes": list(out.shape),
+        "output_sizes": list(gradient.shape),
+    }
+    buffers: tuple[Any, ...] = (out, gradient, *shapes.values(), scales, align)
+    if dims == 3:
+        buffers = (out, gradient, {**shapes, "scales": scales, "align_corners": align})
+    return Work((out,), (Launch(name, buffers, (math.prod(gradient.shape[2:]),)),))
+
+
+def _params(call: Call, to_input: torch.Tensor | None, to_grid: torch.Tensor, dims: int) -> dict[str, Any]:
+    gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
+    nothing = [0] * (dims + 2)
+    return {
+        "forward": grid_params(gradient, x, grid, dims, call.given["align_corners"]),
+        "grad_output_strides": gradient.stride(),
+        "grad_input_strides": nothing if to_input is None else to_input.stride(),
+        "grad_grid_strides": to_grid.stride(),
+        "padding_mode": call.given["padding_mode"],
+        "interpolation_mode": call.given["interpolation_mode"],
+        "compute_grad_input": to_input is not None,
+        "compute_grad_grid": call.given["interpolation_mode"] != _NEAREST,
+    }
+
+
+def _grid(call: Call, dims: int) -> Work | None:
+    gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
+    mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
+    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or gradient.dtype != x.dtype:
+        return None
+    if x.dim() != dims + 2 or not all(one.numel() for one in (gradient, x, grid)) or not call.given["output_mask"][0]:
+        return None  # without a gradient of the images the result is no tensor
+    to_input = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+    to_grid = torch.zeros(grid.shape, dtype=grid.dtype, device="cpu")
+    index = "i32" if all(one.numel() <= MOST_32 for one in (gradient, x, grid)) else "i64"
+    of = f"{index}_{NAMES.get(x.dtype)}"
+    params = _params(call, to_input, to_grid, dims)
+    results = (to_input, to_grid)
+    if dims == 3:
+        given = [one.contiguous() for one in (gradient, x, grid)]
+        if mode > _NEAREST or any(one is not other for one, other in zip(given, (gradient, x, grid), strict=True)):
+            return None
+        name = call.first([f"grid_sampler_3d_backward_{of}"])
+        depth, height, width = grid.shape[1:4]
+        threads = (width, height * depth, x.shape[0])
+        buffers = (gradient, x, grid, to_input, to_grid, params)
+        return None if name is None else Work(results, (Launch(name, buffers, threads, _TILE),))
+    which = f"grid_sampler_2d_backward_{_MODES[mode]}"
+    padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
+    threads_ = (math.prod(grid.shape[:-1]),)
+    launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
+    if mode != _NEAREST:
+        launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
+    return Work(results, tuple(launches)) if all(one.kernel in call.kernels for one in launches) else None
+
+
+def _upsampling(kernel: str, dims: int) -> Describe:
+    return lambda call: _upsample(call, kernel, dims)
+
+
+IMAGE_GRADIENTS: dict[str, Describe] = {
+    "upsample_bicubic2d_backward": _upsampling("bicubic2d", 2),
+    "upsample_trilinear3d_backward": _upsampling("trilinear", 3),
+    "upsample_nearest3d_backward": _upsampling("nearest_3d", 3),
+    "_upsample_nearest_exact3d_backward": _upsampling("nearest_exact_3d", 3),
+    "grid_sampler_2d_backward": lambda call: _grid(call, 2),
+    "grid_sampler_3d_backward": lambda call: _grid(call, 3),
+}

@@ -1,0 +1,194 @@
+"""Slices along a dimension that a tensor of indices names: copied, filled, and taken together with others.
+
+Source: `Indexing.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at a state with the arguments that
+the kernels of torch 2.13's wheel describe.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in other releases was not looked up
+_MOST_32 = 2**31 - 1  # elements that 32 bits index
+_RARE = 16  # from one index in so many places on, a mask is filled first
+_INDICES = (torch.int64, torch.int32)
+
+
+def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+    return (
+        call.release == _READ
+        and not call.foreign
+        and all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
+    )
+
+
+def _target(call: Call, x: torch.Tensor) -> torch.Tensor | None:
+    """What is written: the operand, or a copy of it."""
+    if not call.written:
+        return x.clone(memory_format=torch.contiguous_format)
+    out = call.written[0]
+    if out.dtype != x.dtype or out.shape != x.shape:
+        return None
+    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
+    return None if not alone else out if out is x else out.copy_(x)
+
+
+def _others(values: Any, dim: int) -> list[int]:
+    """Sizes or strides without those of the dimension."""
+    return [value for at, value in enumerate(values) if at != dim]
+
+
+def _copy(call: Call) -> Work | None:
+    x, index, source = (call.given[name] for name in ("self", "index", "source"))
+    if not x.dim() or not _is_plain(call, x, index, source) or source.dtype != x.dtype or source.dim() != x.dim():
+        return None
+    dim = call.given["dim"] % x.dim()
+    if index.dim() > 1 or index.dtype not in _INDICES or index.numel() != source.shape[dim]:
+        return None
+    if _others(x.shape, dim) != _others(source.shape, dim):
+        return None
+    out = _target(call, x)
+    if out is None:
+        return None
+    dense = all(one.is_contiguous() for one in (out, source, index))
+    small = all(one.numel() <= _MOST_32 for one in (out, source, index))
+    name = call.first(
+        [
+            f"index_copy_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"
+            f"_{32 if small else 64}"
+        ]
+    )
+    if name is None:
+        return None
+    count = index.numel()
+    each = source.numel() // count
+    if dense:
+        inner = math.prod(x.shape[dim + 1 :])
+        buffers = (out, source, index, x.shape[dim], inner, count)
+        return Work((out,), (Launch(name, buffers, (inner, count, each // inner)),))
+    sizes, to, of = (_others(one, dim) or [0] for one in (out.shape, out.stride(), source.stride()))
+    steps = (out.stride(dim), source.stride(dim))
+    buffers = (
+        out,
+        source,
+        index,
+        out.shape[dim],
+        *steps,
+        sizes,
+        to,
+        of,
+        out.dim() - 1,
+        each,
+        *(index.stride() or (1,)),
+    )
+    return Work((out,), (Launch(name, buffers, (source.numel(),)),))
+
+
+def _filled(call: Call, out: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> list[Launch] | None:
+    """The launches that fill slices with a number; None if the release lacks a kernel."""
+    dense = out.is_contiguous() and index.is_contiguous()
+    layout, of = "dense" if dense else "strided", NAMES.get(out.dtype)
+    size, count, step = out.shape[dim], index.numel(), index.stride(0)
+    if count * _RARE >= size:
+        name = call.first([f"index_fill_{layout}_from_mask_{of}"])
+        mask = torch.empty(size, dtype=torch.bool, device="cpu")
+        before = [
+            Launch("index_fill_zero_mask", (mask,), (size,)),
+            Launch("index_fill_set_mask", (mask, index, size, step), (count,)),
+        ]
+        if name is None:
+            return None
+        if dense:
+            inner = math.prod(out.shape[dim + 1 :])
+            outer = out.numel() // (size * inner)
+            return [*before, Launch(name, (out, mask, value, size, inner), (inner, size, outer))]
+        buffers = (out, mask, value, list(out.shape), out.stride(), dim, out.dim())
+        return [*before, Launch(name, buffers, (out.numel(),))]
+    name = call.first([f"index_fill_{layout}_{of}"])
+    each = out.numel() // size
+    if name is None:
+        return None
+    if dense:
+        return [Launch(name, (out, index, value, size, out.stride(dim), each), (count * each,))]
+    sizes, strides = (_others(one, dim) or [0] for one in (out.shape, out.stride()))
+    more = (size, out.stride(dim), sizes, strides, out.dim() - 1, each, step)
+    return [Launch(name, (out, index, value, *more), (count * each,))]
+
+
+def _number(value: Any, dtype: torch.dtype) -> Any:
+    """The number as that dtype holds it; None for one that it cannot hold."""
+    if not isinstance(value, (bool, int, float, complex)):
+        return None
+    try:
+        return torch.full((1,), value, dtype=dtype, device="cpu").item()
+    except RuntimeError:
+        return None
+
+
+def _fill(call: Call) -> Work | None:
+    x, index = call.given["self"], call.given["index"]
+    value = _number(call.given["value"], x.dtype)
+    if value is None or not x.dim() or not _is_plain(call, x, index):
+        return None
+    if index.dim() != 1 or index.dtype != torch.int64:
+        return None
+    out = _target(call, x)
+    launches = None if out is None else _filled(call, out, call.given["dim"] % x.dim(), index, value)
+    return None if out is None or launches is None else Work((out,), tuple(launches))
+
+
+def _first_of(reduce: str, dtype: torch.dtype) -> Any:
+    """What a slice begins with where it does not count itself."""
+    if reduce in ("prod", "mean"):
+        return int(reduce == "prod")
+    if dtype.is_floating_point:
+        return -math.inf if reduce == "amax" else math.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def _divided(call: Call, out: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Launch | None:
+    """The division of sums by how many numbers each has."""
+    own = torch.ones if call.given["include_self"] else torch.zeros
+    counts = own(out.shape, dtype=out.dtype, device="cpu").index_add_(dim, index, torch.ones_like(source))
+    counts.masked_fill_(counts == 0, 1)
+    of = NAMES.get(out.dtype)
+    name = call.first([f"div_{'true' if out.is_floating_point() else 'floor'}_dense_{of}_{of}"])
+    return None if name is None or not out.is_contiguous() else Launch(name, (out, out, counts), (out.numel(),))
+
+
+def _reduce(call: Call) -> Work | None:
+    x, index, source, reduce = (call.given[name] for name in ("self", "index", "source", "reduce"))
+    if not x.dim() or x.dtype == torch.int64 or x.is_complex() or not _is_plain(call, x, index, source):
+        return None
+    dim = call.given["dim"] % x.dim()
+    if index.dim() != 1 or index.dtype not in _INDICES or source.dtype != x.dtype or source.dim() != x.dim():
+        return None
+    if index.numel() != source.shape[dim] or _others(x.shape, dim) != _others(source.shape, dim):
+        return None
+    name = call.first([f"index_reduce_{reduce}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"])
+    out = _target(call, x) if name is not None else None
+    if name is None or out is None:
+        return None
+    params = {"ndim": out.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
+    for word, one in (("self", out), ("source", source)):
+        params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
+    launches: list[Launch | None] = [Launch(name, (out, index, source, params), (source.numel(),))]
+    if not call.given["include_self"]:
+        filled = _filled(call, out, dim, index.long(), _first_of(reduce, x.dtype))
+        if filled is None:
+            return None
+        launches[:0] = filled
+    if reduce == "mean":
+        launches.append(_divided(call, out, dim, index, source))
+    known = [one for one in launches if one is not None]
+    return Work((out,), tuple(known)) if len(known) == len(launches) else None
+
+
+SLICES: dict[str, Describe] = {"index_copy": _copy, "index_fill": _fill, "index_reduce": _reduce}
