@@ -157,3 +157,43 @@ def test_functions_of_integers(name: str) -> None:
     getattr(library(WHOLE), f"of_{name}")(a, b, out, threads=len(pairs))
     for (x, y), row in zip(pairs, out.tolist(), strict=True):
         assert row == expected(x, y), (x, y)
+
+
+@pytest.mark.parametrize(("name", "wins"), [("max", ">="), ("min", "<=")])
+def test_c10s_max_and_min_of_all_kinds_of_floats(name: str, wins: str) -> None:
+    """NaN wins and is always the same one, and of equal zeros the first; alone and in a loop of vectors."""
+    shader = torch.mps.compile_shader(
+        "#include <c10/metal/utils.h>\n#include <metal_stdlib>\nusing namespace metal;\n"
+        "kernel void pair(device float* out, constant float* a, constant float* b, uint i [[thread_position_in_grid]]) "
+        f"{{ out[i] = c10::metal::{name}(a[i], b[i]); }}\n"
+        "kernel void fold(device float* out, constant float* a, constant float* b, uint i [[thread_position_in_grid]]) "
+        f"{{ float r = a[i]; for (int n = 0; n < 4; ++n) r = c10::metal::{name}(r, b[4 * i + n]); out[i] = r; }}"
+    )
+    words = [
+        0,
+        1 << 31,
+        1,
+        0x7F800000,
+        -0x800000 & 0xFFFFFFFF,
+        0x7FC00000,
+        0xFFC00001,
+        0x7F800001,
+        0x3F800000,
+        0xBF800000,
+    ]
+    kinds = torch.tensor([word - (word >> 31 << 32) for word in words], dtype=torch.int32).view(torch.float32)
+    a, b = kinds.repeat_interleave(len(kinds)), kinds.repeat(len(kinds))
+
+    def expected(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        chosen = torch.where(first >= second if wins == ">=" else first <= second, first, second)
+        return torch.where(first.isnan() | second.isnan(), torch.tensor(float("nan")), chosen)
+
+    out = torch.zeros(len(a), device="mps")
+    shader.pair(out, a.to("mps"), b.to("mps"))
+    assert torch.equal(out.cpu().view(torch.int32), expected(a, b).view(torch.int32))
+    rows = torch.stack([b, b.flip(0), b.roll(3), a.roll(7)], 1)
+    shader.fold(out, a.to("mps"), rows.flatten().to("mps"))
+    folded = a
+    for column in rows.unbind(1):
+        folded = expected(folded, column)
+    assert torch.equal(out.cpu().view(torch.int32), folded.view(torch.int32))

@@ -10,16 +10,15 @@ namespace c10 {
 namespace metal {
 
 // `isunordered(a, b) ? NAN : metal::max(a, b)` without a branch: in a loop unrolled, g++ makes a way of its own for values
-// behind a NaN, and then no vector code.
-#define ANYMPS_SPREADS_NAN(NAME, COMPARISON)                                                     \
-  ANYMPS_INLINE float NAME(float a, float b) {                                                   \
-    const int first = anymps_math::float_to_bits(a), second = anymps_math::float_to_bits(b);     \
-    const int wins = -int(a COMPARISON b), nan = -int(__builtin_isunordered(a, b));              \
-    const int ordered = (first & wins) | (second & ~wins);                                       \
-    return anymps_math::bits_to_float((ordered & ~nan) | (0x7fc00000 & nan));                    \
+// behind a NaN, and then no vector code. Of equal zeros the first one wins, so the comparison is that of processors' max.
+#define ANYMPS_SPREADS_NAN(NAME, COMPARISON)                                                               \
+  ANYMPS_INLINE float NAME(float a, float b) {                                                             \
+    const float ordered = b COMPARISON a ? b : a;                                                          \
+    const int nan = -int(__builtin_isunordered(a, b));                                                     \
+    return anymps_math::bits_to_float((anymps_math::float_to_bits(ordered) & ~nan) | (0x7fc00000 & nan));  \
   }
-ANYMPS_SPREADS_NAN(max, >=)
-ANYMPS_SPREADS_NAN(min, <=)
+ANYMPS_SPREADS_NAN(max, >)
+ANYMPS_SPREADS_NAN(min, <)
 #undef ANYMPS_SPREADS_NAN
 
 #if !defined(ANYMPS_CHECKED)  // there its own lines are looked at
