@@ -252,11 +252,11 @@ class PlanSettings(Settings):
     """Of `anymps plan`."""
 
     macs: tuple[str, ...] = row(
-        "texts", (), 'Only this Mac: "M3 Pro 18GB"; given more than once, these. Without it, one Mac of each memory '
-        "size.", option="mac", metavar="MAC",
+        "texts", (), 'Plan for this Mac, such as "M3 Pro 18GB"; repeatable. Default: one Mac of each memory size.',
+        option="mac", metavar="MAC",
     )  # fmt: skip
     against: str | None = row(
-        "text", help='Your own Mac ("M1 16GB"): how many times as fast the others are, with an interval.',
+        "text", help='Show how many times as fast as your own Mac ("M1 16GB") the others are, with an interval.',
         metavar="MAC",
     )  # fmt: skip
     what_if: tuple[str, ...] = row(
@@ -270,10 +270,10 @@ class PlanSettings(Settings):
     steps: int = row("integer", 3, "Optimizer steps to measure.", least=1, most=1000, shows_default=True)
     seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
     allow_writes: bool = row(
-        "flag", False, "Let the script write its files; otherwise they are dropped after the plan."
+        "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
     )
     report_to: Path | None = row("file", help="Write all of the plan to this file: .html, .md, .json, else text.")
-    verbose: bool = row("flag", False, "Show the whole plan, not only which Mac.", short="-v")
+    verbose: bool = row("flag", False, "Show the whole plan, not only which Macs it fits on.", short="-v")
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,10 @@ Exit codes (docs/exit-codes.md):
   2    wrong usage, or a file, a Mac, a compiler or a torch that is missing;
        a script that cannot be planned or timed, a checkpoint that cannot be
        converted
-  3    findings, with --fail-on, of a script that ended with 0
-  4    run, compare: nothing ran on mps, of a script that ended with 0 (--allow-unused)
-  70   a fault of anymps itself
+  3    findings, with --fail-on, in a script that ended with 0
+  4    run, compare: nothing ran on mps in a script that ended with 0
+       (--allow-unused)
+  70   a bug in anymps
   130  interrupted (Ctrl-C)"""
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Tell which Macs a training script fits on.",
+    short_help="Show which Macs a training script fits on.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @takes("plan")
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 )
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
-    """Tell which Macs a training script fits on, before the first real step.
+    """Show which Macs a training script fits on, before the first real step.
 
     The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
-    arithmetic, so that a model larger than this machine can be planned on it. What it writes is dropped.
+    arithmetic, so that a model larger than this machine can be planned on it. Files that it writes are discarded.
     """
     target = Target.named(module, words, "plan")
     if measure is not None:

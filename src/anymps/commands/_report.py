@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 
-@click.command()
+@click.command(short_help="Show the whole report of the last run, or of recordings.")
 @takes("report")
 @click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:

@@ -19,7 +19,11 @@ from anymps.commands._target import Target
 from anymps.report import Output, Outputs
 
 
-@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    cls=ScriptCommand,
+    short_help="Run a script or notebook on mps, and report what to change.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+)
 @takes("run")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; all later arguments go to it.")
 @click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)

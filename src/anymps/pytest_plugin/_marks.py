@@ -36,10 +36,6 @@ class Marks:
     waits: int | None = None
     memory: int | None = None
 
-    def may_fall_back(self, operator: str) -> bool:
-        """Whether `aten::take` or, as an overload, `aten::take.out` is named."""
-        return operator in self.fallbacks or operator.partition(".")[0] in self.fallbacks
-
 
 def read_marks(item: pytest.Item) -> Marks:
     """Read them. Raises UsageError, in one line, for arguments that make no sense."""

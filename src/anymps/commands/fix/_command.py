@@ -42,9 +42,9 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
 
     The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
-    GPU and with each of its options that names a device; what it writes is dropped. A change is proved if the losses
-    and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output, everything
-    else to stderr. The script's own modules are changed too.
+    GPU and with each of its options that names a device; files that it writes are discarded. A change is proved if the
+    losses and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output,
+    everything else to stderr. The script's own modules are changed too.
     """
     if not words:
         raise UsageError("name a script (anymps fix --help)")
