@@ -1,0 +1,84 @@
+"""Why a plan knows no largest batch, and what a script does within a smaller memory: from runs that are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from anymps import parse_mac
+from anymps._errors import PlanError
+from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict
+from anymps.plan._measure import Stopped
+from anymps.plan._plan import _larger, _recovery
+from plans import planned
+
+BASE = planned().base
+WORDS = ("train.py", "--batch", "{batch}")
+
+
+def run_of(**changes: Any) -> Any:
+    """A run that is as the base but for these, and notes the batch that it was asked for."""
+
+    def run(scenario: Scenario, mac: object = None) -> Any:
+        run.asked.append(scenario.batch)  # type: ignore[attr-defined]
+        if "error" in changes:
+            raise changes["error"]
+        return replace(BASE, scenario=scenario, **changes)
+
+    run.asked = []  # type: ignore[attr-defined]
+    return run
+
+
+def with_batch(batch: int | None, **changes: Any) -> Any:
+    return replace(BASE, scenario=replace(BASE.scenario, batch=batch), batch=batch, **changes)
+
+
+@pytest.mark.parametrize(("own", "of_larger"), [(30.0, None), (None, 30.0), (30.0, 30.0)])
+def test_one_of_two_runs_that_came_to_no_end(own: float | None, of_larger: float | None) -> None:
+    """The largest batch is unknown, whichever it was."""
+    run = run_of(limit=of_larger)
+    assert _larger(WORDS, with_batch(8, limit=own), run).no_larger is NoLarger.LATE
+    assert run.asked == [16]
+
+
+def test_a_batch_of_one_is_measured_with_two_and_four() -> None:
+    """Its calls are others."""
+    run = run_of(limit=1.0)
+    assert _larger(WORDS, with_batch(1), run).no_larger is NoLarger.LATE
+    assert run.asked == [2, 4]
+
+
+def test_without_a_batch() -> None:
+    """Nothing is run."""
+    run = run_of()
+    assert _larger(WORDS, with_batch(None), run).no_larger is NoLarger.NO_BATCH
+    assert run.asked == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Stopped("anymps: it stopped: RuntimeError: odd", "RuntimeError: odd"), PlanError("anymps: RuntimeError: odd")],
+)
+def test_a_larger_run_that_fails(error: Exception) -> None:
+    """Its error is told without our name."""
+    found = _larger(WORDS, with_batch(8), run_of(error=error))
+    assert (found.no_larger, found.problem) == (NoLarger.STOPPED, "RuntimeError: odd")
+
+
+def outcome(verdict: Verdict) -> Outcome:
+    mac = parse_mac("M1 8GB")
+    return Outcome(mac, verdict, 0, 0, 0, mac.recommended_max_memory)
+
+
+def test_what_a_script_does_within_a_macs_memory() -> None:
+    """Asked of one that says what to do where memory runs out, on a Mac on which it fails, if it came to an end."""
+    told, silent = replace(BASE, retries=True), replace(BASE, retries=False)
+    fails = outcome(Verdict.FAILS)
+    ended = run_of(steps=5, last_batch=4, limit=None)
+    assert _recovery(ended, BASE.scenario, told, fails) == Recovery(5, 4)
+    assert _recovery(ended, BASE.scenario, silent, fails) is None
+    assert _recovery(ended, BASE.scenario, told, outcome(Verdict.FITS)) is None
+    for run in (run_of(steps=0, limit=None), run_of(steps=5, limit=9.0), run_of(error=PlanError("anymps: odd"))):
+        assert _recovery(run, BASE.scenario, told, fails) is None
