@@ -21,6 +21,10 @@ static int same(int v) { return v; }
 static int positive(int v) { if (v > 0) return 1; return 0; }
 static int nothing(int v) { int kept = v; kept = 0; return kept; }
 static void into(thread int& to, int v) { to = v; }
+static void both(thread int& a, thread int& b, int v) { b = v; a = b; }
+static void store(device float* p, float v) { *p = v; }
+static void store_if(device float* p, int v) { if (v > 0) p[64] = 1; }
+static float load(device const float& p) { return p; }
 static int at(device const int* from, uint i) { return from[i]; }
 static int at(constant int* from, uint i) { return from[i]; }
 template <typename T> T twice(T v) { return v + v; }
@@ -70,6 +74,19 @@ _WAYS = (
     "thread int* to = &k; *to = d[i];",
     "auto& to = k; to = d[i];",
     "into(k, d[i]);",
+    "both(k, m, d[i]);",
+    "both(m, k, d[i]);",
+    "both(m, m, d[i]); k = m;",
+    "auto& to = m; to = d[i]; k = m;",
+    "auto& to = m; m = d[i]; k = to;",
+    "thread int& a = k; thread int& b = a; b = d[i];",
+    "int2 v = int2(0, 0); thread int& to = v.x; to = d[i]; k = v.x;",
+    "device float& e = o[i]; e = float(d[i]); k = int(o[i]);",
+    "k = at(d + i, 0);",
+    "into(k, at(d, i));",
+    "if (d[i] > 0) into(k, 1);",
+    "k = int(load(x[i]));",
+    "store(o + i, float(d[i])); k = int(o[i]);",
     "k = same(d[i]);",
     "k = positive(d[i]);",
     "k = nothing(d[i]);",
@@ -130,6 +147,12 @@ _DECISIONS = (
     "int j = 0; while (j < k) { r += x[i + 64]; ++j; }",
     "o[i + k * 64] = 2;",
     "if (k > 0) o[0] = 2;",
+    "store(o + i + k * 64, 2.0f);",
+    "if (k > 0) store(x + 64 + i, 2.0f);",
+    "store_if(o + i, k);",
+    "r += load(x[i + k * 64]);",
+    "device float& y = x[i + k * 64]; r += y;",
+    "thread float& y = r; y += x[i + k * 64];",
     "o[(i + k) % 64] = 2;",
     "o[i - i * min(max(k, 0), 1)] = 2;",
     "t[(i + k) % 64] = 1; if (i == 0) r += t[0];",

@@ -26,7 +26,7 @@ from anymps.metal.translation._structure import (
 )
 from anymps.metal.translation._tokens import Token, tokenize
 from anymps.metal.translation._value_flow import Body
-from anymps.metal.translation._value_reader import ANY, Unclear, Variable
+from anymps.metal.translation._value_reader import ANY, NOTHING, Unclear, Value, Variable
 
 _MOST_TURNS = 50  # until the labels of variables no longer grow
 
@@ -112,7 +112,6 @@ class _Kernel:
         self.own: dict[str, list[Function]] = {}
         for one in structure.functions:
             self.own.setdefault(one.name, []).append(one)
-        self.tables = set(structure.variables)
         self.changed = False
         self._decides: set[int] = set()
         self._bodies: dict[int, Body] = {}
@@ -133,17 +132,48 @@ class _Kernel:
             into.update(labels)
             self.changed = True
 
-    def called(self, name: str, arguments: Sequence[Collection[int]], control: Collection[int]) -> set[int]:
+    def called(self, name: str, arguments: Sequence[Value], control: Collection[int]) -> set[int]:
         """A function of the program's own is called. The labels of what it returns."""
         returned: set[int] = set()
+        found = False
         for function in self.own[name]:
             body = self._bodies.get(id(function)) or self._add(function)
-            for labels in arguments:
-                for parameter in body.parameters:
-                    self.note(parameter.labels, labels)
+            if len(body.parameters) != len(arguments):
+                continue
+            pairs = list(zip(body.parameters, arguments, strict=True))
+            if any(one.vague and given.content is not None for one, given in pairs):
+                raise Unclear("an address of a type that is not written")
+            if any((one.kind == "pointer") != (given.content is not None) for one, given in pairs):
+                continue  # an overload for others
+            for parameter, given in pairs:
+                self._bind(parameter, given)
             self.note(body.control, control)
             returned |= body.returned
+            found = True
+        if not found:
+            raise Unclear("a function of another form")
         return returned
+
+    def _bind(self, parameter: Variable, given: Value) -> None:
+        """A parameter gets its value, or becomes another name of it."""
+        if parameter.kind == "reference":
+            if not given.in_memory:
+                raise Unclear("a reference to what is no memory")
+            (label,) = given.labels
+            self._point(parameter, label)
+            return
+        if given.content is not None:
+            self._point(parameter, given.content)
+        self.note(parameter.labels, given.labels)
+        if parameter.bound and given.in_memory:
+            raise Unclear("memory as a thread's own")
+        if parameter.bound and given.target is not None:
+            self.note(given.target.labels, parameter.labels)
+
+    def _point(self, parameter: Variable, label: int) -> None:
+        if parameter.content != label and parameter.content != ANY:
+            parameter.content = label if parameter.content == NOTHING else ANY
+            self.changed = True
 
     def deciding(self) -> frozenset[int]:
         for _ in range(_MOST_TURNS):
@@ -199,15 +229,28 @@ class _Kernel:
         )
         if opening < 0 or any(token.text in ("*", "&", "operator") for token in head[:opening]):
             raise Unclear("a function of another form")
-        found = []
-        for part in split_commas(head[opening + 2 : closing(head, opening + 1)]):
-            words = [token.text for token in part if token.text not in ("const", "thread", "::", "metal")]
-            if words in ([], ["void"]):
-                continue
-            if len(words) != 2 or not self.is_type(words[0], template):
-                raise Unclear("a function that takes more than values")
-            found.append(Variable(words[1], "value", floating=words[0] in FLOATS))
-        return found
+        parts = split_commas(head[opening + 2 : closing(head, opening + 1)])
+        words = [[token.text for token in part] for part in parts]
+        return [self._of_value(one, template) for one in words if one not in ([], ["void"])]
+
+    def _of_value(self, words: Sequence[str], template: Collection[str]) -> Variable:
+        """A parameter of a function of the program's own."""
+        space = next((word for word in words if word in SPACES), "thread")
+        match [word for word in words if word not in ("const", "::", "metal", *SPACES)]:
+            case [kind, name]:
+                mark = ""
+            case [kind, ("*" | "&") as mark, name]:
+                pass
+            case _:
+                raise Unclear("a parameter of another form")
+        if not self.is_type(kind, template) or space not in ("thread", "device", "constant", "threadgroup"):
+            raise Unclear("a parameter of another type")
+        floating, vague = kind in FLOATS, kind in template and mark != "*"
+        if space == "thread" or not mark:
+            if mark == "*" or space != "thread":
+                raise Unclear("the address of a thread's own")
+            return Variable(name, "value", floating=floating, bound=mark == "&", vague=vague)
+        return Variable(name, "pointer" if mark == "*" else "reference", NOTHING, floating)
 
 
 def _without_attributes(tokens: list[Token]) -> list[str]:

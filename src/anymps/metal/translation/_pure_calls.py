@@ -42,6 +42,7 @@ VALUES_OF: dict[str, int] = {
     **dict.fromkeys(("threadgroup_barrier", "simdgroup_barrier"), 0),
     **{f"{prefix}_{name}": 1 for prefix in ("simd", "quad") for name in (_TOGETHER + " " + _SHUFFLED).split()},
     **dict.fromkeys(("simd_prefix_inclusive_sum", "simd_prefix_exclusive_sum", "simd_prod"), 1),
+    **dict.fromkeys(("simd_shuffle_and_fill_down", "simd_shuffle_and_fill_up"), 2),
     **dict.fromkeys(("simd_ballot", "simd_is_first", "simd_broadcast_first"), 1),
     **dict.fromkeys(("threadgroup_sum", "threadgroup_prod", "threadgroup_max", "threadgroup_min"), 2),
     **dict.fromkeys(("threadgroup_welford_reduce", "threadgroup_welford_combine"), 1),

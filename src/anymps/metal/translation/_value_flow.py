@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from anymps.metal.translation._pure_calls import FLOATS
 from anymps.metal.translation._structure import SPACES, closing, is_attribute
 from anymps.metal.translation._tokens import Token
-from anymps.metal.translation._value_reader import Kernel, Unclear, Variable
-from anymps.metal.translation._values import Expressions, Value
+from anymps.metal.translation._value_reader import Kernel, Unclear, Value, Variable
+from anymps.metal.translation._values import Expressions
 
 
 class Body(Expressions):
@@ -145,6 +145,9 @@ class Body(Expressions):
         space = next((word for word in words if word in SPACES), "thread")
         if space not in ("thread", "device", "constant", "threadgroup"):
             raise Unclear(space)
+        if self._take("&"):
+            self._refer(space)
+            return
         pointer = self._take("*")
         if pointer:
             self._take("const")
@@ -156,6 +159,25 @@ class Body(Expressions):
                 return
             if pointer:
                 raise Unclear("several pointers")
+
+    def _refer(self, space: str) -> None:
+        """`auto& a = b`: another name of something."""
+        place = self._at
+        name = self._name()
+        self._need("=")
+        given = self._value(self._expression())
+        if given.in_memory:
+            (label,) = given.labels
+            found = self._declared.setdefault(
+                place, Variable(name, "reference", content=label, floating=given.floating)
+            )
+            if found.content != label:
+                raise Unclear("a reference to several things")
+        elif given.target is not None and space == "thread":
+            found = given.target
+        else:
+            raise Unclear("a reference to nothing that is known")
+        self._scopes[-1][name] = found
 
     def _declare(self, words: Sequence[str], space: str, pointer: bool) -> None:
         place = self._at

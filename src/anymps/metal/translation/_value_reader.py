@@ -11,6 +11,8 @@ from anymps.metal.translation._tokens import Token
 
 ANY = -1
 """The label of memory that changes within a launch."""
+NOTHING = -2
+"""In the place of a label, where nothing has been seen yet."""
 _NO_NAMES = (
     "if else for while do switch case default return break continue goto new delete this operator sizeof "
     "alignof asm __asm__ struct class union enum using typedef template try throw static extern mutable "
@@ -25,13 +27,34 @@ class Unclear(Exception):
 
 @dataclass
 class Variable:
-    """A name, as it was declared. `content`: the label of what lies where it points to."""
+    """A name, as it was declared. `content`: the label of what lies where it points to.
+
+    A parameter that is `bound` is another name of what it is given; one of a `vague` type may be an address.
+    """
 
     name: str
     kind: str  # value, array (of a thread's own), pointer, reference, shared
     content: int = ANY
     floating: bool = False
     labels: set[int] = field(default_factory=set)
+    bound: bool = False
+    vague: bool = False
+
+
+@dataclass
+class Value:
+    """What an expression gives: where it may come from, and what an assignment to it changes.
+
+    `content`: it is an address, and what lies there has this label. `floating`: surely no integer. `fixed`: the number
+    that stands there.
+    """
+
+    labels: frozenset[int] = frozenset()
+    content: int | None = None
+    floating: bool = False
+    fixed: int | None = None
+    target: Variable | None = None
+    in_memory: bool = False
 
 
 class Kernel(Protocol):
@@ -44,7 +67,7 @@ class Kernel(Protocol):
     def is_type(self, name: str, template: Collection[str]) -> bool: ...
     def decide(self, labels: Collection[int]) -> None: ...
     def note(self, into: set[int], labels: Collection[int]) -> None: ...
-    def called(self, name: str, arguments: Sequence[Collection[int]], control: Collection[int]) -> set[int]: ...
+    def called(self, name: str, arguments: Sequence[Value], control: Collection[int]) -> set[int]: ...
 
 
 class Reader:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from anymps.metal.translation._pure_calls import ATOMICS, FLOAT_CALLS, FLOATS, PURE, VALUES_OF, WHOLE
 from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import SPACES, closing, closing_angle, is_attribute
 from anymps.metal.translation._tokens import Token
-from anymps.metal.translation._value_reader import ANY, Kernel, Reader, Unclear, Variable
+from anymps.metal.translation._value_reader import ANY, Kernel, Reader, Unclear, Value
 
 _LEVELS: tuple[frozenset[str], ...] = (
     frozenset({"||"}),
@@ -30,22 +29,6 @@ _LEVELS: tuple[frozenset[str], ...] = (
 _SHIFT_LIMIT = 32  # what is narrower is an `int` by then
 _COMPARES = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 _TEMPLATES = frozenset({"static_cast", "as_type", "vec"})
-
-
-@dataclass
-class Value:
-    """What an expression gives: where it may come from, and what an assignment to it changes.
-
-    `content`: it is an address, and what lies there has this label. `floating`: surely no integer. `fixed`: the number
-    that stands there.
-    """
-
-    labels: frozenset[int] = frozenset()
-    content: int | None = None
-    floating: bool = False
-    fixed: int | None = None
-    target: Variable | None = None
-    in_memory: bool = False
 
 
 class Expressions(Reader):
@@ -331,9 +314,7 @@ class Expressions(Reader):
         given = self._arguments()
         labels = frozenset().union(*(one.labels for one in given))
         if name in self._kernel.own:
-            for one in given:
-                self._value(one)
-            return Value(labels | self._kernel.called(name, [one.labels for one in given], self._here()))
+            return Value(labels | self._kernel.called(name, given, self._here()))
         if name in VALUES_OF:
             free = VALUES_OF[name]
             self._weigh(frozenset().union(*(one.labels for one in given[free:])))
