@@ -98,7 +98,18 @@ def test_rows_that_are_sorted_by_bits(shape: tuple[int, int], dtype: torch.dtype
     assert work is not None
     assert work.launches[0].buffers[2][2] == 0
     assert work.launches[-1].buffers[2:4] == work.results
-    assert work.launches[-1].buffers[6] == [False, False]
+    moves = [one for one in work.launches if "scatter" in one.kernel]
+    assert [one.buffers[6] for one in moves] == [[False, True], *[[False, False]] * (len(moves) - 1)]
+
+
+def test_the_number_at_a_place_comes_as_its_own_out() -> None:
+    """With empty tensors, which get the shape of the result; others are the CPU's to resize."""
+    x, values, places = torch.ones(4, 3), torch.ones(0), torch.ones(0, dtype=torch.int64)
+    work = describe("kthvalue", (values, places), self=x, k=2, dim=1, keepdim=True)
+    assert work is not None
+    assert work.results == (values, places)
+    assert (values.shape, places.shape) == ((4, 1), (4, 1))
+    assert describe("kthvalue", (torch.ones(2), places), self=x, k=2, dim=1, keepdim=False) is None
 
 
 def test_what_no_kernel_sorts() -> None:

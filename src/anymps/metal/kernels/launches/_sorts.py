@@ -205,7 +205,7 @@ def _sorted(
 def _dim(call: Call, x: torch.Tensor) -> int | None:
     """The dimension that is sorted; None for a call that no kernel does."""
     dim = call.given["dim"]
-    if call.release != _READ or call.written or call.foreign or not isinstance(dim, int):
+    if call.release != _READ or call.foreign or not isinstance(dim, int):
         return None
     if not x.dim() or not x.numel() or x.is_complex() or x.is_conj() or x.is_neg() or x.dtype not in _NAMES:
         return None
@@ -224,7 +224,7 @@ def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 def _sort(call: Call) -> Work | None:
     x = call.given["self"]
     dim = _dim(call, x)
-    if dim is None:
+    if dim is None or call.written:
         return None
     if not torch.empty_like(x, device="meta").is_contiguous():
         return None  # the host sorts into other memory, and copies
@@ -236,7 +236,7 @@ def _sort(call: Call) -> Work | None:
 def _topk(call: Call) -> Work | None:
     x, k = call.given["self"], call.given["k"]
     dim = _dim(call, x)
-    if dim is None or not 0 < k <= x.shape[dim]:
+    if dim is None or call.written or not 0 < k <= x.shape[dim]:
         return None
     settings = {"descending": call.given["largest"], "stable": False, "chosen": (0, k)}
     moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
@@ -261,7 +261,11 @@ def _kth(call: Call) -> Work | None:
         shape[dim] = 1
     else:
         del shape[dim]
-    values, places = _outs(shape, x)
+    values, places = call.written or _outs(shape, x)
+    for one in call.written if not values.numel() and not places.numel() else ():
+        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
+    if not all(list(one.shape) == shape and one.is_contiguous() for one in (values, places)) or values.dtype != x.dtype:
+        return None
     settings = {"descending": False, "stable": False, "chosen": (k - 1, 1)}
     return _checked(call, _sorted(x, dim, values, places, settings))
 
