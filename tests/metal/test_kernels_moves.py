@@ -196,3 +196,41 @@ def test_gradients_of_images() -> None:
         describe("grid_sampler_3d", **forward, interpolation_mode=1, padding_mode=0, align_corners=False)
     )
     assert (launch.kernel, launch.threads) == ("grid_sampler_3d_nearest_zeros_i32_float", (432,))
+
+
+def test_a_histogram() -> None:
+    """A histogram a number, which the kernels of sums add up; edges are given as numbers."""
+    x = torch.arange(6.0).reshape(2, 3)
+    work = describe("histc", self=x, bins=5, min=0, max=0)
+    assert work is not None
+    first, second, third = work.launches
+    assert (first.kernel, first.threads, first.buffers[2:]) == ("kernel_index_offset", (6,), ([6, 1], 2))
+    assert (second.kernel, second.threads) == ("histogramdd_float", (6,))
+    assert second.buffers[4:] == (1, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [6], [0.0], [5.0], (5, 1), 0, -1)
+    assert (third.kernel, third.buffers[0]) == ("sum_reduction_outer_float_float", second.buffers[2])
+    assert work.results[0].shape == (5,)
+    settings = {"weight": x, "density": False}
+    work = describe("histogram", self=x, bins=torch.tensor([0.0, 2.0, 5.0]), **settings)
+    assert work is not None
+    assert work.launches[1].buffers[10:] == (2, 1)
+    assert torch.equal(work.results[1], torch.tensor([0.0, 2.0, 5.0]))
+    assert describe("histogram", self=x, bins=2, range=None, weight=None, density=True) is None
+    assert describe("histc", self=x, bins=5, min=3, max=1) is None
+    alone = torch.ones(3)
+    work = describe("histogram", self=alone, bins=2, range=None, weight=None, density=False)
+    assert work is not None
+    assert work.launches[1].buffers[5] == [0.5, 1.0, 1.5]
+    work = describe("histc", self=alone, bins=2, min=0, max=0)
+    assert work is not None
+    assert work.launches[1].buffers[5] == [0.0, 1.0, 2.0]
+
+
+def test_slices_of_a_norm() -> None:
+    """Factors of the norms, and their product with the numbers."""
+    x = torch.ones(4, 3)
+    work = describe("renorm", self=x, p=2, dim=0, maxnorm=1.5)
+    assert work is not None
+    first, second = work.launches
+    assert (first.kernel, first.threads, first.buffers[2]) == ("renorm_float", (4,), 1.5)
+    assert (second.kernel, second.threads) == ("mul_strided_float_float", (12,))
+    assert second.buffers[3:] == ([3, 4], [4, 12], [4, 12], [0, 4], [2, 0, 0])

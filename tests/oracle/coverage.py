@@ -27,7 +27,7 @@ _TO_2_13 = re.compile(
     r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_"
     r"|cat_int32_t_(?!(\w+_)?(uint|ushort|ulong)(_|$))|tri[ul]_(inplace_)?int_|(eye|replication_pad1d)_(?!\w*half2)"
     r"|index_(copy_\w+_32$|fill_|reduce_|select_|put_)|count_nonzero_prefix_sum_|prefix_sum_blocks|scatter_nonzero_"
-    r"|unfold_backward_|max_unpool_|repeat_interleave_"
+    r"|unfold_backward_|max_unpool_|repeat_interleave_|histogramdd_(float|half|bfloat)|kernel_index_offset$|renorm_"
     r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
     r"|(fill|masked_fill)_scalar_|searchsorted_|upsample_(?!\w+_aa_(half|bfloat))"
     r"|grid_sampler_[23]d_(?!\w*i64_)"
@@ -43,7 +43,7 @@ _OF_2_13 = (
 _UNSIGNED = "sorts and joins of unsigned integers of 16 to 64 bits"
 _NO_ROW = "sorts of blocks that no row has"
 _LARGE = "joins, slices and grids of more than 2³¹ elements"
-_LACKING = "half types that the CPU lacks"
+_LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
 _RUN_ON_2_13 = (_OF_2_13, _UNSIGNED, _LARGE, _LACKING)
 LEFT_OUT: dict[str, tuple[str, str]] = {
@@ -67,8 +67,12 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2",
+        r"upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
+    ),
+    "tables of offsets": (
+        r"kernel_index_offsets_",
+        "The host code that was read calls them from no operator; indexing counts its offsets in its own kernels.",
     ),
     _TENSORLESS: (r"tri[ul]_indices_", "The call takes no tensor; only calls of tensors are offered."),
     "lerp of two and three dimensions": (r"lerp_tensor_", _SAME),

@@ -52,6 +52,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "index_fill": ("index_fill",),
     "nonzero": ("nonzero", "nonzero_static"),
     "unfold": ("unfold",),
+    "histograms": ("histc", "histogram"),
+    "renorm": ("renorm",),
     "max_unpool": ("nn.functional.max_unpool1d", "nn.functional.max_unpool2d", "nn.functional.max_unpool3d"),
 }
 """By family: the entries of the database, a variant after a dot where it has one."""
@@ -72,7 +74,7 @@ _PACKETS = {
     *("_upsample_nearest_exact3d_backward", "grid_sampler_3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
     *("cat", "tril", "triu", "eye", "index_copy", "index_fill", "index_reduce", "index", "_index_put_impl_"),
     *("nonzero", "nonzero_static", "repeat_interleave", "unfold_backward", "max_unpool2d", "max_unpool3d"),
-    *("replication_pad1d", "replication_pad1d_backward", "topk", "kthvalue"),
+    *("replication_pad1d", "replication_pad1d_backward", "topk", "kthvalue", "histc", "histogram", "renorm"),
     *("_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward"),
 }
 _PLACES = {"sort", "topk", "kthvalue"}

@@ -15,6 +15,7 @@ from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
+from anymps.metal.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
 from anymps.metal.kernels.launches._image_gradients import IMAGE_GRADIENTS as _IMAGE_GRADIENTS
 from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
 from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
@@ -22,6 +23,7 @@ from anymps.metal.kernels.launches._joins import JOINS as _JOINS
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
+from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
@@ -57,10 +59,14 @@ DESCRIBED: Mapping[str, Describe] = {
     **_FOUND,
     **_IMAGE_GRADIENTS,
     **_SPREAD,
+    **_HISTOGRAMS,
+    **_RENORM,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
-BY_VALUES = frozenset({"_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave"})
+BY_VALUES = frozenset(
+    {"_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave", "histc", "histogram"}
+)
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""
 
 __all__ = ["BY_VALUES", "DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Made", "Work"]

@@ -1,0 +1,80 @@
+"""How many numbers fall between two edges.
+
+Source: `aten/src/ATen/native/mps/operations/HistogramKernel.mm` of the pytorch tree, at a state with the arguments that
+the kernels of torch 2.13's wheel describe. A thread has a number and a histogram of its own; the histograms are summed
+by the kernels of `sum`. The host reads all edges before it launches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._reductions import REDUCTIONS
+from anymps.metal.kernels.launches._types import NAMES
+
+_READ = (2, 13)  # what the host does in other releases was not looked up
+_EVEN, _EVEN_CHECKED, _SEARCHED = range(3)  # how a bin is found
+
+
+def _even(x: torch.Tensor, bins: int, low: float, high: float, around: float) -> torch.Tensor | None:
+    """Edges at equal distances, over the range of the numbers if none is given, or around the only number there is.
+
+    None for a range that is refused.
+    """
+    if low == high == 0:
+        low, high = (float(one) for one in x.aminmax())
+    if low == high:
+        low, high = low - around, high + around
+    finite = all(abs(one) < float("inf") for one in (low, high))
+    return torch.linspace(low, high, bins + 1, dtype=x.dtype, device="cpu") if finite and low < high else None
+
+
+def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: Any, how: int) -> Work | None:
+    """The launches of one dimension, and then the sum."""
+    if call.release != _READ or call.written or call.foreign or edges is None or not x.numel() or edges.numel() < 2:
+        return None
+    name = call.first([f"histogramdd_{NAMES.get(x.dtype)}"])
+    if name is None or call.given.get("density") or edges.dtype != x.dtype:
+        return None
+    if weight is not None and (weight.dtype != x.dtype or weight.numel() != x.numel()):
+        return None
+    rows = x.reshape(-1, 1)
+    each = None if weight is None else weight.reshape(-1)
+    own = torch.zeros((rows.shape[0], edges.numel() - 1), dtype=x.dtype, device="cpu")
+    offsets = torch.empty(rows.numel(), dtype=torch.int32, device="cpu")
+    places = edges.tolist()
+    settings = ([len(places)], [places[0]], [places[-1]], own.stride(), how, -1 if each is None else each.stride(0))
+    launches = (
+        Launch("kernel_index_offset", (rows.stride(), offsets, list(rows.shape), 2), (rows.numel(),)),
+        Launch(name, (rows, each, own, offsets, 1, places, *settings), (rows.shape[0],)),
+    )
+    summed = REDUCTIONS["sum"](replace(call, given={"self": own, "dim": [0], "keepdim": False, "dtype": x.dtype}))
+    return None if summed is None else Work(summed.results, (*launches, *summed.launches))
+
+
+def _histc(call: Call) -> Work | None:
+    x, bins = call.given["self"], call.given["bins"]
+    if bins <= 0 or not x.numel() or x.is_complex() or x.dtype == torch.bool:
+        return None
+    edges = _even(x, bins, float(call.given["min"]), float(call.given["max"]), 1.0)
+    return _counted(call, x, edges, None, _EVEN)
+
+
+def _histogram(call: Call) -> Work | None:
+    x, bins, weight = (call.given[name] for name in ("self", "bins", "weight"))
+    if x.dtype != torch.float32 or not x.numel():
+        return None
+    if isinstance(bins, torch.Tensor):
+        edges: torch.Tensor | None = bins.clone()
+    else:
+        low, high = call.given["range"] or (0.0, 0.0)
+        edges = _even(x, bins, float(low), float(high), 0.5) if bins > 0 else None
+    work = _counted(call, x, edges, weight, _SEARCHED if isinstance(bins, torch.Tensor) else _EVEN_CHECKED)
+    return None if work is None or edges is None else replace(work, results=(*work.results, edges))
+
+
+HISTOGRAMS: dict[str, Describe] = {"histc": _histc, "histogram": _histogram}
