@@ -37,6 +37,7 @@ def main() -> int:
         return 0
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
+    from .card import load as cards
     from .coverage import count
     from .kept import Answers, NoLibrary, keeping, reading
     from .page import load, merge, render, save
@@ -70,7 +71,7 @@ def main() -> int:
         kernels = count(dir(anymps.metal_kernels()), (int(minor.split(".")[0]), int(minor.split(".")[1])))
         path.write_text(save({"torch": release, "kernels": kernels, "rows": rows}), encoding="utf-8")
         page = options.write.with_name("fidelity-kernels.md")
-        page.write_text(render(load(options.write)), encoding="utf-8")
+        page.write_text(render(load(options.write), cards(options.write)), encoding="utf-8")
     return 0
 
 

@@ -65,6 +65,7 @@ class _Keeping:
         answers.operators = self._inner.operators()
 
     def operators(self) -> list[str]:
+        """Those that may have an answer."""
         return self._answers.operators
 
     def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
@@ -77,13 +78,14 @@ class _Keeping:
         return results
 
 
-class _Reading:
+class Reading:
     """A launcher that knows the kept answers alone."""
 
-    def __init__(self, answers: Answers, library: object, release: tuple[int, int]) -> None:
+    def __init__(self, answers: Answers, *_: object) -> None:
         self._answers = answers
 
     def operators(self) -> list[str]:
+        """Those that may have an answer."""
         return self._answers.operators
 
     def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
@@ -107,7 +109,7 @@ def keeping() -> Iterator[Answers]:
 @contextmanager
 def reading(path: Path) -> Iterator[Answers]:
     """Answers from a file in the place of the kernels."""
-    yield from _with(Answers.load(path), _Reading)
+    yield from _with(Answers.load(path), Reading)
 
 
 def _with(answers: Answers, kind: Any) -> Iterator[Answers]:

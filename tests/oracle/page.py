@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .card import section
 from .coverage import table
 from .reasons import reason
 
@@ -72,8 +73,8 @@ def merge(path: Path, rows: list[Row]) -> list[Row]:
     return kept + [row for these in anew.values() for row in these]
 
 
-def render(documents: Iterable[dict[str, Any]]) -> str:
-    """The page."""
+def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] = ()) -> str:
+    """The page; `cards` is what `card.load` gives."""
     documents = list(documents)
     explained: set[str] = set()
     lines = [_HEAD, "| torch | pairs | equal | within n ulp | different |", "| --- | ---: | ---: | ---: | ---: |"]
@@ -111,6 +112,8 @@ def render(documents: Iterable[dict[str, Any]]) -> str:
             "",
             *table(document["kernels"]),
         ]
+    for document in cards:
+        lines += section(document)
     return "\n".join(lines) + "\n"
 
 

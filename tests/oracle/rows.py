@@ -128,7 +128,11 @@ def compare_reductions(
             found = Difference()
             for x in matrices(dtype, *_SHAPES, _LARGE):
                 for laid, dim in itertools.product(LAID, (0, 1, None)):
-                    _reduce(launcher, call, laid(x.to("mps")), {} if dim is None else {"dim": dim}, found)
+                    try:
+                        lying = laid(x.to("mps"))
+                    except RuntimeError:
+                        continue  # no such layout on a Mac: repeated complex numbers up to torch 2.11
+                    _reduce(launcher, call, lying, {} if dim is None else {"dim": dim}, found)
             if found.elements:
                 yield name, dtype, found
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from . import card
 from .compare import Difference
 from .coverage import UNEXPLAINED, count, family, table
+from .kept import Answers, Reading, digest
 from .page import load, render
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,8 +61,48 @@ def test_subnormal_results_are_left_out() -> None:
 def test_the_page_tells_its_numbers() -> None:
     """docs/fidelity-kernels.md is what `python -m tests.oracle --write docs/fidelity` renders."""
     documents = load(DOCS / "fidelity")
-    assert (DOCS / "fidelity-kernels.md").read_text(encoding="utf-8") == render(documents)
+    cards = card.load(DOCS / "fidelity")
+    assert (DOCS / "fidelity-kernels.md").read_text(encoding="utf-8") == render(documents, cards)
     assert all(len(document["rows"]) >= 400 for document in documents)
+
+
+def test_a_card_beside_the_host() -> None:
+    """What both came to, and only the pairs that part, those of one kind in a row."""
+
+    def row(dtype: str, verdict: str, ulps: int = 0, far: int = 0) -> dict[str, object]:
+        seen = {"verdict": verdict, "ulps": ulps, "far": far, "elements": 9, "example": ""}
+        return {"operator": "exp", "dtype": dtype, **seen}
+
+    host = [row("float32", "equal"), row("float16", "equal"), row("int8", "ulp", 1), row("bool", "equal")]
+    on_card = [
+        row("float32", "ulp", 2),
+        row("float16", "ulp", 2),
+        row("int8", "ulp", 1),
+        row("bool", "different", 0, 3),
+    ]
+    document = card.beside(host, on_card, "2.11.0", "H100", "2.13.0")
+    assert document["counts"] == [[3, 1, 0], [0, 3, 1]]
+    assert card.section(document)[-2:] == [
+        "| exp | float32, float16 | equal | within 2 ulp |",
+        "| exp | bool | equal | different in 3 of 9 |",
+    ]
+
+
+def test_kept_answers_stand_for_the_kernels() -> None:
+    """By operator, dtype, shape and bits of the arguments; what a call writes comes back, too."""
+    x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    answers = Answers()
+    answers.by_call[digest("aten::add.Tensor", [x, y, 1])] = [torch.tensor([4.0, 6.0])], []
+    answers.by_call[digest("aten::mul_.Tensor", [x, y])] = [torch.tensor([3.0, 8.0])], [torch.tensor([3.0, 8.0])]
+    launcher = Reading(answers)
+    added = launcher("aten::add.Tensor", [x.clone(), y, 1], [])
+    assert added is not None
+    assert added[0].tolist() == [4.0, 6.0]
+    assert launcher("aten::add.Tensor", [x.half(), y, 1], []) is None
+    assert launcher("aten::add.Tensor", [x, y + 1, 1], []) is None
+    launcher("aten::mul_.Tensor", [x, y], [])
+    assert x.tolist() == [3.0, 8.0]
+    assert (answers.found, answers.missing) == (2, 2)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
