@@ -30,9 +30,9 @@ while True:
 """
 
 
-def torchrun(folder: Path, ending: str) -> Result:
+def torchrun(folder: Path, ending: str, script: str = RANKS) -> Result:
     """Two ranks, the second of which ends so; the launcher then ends the first."""
-    (folder / "train.py").write_text(RANKS.format(ending=ending), encoding="utf-8")
+    (folder / "train.py").write_text(script.format(ending=ending), encoding="utf-8")
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
     answer = subprocess.run(
         [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", "--record", "all.anymps", *launcher],
@@ -71,6 +71,25 @@ def test_a_rank_that_raises(tmp_path: Path) -> None:
     assert parts(tmp_path) == {"main process": True, "rank 0": True, "rank 1": True}
     (verdict,) = ours(result)
     assert verdict.startswith("The script failed, as rank 1 ended with ValueError at train.py:10.")
+
+
+LOST = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(3, device="mps")
+if dist.get_rank() == 1:
+    raise ValueError("no data")
+dist.all_reduce(x.cpu())
+"""
+
+
+def test_ranks_that_fail_as_another_is_gone(tmp_path: Path) -> None:
+    """The verdict is about the one that failed first, also where a rank of a lower number waits for it."""
+    result = torchrun(tmp_path, "", LOST)
+    assert "Connection" in result.err  # what gloo raises in rank 0
+    (verdict,) = ours(result)
+    assert verdict.startswith("The script failed, as rank 1 ended with ValueError at train.py:7.")
 
 
 def test_a_rank_that_mps_refuses(tmp_path: Path) -> None:

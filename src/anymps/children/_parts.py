@@ -172,6 +172,7 @@ class ChildParts:
             found = [
                 entry for entry in sorted(self._folder.iterdir(), key=_order) if entry.suffix in (".part", ".anymps")
             ]
+            written = {file: _last_written(file) for file in found}
             for file in found:
                 part = self._opened(file, lines)
                 if part is not None and _is_worth(stack.enter_context(part)):
@@ -184,8 +185,9 @@ class ChildParts:
                     for (name, part), (file, _) in zip(named, parts, strict=True)
                     if file.suffix == ".part" and not part.complete and not _runs(file)
                 ]
+                by_end = sorted(zip(parts, named, strict=True), key=lambda it: written[it[0][0]])
                 try:
-                    joined = _join(own, named, path)
+                    joined = _join(own, named, path, [it for _, it in by_end])
                 except RecordingError as error:
                     lines.append(f"the recordings of child processes are not in: {error}. They are in {self._folder}")
         for file in found if joined is not None or not named else ():
@@ -254,6 +256,14 @@ def _order(file: Path) -> tuple[bool, int, str]:
     return (not mark, int(rank) if rank.isdecimal() else 0, file.name)
 
 
+def _last_written(file: Path) -> int:
+    """When, in nanoseconds; 0 if it has just got its last name."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _is_worth(recording: Recording) -> bool:
     return recording.entry_count > 0 or bool(recording.refusals())
 
@@ -263,17 +273,22 @@ def _is_of(file: Path, lines: list[str]) -> bool:
     return any(str(file) in line for line in lines)
 
 
-def _join(own: Recording, parts: list[tuple[str, Recording]], path: Path | None) -> Recording:
-    """All of them; the script's own facts are those of the run."""
+def _join(
+    own: Recording, parts: list[tuple[str, Recording]], path: Path | None, by_end: list[tuple[str, Recording]]
+) -> Recording:
+    """All of them; the script's own facts are those of the run. `by_end` are the parts as their processes ended."""
     from anymps.record import join_into
 
-    facts = {**own.meta, **_ending(own, parts)}
+    facts = {**own.meta, **_ending(own, by_end)}
     whole = ("script", "arguments", "directory", "process", "started", "wall_seconds", "ending", "steps", "steps_seen")
     return join_into([(MAIN, own), *parts], path, {key: facts[key] for key in whole if key in facts})
 
 
 def _ending(own: Recording, parts: list[tuple[str, Recording]]) -> dict[str, object]:
-    """How the run ended, where the script's own exception only says that a process failed: as that process did."""
+    """How the run ended, where the script's own exception only says that a process failed: as that process did.
+
+    Of several the first counts: those that wait for it at a collective fail because it is gone.
+    """
     launcher = own.meta.get("ending")
     if not isinstance(launcher, dict) or launcher.get("exception") not in _LAUNCHERS:
         return {}
