@@ -80,6 +80,7 @@ def _count(wheel: Path, folder: Path | None) -> None:
     from anymps.metal.kernels._metallib import Metallib
     from anymps.metal.kernels._wheel import read_kernels, read_release
 
+    from .card import load as cards
     from .coverage import count
     from .page import load, render, save
 
@@ -96,7 +97,7 @@ def _count(wheel: Path, folder: Path | None) -> None:
         numbers = folder / f"kernels-{major}.{minor}.json"
         document = json.loads(numbers.read_text(encoding="utf-8"))
         numbers.write_text(save({**document, "kernels": counts}), encoding="utf-8")
-        folder.with_name("fidelity-kernels.md").write_text(render(load(folder)), encoding="utf-8")
+        folder.with_name("fidelity-kernels.md").write_text(render(load(folder), cards(folder)), encoding="utf-8")
 
 
 if __name__ == "__main__":
