@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from anymps.plan.sandbox import _system_calls as calls
-from anymps.plan.sandbox._system_calls import CALLS, by_number, install_filter
+from anymps.plan.sandbox._system_calls import CALLS, Operand, by_number, install_filter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="system calls of Linux")
 
@@ -65,6 +65,38 @@ def answer(which: int, number: int, *arguments: int, architecture: int | None = 
 def test_the_numbers() -> None:
     """Every call has the kernel's own numbers."""
     assert {call.name: call.numbers for call in CALLS} == TABLE
+
+
+OPERANDS = """
+chmod 0            fchmod f0            fchmodat 1@0         fchmodat2 1@0~3      chown 0
+fchown f0          lchown 0!            fchownat 1@0~4       utime 0              utimes 0
+futimesat 1@0      utimensat 1@0~3      setxattr 0           lsetxattr 0!         fsetxattr f0
+setxattrat 1@0~2   removexattr 0        lremovexattr 0!      fremovexattr f0      removexattrat 1@0~2
+file_setattr 1@0~4 truncate 0           ioctl f0             open 0               creat 0
+openat 1@0         openat2 1@0          mknod 0!             mknodat 1@0!         unlink 0!
+unlinkat 1@0!      rename 0!,1!         renameat 1@0!,3@2!   renameat2 1@0!,3@2!  link 0!,1!
+linkat 1@0~4!,3@2!
+"""
+"""Of each call the places of its paths (`1`), descriptors (`f0`), folders (`@0`) and flags (`~3`), from the pages of
+section 2 of the manual; `!` where the last link is not followed."""
+
+
+def shown(operand: Operand) -> str:
+    if operand.file is not None:
+        return f"f{operand.file}"
+    folder = "" if operand.folder is None else f"@{operand.folder}"
+    flags = "" if operand.flags is None else f"~{operand.flags}"
+    return f"{operand.path}{folder}{flags}{'' if operand.follow else '!'}"
+
+
+def test_the_operands() -> None:
+    """Every call's files are where the kernel looks for them; those from `open` on make, rename or remove names."""
+    words = OPERANDS.split()
+    assert {call.name: ",".join(map(shown, call.operands)) for call in CALLS} == dict(
+        zip(words[::2], words[1::2], strict=True)
+    )
+    names = [call.name for call in CALLS]
+    assert [call.name for call in CALLS if call.names] == names[names.index("open") :]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["x86-64", "aarch64"])
