@@ -544,3 +544,25 @@ kernel void in_a_branch(device float* out, uint i [[thread_position_in_grid]]) {
         getattr(library, name)(out, *more)
         assert out[0].item() == expected
         assert getattr(library, name)._entry.form == FIBERS
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["thread float& y = r;", "thread float& y{r};", "thread float& y(r);", "auto& y = r;", "thread float& y = (r);"],
+)
+def test_what_changes_by_a_reference_is_each_threads_own(monkeypatch: pytest.MonkeyPatch, reference: str) -> None:
+    """A variable that all threads begin with the same value is not one for the group."""
+    source = f"""{HEAD}
+    kernel void adds(device float* o, constant float* x, uint i [[thread_index_in_threadgroup]]) {{
+      threadgroup float t[64];
+      float r = 1.0f;
+      t[i] = x[i];
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      {{ {reference} y += t[63 - i]; }}
+      o[i] = r;
+    }}"""
+    x = torch.arange(64.0)
+    for kernel in forms(monkeypatch, source, "adds"):
+        out = torch.zeros(64, device="mps")
+        kernel(out, x.to("mps"), threads=64, group_size=64)
+        assert out.tolist() == (1 + x.flip(0)).tolist()

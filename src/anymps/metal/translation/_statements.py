@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from anymps.metal.translation._pure_calls import TYPES
 from anymps.metal.translation._structure import closing, closing_angle, split_commas
 from anymps.metal.translation._tokens import Token
 
@@ -43,9 +44,12 @@ def read_statements(code: list[Token], opening: int, end: int) -> list[Statement
 
 
 def changed_names(tokens: list[Token]) -> set[str]:
-    """Names that are assigned to, counted up or down, or whose address is taken."""
+    """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to."""
     changed = set()
     for index, token in enumerate(tokens):
+        if token.text in ("&", "&&") and _refers(tokens, index):
+            end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
+            changed.update(one.text for one in tokens[index + 2 : end] if one.kind == "name")
         if token.kind != "name":
             continue
         before = tokens[index - 1].text if index else ""
@@ -59,6 +63,14 @@ def changed_names(tokens: list[Token]) -> set[str]:
         if after < len(tokens) and tokens[after].text in (*ASSIGNMENTS, "++", "--"):
             changed.add(token.text)
     return changed
+
+
+def _refers(tokens: list[Token], index: int) -> bool:
+    """Whether the sign at `index` is that of `float& a = b`, whatever brackets `b` stands in."""
+    if not 0 < index < len(tokens) - 2 or tokens[index + 1].kind != "name":
+        return False
+    before, after = tokens[index - 1].text, tokens[index + 2].text
+    return after in ("=", "{") or (after == "(" and (before in TYPES or before == "auto"))
 
 
 def ends_type(token: Token) -> bool:
