@@ -45,7 +45,7 @@ def read_statements(code: list[Token], opening: int, end: int) -> list[Statement
 
 def changed_names(tokens: list[Token]) -> set[str]:
     """Names that are assigned to, counted up or down, whose address is taken, or that a reference refers to."""
-    changed = set()
+    changed: set[str] = set()
     for index, token in enumerate(tokens):
         if token.text in ("&", "&&") and _refers(tokens, index):
             end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
