@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from processes import MAC, run_with_torch
+from processes import MAC, run_python, run_with_torch
 
 # Runs the named scripts, each recorded by itself, and prints what each recording says as one line of JSON.
 RUN = """
@@ -210,8 +210,10 @@ class Told:
     peak: int
 
 
-def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = False) -> dict[str, Told]:
-    """Runs scripts one after the other in a process of their own; by file name without `.py`."""
+def record(
+    source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = False, fresh: bool = False
+) -> dict[str, Told]:
+    """Runs scripts one after the other in one process, a fork or a `fresh` one; by file name without `.py`."""
     code = RUN.format(
         mac=mac,
         source="native" if source == "native" else "observer",
@@ -221,7 +223,7 @@ def record(source: str, paths: list[Path], mac: str = MAC, *, fallback: bool = F
     )
     with tempfile.TemporaryDirectory() as inductor:  # empty, as what Inductor compiles is work on the device, too
         environment = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if fallback else "0", "TORCHINDUCTOR_CACHE_DIR": inductor}
-        answer = run_with_torch(code, environment)
+        answer = (run_python if fresh else run_with_torch)(code, environment)
     return {name: Told(**told) for name, told in json.loads(answer.lines[-1]).items()}
 
 
@@ -251,7 +253,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, To
         source: {
             name: told
             for (mac, fallback), paths in groups.items()
-            for name, told in record(source, paths, mac, fallback=fallback).items()
+            for name, told in record(source, paths, mac, fallback=fallback, fresh=True).items()
         }
         for source in ("native", *OTHERS)
     }
