@@ -210,6 +210,11 @@ class _Maker:
                 kept |= live[block.next[0]]
         return kept
 
+    def _element(self, name: str) -> str:
+        """What an array of all lanes has for each: of a size that keeps the alignment of the next."""
+        type_, alignment = self.allocated[name]
+        return f"{{ {type_}, [0 x <{int(alignment) // 4} x i32>] }}" if int(alignment) >= 8 else type_
+
     def make(self, key: str) -> str | None:
         """The function and its description; None if the threads cannot be run so."""
         places = [self.first, *("" for _ in self.waits)]
@@ -223,7 +228,7 @@ class _Maker:
         kept = sorted(self._kept())
         at = {name: index for index, name in enumerate(kept)}
         frame = f"%anymps.frame.{key}"
-        members = ", ".join(f"[{_PADDED} x {self.allocated[name][0]}]" for name in kept)
+        members = ", ".join(f"[{_PADDED} x {self._element(name)}]" for name in kept)
         text = [f"{frame} = type {{ {members} }}"]
         head = list(self.common)
         loops: list[str] = []
@@ -330,7 +335,7 @@ class _Maker:
             offset = stride = "0"
             if wait.slot != "null":
                 offset = f"ptrtoint (ptr getelementptr ({frame}, ptr null, i64 0, i32 {at[wait.slot]}) to i64)"
-                stride = f"ptrtoint (ptr getelementptr ({self.allocated[wait.slot][0]}, ptr null, i64 1) to i64)"
+                stride = f"ptrtoint (ptr getelementptr ({self._element(wait.slot)}, ptr null, i64 1) to i64)"
             rows.append(
                 f"{{ ptr, i64, i64, i64 }} {{ ptr {wait.resolve}, i64 {wait.site}, i64 {offset}, i64 {stride} }}"
             )
