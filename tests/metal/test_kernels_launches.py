@@ -149,11 +149,11 @@ def test_rows() -> None:
     assert (found[0].dtype, found[1].kernel) == (torch.bool, "any_reduction_inner_bool_uchar")
     assert describe("amax", release=later, self=x, dim=[0]) is None
     assert describe("any", release=later, self=x, dim=[]) is None
-    assert describe("argmax", self=x.transpose(1, 2), dim=2) is None
+    assert describe("argmax", release=later, self=x.transpose(1, 2), dim=2) is None
 
 
 def test_a_norm_of_a_layer() -> None:
-    """Four numbers a thread, whole SIMD groups a row; longer rows take another kernel, which is not described."""
+    """Four numbers a thread, whole SIMD groups a row; the largest group loops over longer ones."""
     weight = torch.ones(200)
     found = describe(
         "native_layer_norm", input=torch.ones(5, 200), normalized_shape=[200], weight=weight, bias=None, eps=1e-5
@@ -163,7 +163,9 @@ def test_a_norm_of_a_layer() -> None:
     assert found[1].buffers[4:] == (200, 1e-5, 1, 0, weight, None)
     assert (found[1].threads, found[1].group) == ((320,), (64,))
     long = torch.ones(2, 5000)
-    assert describe("native_layer_norm", input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5) is None
+    found = describe("native_layer_norm", input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5)
+    assert found is not None
+    assert (found[1].kernel, found[1].threads, found[1].group) == ("layer_norm_looped_float", (2048,), (1024,))
 
 
 def test_windows_of_an_adaptive_pool() -> None:
@@ -219,7 +221,7 @@ def test_three_tensors() -> None:
     assert found[1].kernel == "lerp_tensor_dense_float"
     found = describe("lerp", self=matrix, end=matrix, weight=torch.ones(()))
     assert found is not None
-    assert (found[1].kernel, found[1].buffers[8]) == ("lerp_tensor_strided_float", [0, 0])
+    assert (found[1].kernel, len(found[1].buffers)) == ("lerp_tensor_scalar_weight_float", 4)
     found = describe("lerp", self=matrix, end=matrix, weight=0.5)
     assert found is not None
     assert found[1].kernel == "lerp_alpha_dense_float_float_float"
@@ -274,3 +276,45 @@ def test_a_launch_over_rows_has_whole_groups() -> None:
     found = describe("argmax", self=torch.zeros(130, 64), dim=1)
     assert found is not None
     assert (found[1].threads, found[1].group) == ((17 * 256,), (256,))
+
+
+def test_powers() -> None:
+    """Some powers have kernels of their own; integers have one for squares alone, and take whole powers."""
+    found = {power: describe("pow", self=FOUR, exponent=power) for power in (2, 0.5, -0.5, -1, 3, 2.5)}
+    kernels = {power: one[1].kernel for power, one in found.items() if one is not None}
+    assert kernels == {
+        2: "sqr_dense_scalar_float_float",
+        0.5: "sqrt_dense_scalar_float_float",
+        -0.5: "rsqrt_dense_scalar_float_float",
+        -1: "reciprocal_dense_scalar_float_float",
+        3: "pow_scalar_dense_float_float_float",
+        2.5: "pow_scalar_dense_float_float_float",
+    }
+    for other, power in ((FOUR, 0), (FOUR, 1), (FOUR.int(), 2.5), (FOUR > 1, 3), (FOUR, 1j), (2, FOUR), (FOUR, FOUR)):
+        assert describe("pow", self=other, exponent=power) is None
+
+
+def test_gradients_of_elu() -> None:
+    """Of its input or of its result."""
+    given = {"grad_output": FOUR, "self_or_result": FOUR, "alpha": 1.3, "scale": 1, "input_scale": 0.9}
+    found = describe("elu_backward", is_result=True, **given)
+    assert found is not None
+    assert found[1].kernel == "elu_backward_dense_float_float_ELUBackwardParams_float"
+    assert found[1].buffers[3] == {"alpha": 1.3, "scale": 1, "input_scale": 0.9, "is_result": True}
+
+
+def test_lerp_by_layout() -> None:
+    """One weight for all, two and three dimensions, and more."""
+    x = torch.ones(2, 3, 4)
+    for operands, kernel in (
+        ((x, x, torch.ones(())), "lerp_tensor_scalar_weight_float"),
+        ((x[0], x[0, 0], x[0]), "lerp_tensor_strided_2d_float"),
+        ((x, x[0], x), "lerp_tensor_strided_3d_float"),
+        ((x[None], x[0], x), "lerp_tensor_strided_float"),
+    ):
+        found = describe("lerp", **dict(zip(("self", "end", "weight"), operands, strict=True)))
+        assert found is not None
+        assert found[1].kernel == kernel
+    found = describe("lerp", self=x[0], end=x[0, 0], weight=x[0])
+    assert found is not None
+    assert (found[1].buffers[4:], found[1].threads) == (([4, 16], [4, 16], [4, 0], [4, 16]), (4, 3))

@@ -169,8 +169,14 @@ def test_scaling_of_gradients() -> None:
     first, second = steps(name, self=tensors, found_inf=found, inv_scale=scale).launches
     assert (first.kernel, first.threads) == ("ampNonFiniteCheckAndUnscale_float", (64,))
     assert (chunks(first), chunks(second)) == (([12], [(0, 0)]), ([70_000], [(0, 0), (0, 1)]))
-    assert not steps(name, self=[torch.ones(4)[::2]], found_inf=found, inv_scale=scale).launches
-    assert not steps(name, self=[found, found.half()], found_inf=found, inv_scale=scale).launches
+    odd, other = torch.ones(4)[::2], torch.ones(5).half()
+    launches = steps(name, self=[tensors[0], odd, other], found_inf=found, inv_scale=scale).launches
+    assert [(one.kernel, one.threads) for one in launches] == [
+        ("ampNonFiniteCheckAndUnscaleSingle_float", (2,)),
+        ("ampNonFiniteCheckAndUnscaleSingle_half", (5,)),
+        ("ampNonFiniteCheckAndUnscale_float", (64,)),
+    ]
+    assert len(steps(name, self=[odd], found_inf=found, inv_scale=scale).launches) == 1
     given = {"growth_tracker": torch.zeros(1, dtype=torch.int32), "found_inf": found, "growth_interval": 2}
     factors = {"scale_growth_factor": 2.0, "scale_backoff_factor": 0.5}
     work = steps("_amp_update_scale_", self=scale, **given, **factors)

@@ -324,7 +324,7 @@ def _install(
         )
     core.configure(law(version))
     if kernels is not None:
-        offer_calls(core, kernels, version)
+        offer_calls(core, kernels, version, mac)
     if card is not None:
         settle_accuracy(card.number)
     core.install_device(machine(version, mac, substrate, 0 if card is None else card.number))

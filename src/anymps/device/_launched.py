@@ -10,11 +10,16 @@ from anymps._settings import asked_for, row_of, set_variable
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
+    from anymps.mac import Mac
     from anymps.metal.kernels import Launcher, Metallib
     from anymps.rules import TorchVersion
 
 KERNELS = row_of("kernels").words
 ON_A_MAC = "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
+
+# Where scans of floats take kernels whose groups wait for one another (ScanKernel.mm of the pytorch tree)
+_WITHOUT_LOOKING_BACK = {"apple7", "apple8"}
+_LOOKS_BACK_FROM = (15, 0)
 
 _launcher: Launcher | None = None
 _core: NativeCore | None = None
@@ -61,13 +66,14 @@ def open_real_kernels(version: TorchVersion) -> Metallib:
     return found
 
 
-def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion) -> None:
+def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion, mac: Mac) -> None:
     """Has the device offer its calls to the kernels first."""
     global _launcher, _core
     from anymps.metal.kernels import KernelLibrary, Launcher
 
     major, minor, *_ = version.release
-    _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor)), core
+    looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
+    _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
     core.offer_calls(_launcher.operators(), _launcher.answer)
 
 

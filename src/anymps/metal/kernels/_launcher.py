@@ -32,10 +32,11 @@ def check_tools() -> None:
 class Launcher:
     """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
 
-    def __init__(self, library: KernelLibrary, release: tuple[int, int]) -> None:
+    def __init__(self, library: KernelLibrary, release: tuple[int, int], looks_back: bool = True) -> None:
         self._library = library
         self._hot = HotLaunches(library)
         self._release = release
+        self._looks_back = looks_back
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
         self._lost: set[str] = set()  # kernels that this machine cannot run
         self._lock = threading.Lock()
@@ -61,6 +62,7 @@ class Launcher:
             frozenset(names[position] for position in foreign),
             self._library,
             self._release,
+            self._looks_back,
         )
         with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
             before = {name: one.shape for name, one in call.given.items() if isinstance(one, torch.Tensor)}

@@ -84,7 +84,8 @@ class CompiledKernel(MetalKernel):
         self.signature: Signature = loaded.signature
         self.depends: bool = loaded.depends
         """Whether what a launch gives decides how long its threads take."""
-        self._in_order = sorted(loaded.signature.buffers, key=lambda one: one.slot)
+        by_slot = {one.slot: one for one in loaded.signature.buffers if one.space != "threadgroup"}
+        self._in_order = [by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1)]
 
     def __call__(
         self,
@@ -120,7 +121,7 @@ class CompiledKernel(MetalKernel):
             support().anymps_k_set_state(state)  # a kernel makes subnormal numbers zero
 
     def takes(self, count: int) -> bool:
-        """Whether it has that many buffers, the error buffer among them."""
+        """Whether it has that many buffers, the error buffer and slots that it leaves out among them."""
         return count == len(self._in_order)
 
     def run(

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anymps.metal.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
+from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
@@ -20,11 +22,16 @@ from anymps.metal.kernels.launches._image_gradients import IMAGE_GRADIENTS as _I
 from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
 from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
 from anymps.metal.kernels.launches._joins import JOINS as _JOINS
+from anymps.metal.kernels.launches._linalg import LINALG as _LINALG
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
+from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
+from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
+from anymps.metal.kernels.launches._quantized import QUANTIZED as _QUANTIZED
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
+from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
 from anymps.metal.kernels.launches._slices import SLICES as _SLICES
@@ -61,6 +68,13 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SPREAD,
     **_HISTOGRAMS,
     **_RENORM,
+    **_ATTENTION,
+    **_NORMS,
+    **_DISTANCES,
+    **_MATRICES,
+    **_QUANTIZED,
+    **_LINALG,
+    **_SAMPLERS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

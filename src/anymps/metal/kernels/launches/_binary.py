@@ -53,6 +53,10 @@ def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tupl
     return (_Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
 
 
+def _elu_params(call: Call) -> dict[str, Any]:
+    return {name: call.given[name] for name in ("alpha", "scale", "input_scale", "is_result")}
+
+
 _ALIKE = (
     "mul copysign fmax fmin hypot logaddexp logaddexp2 maximum minimum nextafter igamma igammac gcd lcm "
     "bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift remainder fmod"
@@ -96,6 +100,7 @@ _TABLE: dict[str, tuple[_Binary, ...]] = {
     "leaky_relu_backward": (
         _Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
     ),
+    "elu_backward": (_Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
     "hardshrink_backward": _backward("shrink_backward", "lambd", "grad_out"),
     "softshrink_backward": _backward("shrink_backward", "lambd"),
 }
@@ -156,6 +161,8 @@ def _launch(
     of = work if cast else a.dtype
     layout, broadcast = _layout(a, b, out)
     ends = [""] if number is None else [f"_{NAMES[of]}", "_float"]
+    if isinstance(number, dict):
+        ends = [f"_ELUBackwardParams_{NAMES[of]}"]
     for one in dict.fromkeys((layout, "strided")):
         name = f"{row.kernel}_{one}{'_cast' * cast}_{NAMES[out.dtype]}_{NAMES[of]}"
         found = call.first([name + end for end in ends])

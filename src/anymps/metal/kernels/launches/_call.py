@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel over a grid: `buffers` in the order of its slots, as `anymps.metal_kernels()` takes them.
+    """One kernel over a grid: `buffers` by slot, as `anymps.metal_kernels()` takes them, None where one is missing.
 
     `threads` and `group` are sizes along up to three dimensions; `errors` is the slot of the error buffer.
     """
@@ -60,7 +60,8 @@ class Call:
 
     `operator` is the whole name; `given` the arguments by their names in the schema, defaults included; `written` the
     tensors that it writes, in place or as `out=`; `foreign` the names of tensors that the program has on the CPU;
-    `kernels` the names that the release has; `release` its first two numbers.
+    `kernels` the names that the release has; `release` its first two numbers; `looks_back` tells whether the Mac may
+    run kernels whose groups of threads wait for one another.
     """
 
     operator: str
@@ -69,6 +70,7 @@ class Call:
     foreign: frozenset[str]
     kernels: Container[str]
     release: tuple[int, int]
+    looks_back: bool = True
 
     def first(self, names: list[str]) -> str | None:
         """The first of these kernels that there is."""

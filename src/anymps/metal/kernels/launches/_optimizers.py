@@ -19,7 +19,7 @@ from anymps.metal.kernels.launches._types import NAMES
 _READ = (2, 13)  # what the host does in later releases was not looked up
 _CHUNK = 65536
 _MOST = 32  # tensors of a launch, and chunks
-_STEP_WIDTH, _SCALING_WIDTH = 512, 64  # threads of a group
+_STEP_WIDTH, _SCALING_WIDTH, _SINGLE_WIDTH = 512, 64, 256  # threads of a group
 _Lists = Mapping[str, Sequence[torch.Tensor]]
 
 
@@ -132,16 +132,30 @@ def _fills_its_memory(tensor: torch.Tensor) -> bool:
 
 
 def _unscale(call: Call) -> Work | None:
-    """Gradients that do not fill their memory, or are of several types, take kernels of their own: not described."""
+    """One by one first those that do not fill their memory or are of another type than the first, then the others.
+
+    The kernel of a single one goes on from its first number, whatever its strides.
+    """
     tensors, found, scale = (call.given[name] for name in ("self", "found_inf", "inv_scale"))
     if call.release > _READ or call.foreign or {found.dtype, scale.dtype} != {torch.float32} or not tensors:
         return None
-    if len({one.dtype for one in tensors}) > 1 or not all(map(_fills_its_memory, tensors)):
-        return None
-    kernel = call.first([f"ampNonFiniteCheckAndUnscale_{NAMES.get(tensors[0].dtype)}"])
+    of = tensors[0].dtype
+    together = [one for one in tensors if one.dtype == of and _fills_its_memory(one)]
+    alone = [one for one in tensors if all(one is not other for other in together) and one.numel()]
+    kernel = call.first([f"ampNonFiniteCheckAndUnscale_{NAMES.get(of)}"])
     if kernel is None or not sum(one.numel() for one in tensors):
         return None
-    return Work((), _launches(kernel, {"data": tensors}, (found, scale), _SCALING_WIDTH, True))
+    factor = float(scale) if alone else 0.0
+    single = [f"ampNonFiniteCheckAndUnscaleSingle_{NAMES.get(one.dtype)}" for one in alone]
+    if any(call.first([name]) is None for name in single):
+        return None
+    first = tuple(
+        Launch(name, (one, found, factor), (one.numel(),), (_SINGLE_WIDTH,))
+        for name, one in zip(single, alone, strict=True)
+    )
+    if not sum(one.numel() for one in together):
+        return Work((), first)
+    return Work((), first + _launches(kernel, {"data": together}, (found, scale), _SCALING_WIDTH, True))
 
 
 def _update_scale(call: Call) -> Work | None:

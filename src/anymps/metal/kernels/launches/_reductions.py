@@ -43,9 +43,10 @@ def _group(numbers: int) -> int:
     return min(_MOST, -(-numbers // _LANES) * _LANES)
 
 
-def _params(
+def reduction_params(
     numbers: int, divisor: float, x: tuple[Sequence[int], ...], out: tuple[Sequence[int], ...]
 ) -> dict[str, Any]:
+    """The struct that these kernels and those of norms take: sizes and strides of what they read and write."""
     (sizes, strides), (out_sizes, out_strides) = x, out
     return {
         "p": divisor,
@@ -69,11 +70,11 @@ def _passes(kind: _Kind, x: torch.Tensor, out: torch.Tensor, types: tuple[str, s
     each, partial = x.numel() // groups, kind.partial or types[1]
     partials = torch.empty(groups, dtype=torch.uint8 if kind.partial else out.dtype, device="cpu")
     if strided:
-        first = _params(each, 0.0, (x.shape, x.stride()), ((), ()))
+        first = reduction_params(each, 0.0, (x.shape, x.stride()), ((), ()))
     else:
         x = x.contiguous()
-        first = _params(each, 0.0, ((groups, each), (each, 1)), ((groups,), (1,)))
-    second = _params(groups, divisor, ((groups,), (1,)), ((1,), (0,)))
+        first = reduction_params(each, 0.0, ((groups, each), (each, 1)), ((groups,), (1,)))
+    second = reduction_params(groups, divisor, ((groups,), (1,)), ((1,), (0,)))
     name = f"{kind.prefix}_reduction{'_strided' * strided}_{types[0]}_{partial}"
     width, last = _group(each), _group(groups)
     return [
@@ -102,7 +103,7 @@ def _launches(kind: _Kind, x: torch.Tensor, out: torch.Tensor, types: tuple[str,
         if launches:
             return launches
     numbers = x.numel() // out.numel()
-    params = _params(numbers, divisor, (x.shape, x.stride()), (out.shape, out.stride()))
+    params = reduction_params(numbers, divisor, (x.shape, x.stride()), (out.shape, out.stride()))
     width = _group(numbers)
     return [Launch(f"{kind.prefix}_reduction_{which}", (x, out, params), (out.numel() * width,), (width,))]
 

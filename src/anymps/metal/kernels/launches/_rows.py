@@ -2,7 +2,8 @@
 
 Source: the arguments that the kernels of torch 2.13's wheel describe, and `ATen/native/mps/kernels/ReduceOps.h`: a SIMD
 group reduces a row, whatever kernel the host takes: no order changes these results. Sums are those of _reductions.py.
-A norm of up to 4096 numbers has a group of threads for each row, four numbers a thread.
+A norm of layers has a group of threads for each row, four numbers a thread; of more than 4096 numbers the largest group
+loops. Up to 4096 the width of the group changes no bit: a thread behind the row's end adds zero.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
+from anymps.metal.kernels.launches._norms import PLACED
 from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
 _LANES = 32  # of a SIMD group
 _GROUP = 256
-_LONGEST = 4096  # numbers of a row that one pass takes
+_LONGEST = 4096  # numbers of a row that one pass takes (Normalization.mm and RMSNorm.mm of the pytorch tree)
+_MOST = 1024  # threads of a group
 _A_THREAD = 4
 
 
@@ -67,18 +70,19 @@ def _layer_norm(call: Call) -> Work | None:
     shape: Sequence[int] = call.given["normalized_shape"]
     columns = functools.reduce(lambda a, b: a * b, shape, 1)
     named = [one for one in (weight, bias) if one is not None]
-    if call.written or call.foreign or not x.is_contiguous() or not x.numel() or not 0 < columns <= _LONGEST:
+    if call.written or call.foreign or not x.is_contiguous() or not x.numel() or not columns:
         return None
     if any(not one.is_contiguous() or not _reads_as(one, x, call.release) for one in named):
         return None
-    name = call.first([f"layer_norm_single_row_{NAMES.get(x.dtype)}"])
+    long = columns > _LONGEST
+    name = call.first([f"layer_norm_{'looped' if long else 'single_row'}_{NAMES.get(x.dtype)}"])
     if name is None:
         return None
     rows = x.numel() // columns
     kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
     out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
     mean, deviation = (torch.empty(kept, dtype=x.dtype, device="cpu") for _ in range(2))
-    width = -(-columns // (_A_THREAD * _LANES)) * _LANES
+    width = _MOST if long else -(-columns // (_A_THREAD * _LANES)) * _LANES
     numbers = (columns, call.given["eps"], int(weight is not None), int(bias is not None))
     buffers = (x, out, mean, deviation, *numbers, weight, bias)
     return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),), kept=True)
@@ -90,12 +94,13 @@ def _extreme(kernel: str, result: torch.dtype | None = None) -> Describe:
 
 def _by_release(name: str, later: Describe) -> Describe:
     """As torch 2.13's host does it, which was read; in other releases as `later` says."""
-    return lambda call: (REDUCTIONS[name] if call.release == READ else later)(call)
+    read = {**REDUCTIONS, **PLACED}[name]
+    return lambda call: (read if call.release == READ else later)(call)
 
 
 ROWS: dict[str, Describe] = {
     **{name: _by_release(name, lambda call: None) for name in ("sum", "nansum", "mean")},
-    **{name: _extreme(name, torch.int64) for name in ("argmax", "argmin")},
+    **{name: _by_release(name, _extreme(name, torch.int64)) for name in ("argmax", "argmin")},
     **{name: _by_release(name, _extreme(kernel)) for name, kernel in {"amax": "max", "amin": "min"}.items()},
     **{name: _by_release(name, _extreme(name, torch.bool)) for name in ("any", "all")},
     "count_nonzero": _by_release("count_nonzero", _extreme("count_nonzero", torch.int64)),

@@ -1,8 +1,7 @@
 """Operators that go along a dimension and keep every step: sums, products, the largest so far.
 
 Source: `aten/src/ATen/native/mps/operations/ScanKernel.mm` of the pytorch tree, whose kernels are those of torch 2.13's
-wheel. A group of threads scans a row, or a column of 32 neighbours. What the host splits over several groups (65536
-numbers and more; 1024 and more across rows; thousands of rows of up to 32) is left out.
+wheel. A group of threads scans a row, or a column of 32 neighbours; what the host splits is in _split_scans.py.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
+from anymps.metal.kernels.launches._split_scans import split_scan
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
 _LANES = 32
 _MOST = 1024  # threads of a group
 _WIDTH = 32  # neighbours that a group takes where it goes across rows
-_SPLIT = {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64}
-_LONG_ROW, _LONG_COLUMN, _TINY, _MANY = 1 << 16, 1024, 32, 4096
 
 
 def _scan(call: Call, kernel: str) -> Work | None:
@@ -36,8 +34,12 @@ def _scan(call: Call, kernel: str) -> Work | None:
     out = result_of(call, x.shape, result)
     if out is None:
         return None
+    if kernel != "logcumsumexp" and call.release <= _READ and _is_plain(call, x, out):
+        split = split_scan(call, kernel, x, out)
+        if split is None or split:
+            return None if split is None else Work((out,), split)
     wide = out.element_size() > 4  # half precision is summed in float32
-    return _launch(call, kernel, x, (out,), reads=2 if wide else 4, split=kernel != "logcumsumexp")
+    return _launch(call, kernel, x, (out,), reads=2 if wide else 4)
 
 
 def _extreme(call: Call, kernel: str) -> Work | None:
@@ -45,15 +47,17 @@ def _extreme(call: Call, kernel: str) -> Work | None:
     x = call.given["self"]
     new = (torch.empty(x.shape, dtype=one, device="cpu") for one in (x.dtype, torch.int64))
     outs = call.written if call.written else tuple(new)
-    work = _launch(call, kernel, x, outs, reads=4 if x.element_size() <= 4 else 2, split=False)
+    work = _launch(call, kernel, x, outs, reads=4 if x.element_size() <= 4 else 2)
     returns = not call.operator.endswith("_helper")
     return work if work is None or returns else replace(work, results=())
 
 
-def _launch(
-    call: Call, kernel: str, x: torch.Tensor, outs: tuple[torch.Tensor, ...], reads: int, split: bool
-) -> Work | None:
-    if call.release > _READ or call.foreign or not x.dim() or not x.numel() or x.is_conj() or x.is_neg():
+def _is_plain(call: Call, x: torch.Tensor, out: torch.Tensor) -> bool:
+    return bool(x.dim() and x.numel()) and not (call.foreign or x.is_conj() or x.is_neg()) and out.shape == x.shape
+
+
+def _launch(call: Call, kernel: str, x: torch.Tensor, outs: tuple[torch.Tensor, ...], reads: int) -> Work | None:
+    if call.release > _READ or not _is_plain(call, x, outs[0]):
         return None
     if not all(one.is_contiguous() and one.shape == x.shape for one in (x, *outs)):
         return None
@@ -62,7 +66,7 @@ def _launch(
     types = "_".join(dict.fromkeys(NAMES.get(one.dtype, "") for one in (x, outs[0])))
     name = call.first([f"{kernel}_{'innermost' if inner else 'outer'}_{types}"])
     count, before, after = x.shape[dim], math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    if name is None or (split and x.dtype in _SPLIT and _is_split(count, before, after, inner)):
+    if name is None:
         return None
     kept = x is call.given["self"]  # else a copy in another dtype
     if inner:
@@ -72,13 +76,6 @@ def _launch(
     width = _WIDTH // reads * _LANES
     places = (count, after, blocks)
     return Work(outs, (Launch(name, (x, *outs, *places), (width, before * blocks, 1), (width, 1, 1)),), kept=kept)
-
-
-def _is_split(count: int, before: int, after: int, inner: bool) -> bool:
-    """Whether the host takes kernels that share a row, or that take many rows."""
-    if inner and count <= _TINY and before >= _MANY:
-        return True
-    return count >= (_LONG_ROW if after == 1 else _LONG_COLUMN)
 
 
 def _row_width(count: int, reads: int) -> int:

@@ -107,7 +107,7 @@ def _clamp_one(name: str, kept: str) -> Describe:
 
 
 def _lerp(call: Call) -> Work | None:
-    """Dense or strided: the kernels of two and three dimensions and of one weight for all have the same arithmetic."""
+    """Dense, also with one weight for all, or strided, with kernels of their own for two and three dimensions."""
     if not isinstance(call.given["weight"], torch.Tensor):
         return BINARY["lerp"](call)
     operands = tuple(call.given[name] for name in ("self", "end", "weight"))
@@ -116,10 +116,30 @@ def _lerp(call: Call) -> Work | None:
         return None
     of = NAMES[out.dtype]
     if all_dense((out, *operands)):
-        name, further = call.first([f"lerp_tensor_dense_{of}"]), ()
-    else:
-        name, further = call.first([f"lerp_tensor_strided_{of}"]), _places(out, operands)
-    return None if name is None else _work(out, Launch(name, (out, *operands, *further), (out.numel(),)))
+        return _lerp_launch(call, f"lerp_tensor_dense_{of}", out, operands)
+    whole = all(one.is_contiguous() and one.shape == out.shape for one in (out, *operands[:2]))
+    if operands[2].dim() == 0 and whole:
+        return _lerp_launch(call, f"lerp_tensor_scalar_weight_{of}", out, operands)
+    places = _places(out, operands)
+    if out.dim() in (2, 3):
+        sizes, *strides, dimensions = places
+        return _lerp_launch(
+            call, f"lerp_tensor_strided_{dimensions}d_{of}", out, operands, tuple(strides), tuple(sizes)
+        )
+    return _lerp_launch(call, f"lerp_tensor_strided_{of}", out, operands, places)
+
+
+def _lerp_launch(
+    call: Call,
+    name: str,
+    out: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    further: tuple[Any, ...] = (),
+    threads: tuple[int, ...] | None = None,
+) -> Work | None:
+    if name not in call.kernels:
+        return None
+    return _work(out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
 
 
 TERNARY: dict[str, Describe] = {

@@ -47,6 +47,32 @@ def _plain(call: Call) -> bool:
     return "decimals" not in call.given
 
 
+def _to_the(*powers: float) -> Callable[[Call], bool]:
+    """Powers that have kernels of their own; of integers only squares do."""
+
+    def holds(call: Call) -> bool:
+        x, power = call.given["self"], call.given["exponent"]
+        real = isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
+        return isinstance(power, (int, float)) and power in powers and (real or power == 2)
+
+    return holds
+
+
+def _power(call: Call) -> Any:
+    """As the kernel takes it: whole for integers, as a pair for complex numbers."""
+    power = call.given["exponent"]
+    return complex(power) if call.given["self"].is_complex() else power
+
+
+def _by_a_number(call: Call) -> bool:
+    x, power = call.given["self"], call.given["exponent"]
+    if not isinstance(x, torch.Tensor) or isinstance(power, torch.Tensor) or x.dtype == torch.bool:
+        return False
+    if not (x.is_floating_point() or x.is_complex()) and not isinstance(power, int):
+        return False  # the result is of another dtype than the tensor
+    return power not in (0, 1) and not (isinstance(power, complex) and not x.is_complex())
+
+
 _FLOATS = (
     "acos asin atan cos cosh digamma erf erfc erfinv exp exp2 expm1 i0 lgamma log log10 log1p log2 reciprocal "
     "rsqrt sigmoid sin sinc sinh sqrt tan tanh"
@@ -70,6 +96,13 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
     "polygamma": (
         _Unary("trigamma", "float", when=lambda call: call.given["n"] == 1),
         _Unary("polygamma", "float", number=lambda call: call.given["n"], when=lambda call: call.given["n"] > 1),
+    ),
+    "pow": (  # aten/src/ATen/native/mps/operations/UnaryKernel.mm of the pytorch tree
+        _Unary("sqr", when=_to_the(2)),
+        _Unary("reciprocal", when=_to_the(-1)),
+        _Unary("rsqrt", when=_to_the(-0.5)),
+        _Unary("sqrt", when=_to_the(0.5)),
+        _Unary("pow_scalar", number=_power, when=_by_a_number),
     ),
     "elu": (_Unary("elu", number=lambda call: {name: call.given[name] for name in ("alpha", "scale", "input_scale")}),),
 }
@@ -118,7 +151,7 @@ def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
     own = NAMES[dtype]
     if isinstance(number, dict):
         return [f"_ELUParams_{own}"]
-    return [f"_{one}" for one in (own, "float", "long", "int")]
+    return [f"_{one}" for one in (own, "float", "long", "int", "float2")]
 
 
 def _describer(rows: tuple[_Unary, ...]) -> Describe:

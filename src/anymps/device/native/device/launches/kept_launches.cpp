@@ -242,7 +242,7 @@ std::string signature_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments,
   kept::put(key, &rule);
   kept::put(key, c10::get_default_dtype_as_scalartype());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!kept::put_value(key, arguments[i], given[i])) {
+    if (!kept::put_value(key, arguments[i], given.empty() ? arguments[i] : given[i])) {
       return "";
     }
     if (arguments[i].isTensor()) {  // a description may ask whether two are one

@@ -18,7 +18,8 @@ namespace anymps {
 void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher);
 
 // Has the launcher compute a call whose host arguments end the stack, and puts the results in their place. `given` are the
-// caller's arguments. False if it has not: then nothing is changed. Raises what the launcher raises.
+// caller's arguments; none if all tensors are known to be on mps. False if it has not: then nothing is changed. Raises what
+// the launcher raises.
 bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given);
 
 }  // namespace anymps

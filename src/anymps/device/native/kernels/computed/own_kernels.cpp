@@ -1,5 +1,6 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
 #include "device/device.h"
+#include "device/launches/launches.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/unboxed.h"
 #include "law/law.h"
@@ -95,6 +96,13 @@ struct AttentionMath {
       Grouped... grouped) {
     if (C10_UNLIKELY(dropout != 0.0)) {
       refuse_limit(rule, "sdpa dropout", query);
+    }
+    if (C10_UNLIKELY(rule.offered)) {
+      torch::jit::Stack stack;
+      torch::jit::push(stack, query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
+      if (launch(rule, stack, {})) {
+        return {stack[0].toTensor(), stack[1].toTensor()};
+      }
     }
     return at::_scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, dropout_mask, scale, grouped...);
   }

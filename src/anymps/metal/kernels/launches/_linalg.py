@@ -1,0 +1,115 @@
+"""Factors of matrices that Metal kernels find: Cholesky's, and Q and R by Householder's reflections.
+
+Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. Solvers and LU factors are
+those of Metal Performance Shaders, which no wheel holds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._unary import launch_of_one
+
+_BLOCK = 32
+_CHOLESKY = (32, 8, 1)  # threads of a group
+_MOST = 1024
+_LARGEST = 512  # rows or columns that the kernel of QR takes
+
+
+def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+    return not (call.written or call.foreign) and all(one.numel() and not one.is_neg() for one in tensors)
+
+
+def _cholesky(call: Call) -> Work | None:
+    """Block by block: the diagonal one, those behind it in its column, and what they take from the rest."""
+    matrix, upper = call.given["self"], call.given["upper"]
+    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
+        return None
+    side = "U" if upper else "L"
+    cut = f"tri{side.lower()}_inplace_int_float"
+    names = (f"factorDiagonalBlock{side}", f"applyTRSM{side}", f"applySYRK{side}", cut)
+    if any(call.first([name]) is None for name in names):
+        return None
+    factor, solve, update, cut = names
+    size, batch = matrix.shape[-1], math.prod(matrix.shape[:-2])
+    out = matrix.mT.contiguous().clone().mT  # column by column
+    info = torch.zeros(matrix.shape[:-2], dtype=torch.int32, device="cpu")
+    block = min(_BLOCK, size)
+    blocks = -(-size // block)
+    wide, tall, _ = _CHOLESKY
+    launches = []
+    for at in range(blocks):
+        left = blocks - at - 1
+        launches.append(Launch(factor, (out, info, size, block, at), (batch * wide, tall, 1), _CHOLESKY))
+        if left:
+            pairs = left * (left + 1) // 2
+            launches.append(Launch(solve, (out, None, size, block, at), (batch * wide, left * tall, 1), _CHOLESKY))
+            launches.append(Launch(update, (out, None, size, block, at), (batch * wide, pairs * tall, 1), _CHOLESKY))
+    sizes, strides = list(reversed(out.shape)), list(reversed(out.stride()))
+    launches.append(Launch(cut, (out, strides, sizes, [0, out.dim()]), (size, size, batch)))
+    return Work((out, info), tuple(launches))
+
+
+def _qr(call: Call) -> Work | None:
+    """Q and R are copied out of larger matrices."""
+    matrix, mode = call.given["A"], call.given["mode"]
+    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or mode not in ("reduced", "complete"):
+        return None
+    rows, columns = matrix.shape[-2:]
+    name = call.first([f"linalg_qr_householder_{NAMES[matrix.dtype]}"])
+    if name is None or min(rows, columns) > _LARGEST:
+        return None
+    work = matrix.reshape(-1, rows, columns).contiguous().clone()  # the kernel writes into it
+    batch, kept = work.shape[0], min(rows, columns) if mode == "reduced" else rows
+    wide_q, wide_r, vectors = (
+        torch.empty((batch, rows, one), dtype=matrix.dtype, device="cpu") for one in (rows, columns, 1)
+    )
+    info = torch.zeros(1, dtype=torch.int32, device="cpu")
+    q = torch.empty((*matrix.shape[:-1], kept), dtype=matrix.dtype, device="cpu")
+    r = torch.empty((*matrix.shape[:-2], kept, columns), dtype=matrix.dtype, device="cpu")
+    params = {"m": rows, "n": columns}
+    launches = [Launch(name, (work, wide_q, wide_r, info, params, vectors), (batch * _MOST, 1, 1), (_MOST, 1, 1))]
+    for source, out in ((wide_q[..., :kept], q), (wide_r[..., :kept, :], r)):
+        copy = launch_of_one(call, "copy_identity", source.reshape(out.shape), out, None, [""])
+        if copy is None or copy.buffers[1].data_ptr() != source.data_ptr():
+            return None
+        launches.append(copy)
+    return Work((q, r), tuple(launches))
+
+
+def _householder(call: Call) -> Work | None:
+    matrix, factors = call.given["input"], call.given["tau"]
+    if not _is_plain(call, matrix, factors) or matrix.is_conj() or factors.is_conj():
+        return None
+    name = call.first([f"orgqr_{NAMES.get(matrix.dtype)}"])
+    if name is None or factors.dtype != matrix.dtype:
+        return None
+    rows, columns = matrix.shape[-2:]
+    out = matrix.mT.contiguous().clone().mT  # column by column
+    factors = factors.contiguous()
+    products = [torch.empty((*matrix.shape[:-2], rows, rows), dtype=matrix.dtype, device="cpu") for _ in range(3)]
+    params = {
+        "num_batch_dims": matrix.dim() - 2,
+        "m": rows,
+        "m2": rows * rows,
+        "n": columns,
+        "k": factors.shape[-1],
+        "A_strides": list(out.stride()),
+        "tau_strides": list(factors.stride()),
+        "H_strides": list(products[0].stride()),
+        "H_sizes": list(products[0].shape),
+    }
+    width = min(_MOST, rows * rows)
+    threads = (width * math.prod(matrix.shape[:-2]),)
+    return Work((out,), (Launch(name, (out, factors, *products, params), threads, (width,)),))
+
+
+LINALG: dict[str, Describe] = {
+    "linalg_cholesky_ex": _cholesky,
+    "linalg_qr": _qr,
+    "linalg_householder_product": _householder,
+}

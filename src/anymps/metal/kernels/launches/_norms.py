@@ -1,0 +1,119 @@
+"""Norms of numbers along dimensions, and where the largest and the smallest number stand, of torch 2.13.
+
+Source: `norm_kernel_mps` and `argmax_argmin_out_mps` of the pytorch tree's
+`aten/src/ATen/native/mps/operations/ReduceOps.mm`, at a state whose kernel names are those of torch 2.13's wheel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import result_of
+from anymps.metal.kernels.launches._reductions import READ, reduction_params
+from anymps.metal.kernels.launches._types import NAMES
+
+_LANES, _MOST, _TILE, _ROWS_GROUP = 32, 1024, 32, 256
+_REAL = {torch.complex64: torch.float32, torch.complex32: torch.float16}
+
+
+def _gone(call: Call, x: torch.Tensor) -> list[int]:
+    """The dimensions that go."""
+    asked = call.given.get("dim")
+    named = [asked] if isinstance(asked, int) else list(asked or ())
+    return sorted({one % x.dim() for one in named}) if named else list(range(x.dim()))
+
+
+def norm_launch(call: Call, x: torch.Tensor, out: torch.Tensor, p: float) -> Launch | None:
+    """The launch of a norm; `out` has the dimensions of `x`, of size 1 where they go."""
+    types = f"{NAMES.get(x.dtype)}_{NAMES.get(out.dtype)}"
+    gone = [at for at in range(x.dim()) if x.shape[at] != out.shape[at]]
+    rows = p in (1.0, 2.0) and out.numel() > 1 and x.is_contiguous() and out.is_contiguous() and not x.is_complex()
+    if rows and gone == [x.dim() - 1]:
+        name = call.first([f"norm_{'l2' if p == 2.0 else 'l1'}_reduction_inner_{types}"])
+        columns = x.shape[-1]
+        groups = -(-(x.numel() // columns) // (_ROWS_GROUP // _LANES))
+        sizes = [x.numel() // columns, columns]
+        if name is None:
+            return None
+        return Launch(name, (x, out, sizes, 0.0), (groups * _ROWS_GROUP,), (_ROWS_GROUP,))
+    name = call.first([f"norm_{types}"])
+    if name is None:
+        return None
+    numbers = x.numel() // out.numel()
+    params = reduction_params(numbers, p, (x.shape, x.stride()), (out.shape, out.stride()))
+    width = min(_MOST, numbers)
+    return Launch(name, (x, out, params), (out.numel() * width,), (width,))
+
+
+def _norm(call: Call) -> Work | None:
+    x = call.given["self"]
+    p: Any = call.given.get("p", call.given.get("ord"))
+    p = 2.0 if p is None else p
+    result = _REAL.get(x.dtype, x.dtype)
+    if call.release != READ or call.foreign or call.given.get("dtype") not in (None, result) or isinstance(p, complex):
+        return None
+    if not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or not (x.is_floating_point() or x.is_complex()):
+        return None
+    gone = _gone(call, x)
+    whole = [1 if at in gone else size for at, size in enumerate(x.shape)]
+    shape = whole if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in gone]
+    out = result_of(call, shape, result)
+    if out is None or not out.is_contiguous():
+        return None
+    launch = norm_launch(call, x, out.view(whole), float(p))
+    return None if launch is None else Work((out,), (launch,))
+
+
+def _place(call: Call, kernel: str) -> Work | None:
+    x, asked = call.given["self"], call.given.get("dim")
+    if call.foreign or not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or x.is_complex():
+        return None
+    of = NAMES.get(torch.int8 if x.dtype == torch.bool else x.dtype)
+    keep = call.given.get("keepdim")
+    if asked is None:
+        out = result_of(call, [1] * x.dim() if keep else [], torch.int64)
+        x, dim = x.contiguous().view(-1), 0
+        whole = [1]
+    else:
+        dim = asked % x.dim()
+        whole = [1 if at == dim else size for at, size in enumerate(x.shape)]
+        out = result_of(call, whole if keep else [*x.shape[:dim], *x.shape[dim + 1 :]], torch.int64)
+    if out is None or not out.is_contiguous():
+        return None
+    launch = _place_launch(call, f"{kernel}_reduction", str(of), x, out.view(whole), dim, asked is not None)
+    if launch is None:
+        return None
+    return Work((out,), (launch,), kept=launch.buffers[0] is call.given["self"] and asked is not None)
+
+
+def _place_launch(
+    call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, dim: int, named: bool
+) -> Launch | None:
+    """`out` has the dimensions of `x`, of size 1 where one goes."""
+    whole = named and x.is_contiguous() and x.dim() >= 2
+    along = "_outer" if whole and dim == 0 else "_inner" if whole and dim == x.dim() - 1 else ""
+    name = call.first([f"{kernel}{along}_{of}_long"])
+    if name is None:
+        return None
+    if along == "_outer":
+        columns = x.numel() // x.shape[0]
+        threads = (-(-columns // _TILE) * _TILE, _TILE, 1)
+        return Launch(name, (x, out, [x.shape[0], columns, 1]), threads, (_TILE, _TILE, 1))
+    if along == "_inner":
+        rows = x.numel() // x.shape[-1]
+        groups = -(-rows // (_ROWS_GROUP // _LANES))
+        return Launch(name, (x, out, [rows, x.shape[-1]]), (groups * _ROWS_GROUP,), (_ROWS_GROUP,))
+    params = reduction_params(x.shape[dim], 0.0, (x.shape, x.stride()), (out.shape, out.stride()))
+    width = min(_MOST, -(-x.shape[dim] // _LANES) * _LANES)
+    return Launch(name, (x, out, params), (out.numel() * width,), (width,))
+
+
+NORMS: dict[str, Describe] = {"norm": _norm, "linalg_vector_norm": _norm}
+PLACED: dict[str, Describe] = {
+    "argmax": lambda call: _place(call, "argmax"),
+    "argmin": lambda call: _place(call, "argmin"),
+}
+"""Where extremes stand, as torch 2.13's host does it."""

@@ -1,0 +1,86 @@
+"""Launches of norms along dimensions, of where extremes stand, and of what norms keep short."""
+
+from __future__ import annotations
+
+import torch
+from tests.described import describe, launch_of
+
+X = torch.ones(6, 9, 40)
+
+
+def test_norms_of_rows() -> None:
+    """Sums of sizes and of squares along the last dimension; a SIMD group a row, whole groups of eight."""
+    launch = launch_of(describe("linalg_vector_norm", self=X, ord=2, dim=[-1], keepdim=False, dtype=None))
+    assert (launch.kernel, launch.buffers[2:]) == ("norm_l2_reduction_inner_float_float", ([54, 40], 0.0))
+    assert (launch.threads, launch.group) == ((7 * 256,), (256,))
+    assert launch_of(describe("norm", self=X, p=1, dim=[2], keepdim=True)).kernel == (
+        "norm_l1_reduction_inner_float_float"
+    )
+
+
+def test_other_norms() -> None:
+    """As many threads as there are numbers, 1024 at most; complex numbers have real norms."""
+    launch = launch_of(describe("linalg_vector_norm", self=X, ord=3, dim=[0, 2], keepdim=False, dtype=None))
+    assert (launch.kernel, launch.threads, launch.group) == ("norm_float_float", (9 * 240,), (240,))
+    params = launch.buffers[2]
+    assert (params["p"], params["reduction_size"], params["output_sizes"]) == (3.0, 240, [1, 9, 1])
+    assert params["output_strides"] == [9, 1, 1]
+    launch = launch_of(describe("norm", self=X.to(torch.complex64), p=None))
+    assert (launch.kernel, launch.group, launch.buffers[1].dtype) == ("norm_float2_float", (1024,), torch.float32)
+
+
+def test_norms_that_are_left_to_others() -> None:
+    """Of a later release, into another dtype, of no number."""
+    given = {"ord": 2, "dim": None, "keepdim": False, "dtype": None}
+    assert describe("linalg_vector_norm", release=(2, 14), self=X, **given) is None
+    assert describe("linalg_vector_norm", self=X, **{**given, "dtype": torch.float16}) is None
+    assert describe("linalg_vector_norm", self=X[:0], **given) is None
+
+
+def test_where_extremes_stand() -> None:
+    """Along the first and the last dimension as sums go, and else a group for each result."""
+    launch = launch_of(describe("argmax", self=X, dim=0, keepdim=False))
+    assert (launch.kernel, launch.buffers[2]) == ("argmax_reduction_outer_float_long", [6, 360, 1])
+    assert (launch.threads, launch.group) == ((384, 32, 1), (32, 32, 1))
+    launch = launch_of(describe("argmin", self=X, dim=2, keepdim=True))
+    assert (launch.kernel, launch.threads) == ("argmin_reduction_inner_float_long", (7 * 256,))
+    launch = launch_of(describe("argmax", self=X, dim=1, keepdim=False))
+    assert (launch.kernel, launch.threads, launch.group) == ("argmax_reduction_float_long", (240 * 32,), (32,))
+    launch = launch_of(describe("argmax", self=X.transpose(0, 2), dim=None, keepdim=False))
+    assert (launch.kernel, launch.buffers[2]["input_sizes"]) == ("argmax_reduction_float_long", [2160])
+    assert launch_of(describe("argmax", self=X > 0, dim=0, keepdim=False)).kernel == "argmax_reduction_outer_char_long"
+
+
+def test_renorm() -> None:
+    """A norm of each slice, its factor, and the product."""
+    work = describe("renorm", self=X[0], p=2, dim=1, maxnorm=3)
+    assert work is not None
+    norm, factor, product = work.launches
+    assert (norm.kernel, factor.kernel) == ("norm_float_float", "renorm_float")
+    assert product.kernel == "mul_strided_float_float" or product.kernel.startswith("mul_dense_broadcast")
+    assert (factor.buffers[0] is norm.buffers[1], factor.buffers[2], factor.threads) == (True, 3.0, (40,))
+
+
+def test_backward_of_distances() -> None:
+    """A group of 32 or 128 threads over the columns; nothing for 0 and 2."""
+    x, other, gradient = torch.ones(9, 70), torch.ones(8, 70), torch.ones(9, 8)
+    given = {"grad": gradient, "x1": x, "x2": other, "cdist": gradient}
+    launch = launch_of(describe("_cdist_backward", p=3.0, **given))
+    assert (launch.kernel, launch.threads, launch.group) == (
+        "cdist_backward_float_p2_tg128",
+        (128, 9, 1),
+        (128, 1, 1),
+    )
+    assert launch.buffers[5] == {"B": 1, "P": 9, "R": 8, "D": 70, "p_minus_1": 2.0}
+    narrow = {**given, "x1": x[:, :20], "x2": other[:, :20]}
+    assert launch_of(describe("_cdist_backward", p=float("inf"), **narrow)).kernel == "cdist_backward_float_p1_tg32"
+    assert describe("_cdist_backward", p=2.0, **given) is None
+
+
+def test_cross_products() -> None:
+    """Dense by one stride; else by the sizes of the other dimensions and all strides."""
+    launch = launch_of(describe("linalg_cross", self=X[0, :3], other=X[0, 3:6], dim=0))
+    assert (launch.kernel, launch.buffers[3:], launch.threads) == ("cross_dense_float", (40,), (40,))
+    launch = launch_of(describe("linalg_cross", self=X[0, :, :3], other=X[0, :1, :3], dim=-1))
+    assert (launch.kernel, launch.threads) == ("cross_strided_float", (9,))
+    assert launch.buffers[3:] == ([9], [3, 1], [40, 1], [0, 1], 2, 1)
