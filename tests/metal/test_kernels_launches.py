@@ -166,6 +166,12 @@ def test_a_norm_of_a_layer() -> None:
     found = describe("native_layer_norm", input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5)
     assert found is not None
     assert (found[1].kernel, found[1].threads, found[1].group) == ("layer_norm_looped_float", (2048,), (1024,))
+    later = {"layer_norm_looped_i32_float"}
+    found = describe(
+        "native_layer_norm", kernels=later, input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5
+    )
+    assert found is not None
+    assert found[1].kernel == "layer_norm_looped_i32_float"
 
 
 def test_windows_of_an_adaptive_pool() -> None:

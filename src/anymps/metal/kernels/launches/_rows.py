@@ -75,7 +75,8 @@ def _layer_norm(call: Call) -> Work | None:
     if any(not one.is_contiguous() or not _reads_as(one, x, call.release) for one in named):
         return None
     long = columns > _LONGEST
-    name = call.first([f"layer_norm_{'looped' if long else 'single_row'}_{NAMES.get(x.dtype)}"])
+    kernel, of = f"layer_norm_{'looped' if long else 'single_row'}", NAMES.get(x.dtype)
+    name = call.first([f"{kernel}_{of}", f"{kernel}_i32_{of}"])  # the second in releases after torch 2.13
     if name is None:
         return None
     rows = x.numel() // columns

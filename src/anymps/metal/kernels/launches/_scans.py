@@ -1,7 +1,8 @@
 """Operators that go along a dimension and keep every step: sums, products, the largest so far.
 
-Source: `aten/src/ATen/native/mps/operations/ScanKernel.mm` of the pytorch tree, whose kernels are those of torch 2.13's
-wheel. A group of threads scans a row, or a column of 32 neighbours; what the host splits is in _split_scans.py.
+Source: `aten/src/ATen/native/mps/operations/ScanKernel.mm` of the pytorch tree, whose kernels are those of the wheels
+of torch 2.13 and 2.15, with the same arguments. A group of threads scans a row, or a column of 32 neighbours; what the
+host splits is in _split_scans.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._split_scans import split_scan
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
+_READ = (2, 15)  # what the host does in later releases was not looked up
 _LANES = 32
 _MOST = 1024  # threads of a group
 _WIDTH = 32  # neighbours that a group takes where it goes across rows

@@ -1,8 +1,8 @@
 """Sums and products along a dimension that are split over several groups of threads, or of which a group takes many.
 
 Source: `aten/src/ATen/native/mps/operations/ScanKernel.mm` of the pytorch tree, at a state whose kernel names are those
-of torch 2.13's wheel. On chips from the M3 on, groups of floats read what the groups before them have summed so far;
-else partial sums are made first, and carried into each block by a further launch.
+of the wheels of torch 2.13 and 2.15. On chips from the M3 on, groups of floats read what the groups before them have
+summed so far; else partial sums are made first, and carried into each block by a further launch.
 """
 
 from __future__ import annotations
