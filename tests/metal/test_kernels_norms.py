@@ -1,4 +1,4 @@
-"""Launches of norms along dimensions, of where extremes stand, and of what norms keep short."""
+"""Launches of norms along dimensions, of where extremes stand, of distances and cross products."""
 
 from __future__ import annotations
 
@@ -49,16 +49,6 @@ def test_where_extremes_stand() -> None:
     launch = launch_of(describe("argmax", self=X.transpose(0, 2), dim=None, keepdim=False))
     assert (launch.kernel, launch.buffers[2]["input_sizes"]) == ("argmax_reduction_float_long", [2160])
     assert launch_of(describe("argmax", self=X > 0, dim=0, keepdim=False)).kernel == "argmax_reduction_outer_char_long"
-
-
-def test_renorm() -> None:
-    """A norm of each slice, its factor, and the product."""
-    work = describe("renorm", self=X[0], p=2, dim=1, maxnorm=3)
-    assert work is not None
-    norm, factor, product = work.launches
-    assert (norm.kernel, factor.kernel) == ("norm_float_float", "renorm_float")
-    assert product.kernel == "mul_strided_float_float" or product.kernel.startswith("mul_dense_broadcast")
-    assert (factor.buffers[0] is norm.buffers[1], factor.buffers[2], factor.threads) == (True, 3.0, (40,))
 
 
 def test_backward_of_distances() -> None:

@@ -12,17 +12,20 @@ from .reached import sort_kernels
 
 _LATER = "No launch is described so far."
 _SHAPES = "The host takes them by shape, by rules that are not described."
-_SAME = "The arithmetic is that of a compared kernel, laid out for other shapes."
 _CHOICE = "When the host takes them, and when MPSGraph, is not described."
 
 _ELEMENTS = "|".join(sorted({one.kernel for one in OPERATORS}, key=len, reverse=True))
 _COMPARED = re.compile(
     rf"({_ELEMENTS})_(dense|strided|inner_contiguous)"
-    r"|clamp_scalar_|lerp_tensor_(dense|strided)_(?!.d_)"
+    r"|clamp_scalar_|lerp_tensor_"
 )
 _TO_2_13 = re.compile(
-    r"(sum|nansum|count_nonzero|any|all|max|min)_reduction_|(argmax|argmin|norm_l[12])_reduction_inner_"
-    r"|(cumsum|cumprod|logcumsumexp|cummax|cummin)_(innermost_(?!transposed)|outer)"
+    r"(sum|nansum|count_nonzero|any|all|max|min)_reduction_|(argmax|argmin|norm_l[12])_reduction_"
+    r"|norm_(float2?|half2?|bfloat)_|(cumsum|cumprod|logcumsumexp|cummax|cummin)_"
+    r"|(pow_scalar|elu|elu_backward|copy_neg|copy_conj_neg)_(dense|strided)|cross_(dense|strided)_"
+    r"|cdist_backward_|(sdpa_vector|prefill_attention)_|(matmul|addmm|naive_(bmm|baddbmm|addbmm))_"
+    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]$|linalg_qr_householder_|orgqr_"
+    r"|standard_(gamma_grad|dirichlet)_|dirichlet_grad_|randperm_small_"
     r"|gather_(dense|strided)_|scatter_(set|add|amax|amin|prod|signbit)_|embedding_dense_backward"
     r"|(avg|max)_pool_|group_norm|im2col_|col2im_|embedding_bag_"
     r"|cat_int32_t_(?!(\w+_)?(uint|ushort|ulong)(_|$))|tri[ul]_(inplace_)?int_|(eye|replication_pad1d)_(?!\w*half2)"
@@ -32,13 +35,13 @@ _TO_2_13 = re.compile(
     r"|(fill|masked_fill)_scalar_|searchsorted_|upsample_(?!\w+_aa_(half|bfloat))"
     r"|grid_sampler_[23]d_(?!\w*i64_)"
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
-    r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_single_row_|rms_norm_(?!looped)"
+    r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_|rms_norm_(?!looped)"
 )
 """These were compared for torch 2.13 only."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = (
     "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
-    "searches, upsampling, grids, joins, triangles, slices, pads"
+    "searches, upsampling, grids, joins, triangles, slices, pads, powers, attention, matrix products, factors"
 )
 _UNSIGNED = "sorts and joins of unsigned integers of 16 to 64 bits"
 _NO_ROW = "sorts of blocks that no row has"
@@ -48,12 +51,11 @@ _TENSORLESS = "indices of triangles"
 _RUN_ON_2_13 = (_OF_2_13, _UNSIGNED, _LARGE, _LACKING)
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
-    "norms, and where extremes stand, across rows": (
-        r"\w+_reduction(_outer)?_|norm_(bfloat|float|half)|sum_\w*|norm_\w*",
-        _SHAPES,
+    "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
+    "norms by root mean square of more than 4096 numbers": (
+        r"(layer|rms)_norm_",
+        "`_fused_rms_norm` alone launches them, and only a PyTorch that was built with MPS calls it.",
     ),
-    "long, tiny and transposed scans": (r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_", _SHAPES),
-    "norms of more than 4096 numbers": (r"(layer|rms)_norm_", _SHAPES),
     _UNSIGNED: (
         r"cat_int32_t_(\w+_)?(uint|ushort|ulong)(_|$)",
         "They run, but the comparison has no such dtypes.",
@@ -75,35 +77,58 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host code that was read calls them from no operator; indexing counts its offsets in its own kernels.",
     ),
     _TENSORLESS: (r"tri[ul]_indices_", "The call takes no tensor; only calls of tensors are offered."),
-    "lerp of two and three dimensions": (r"lerp_tensor_", _SAME),
-    "powers, elu, results of other dtypes": (r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout", _LATER),
+    "powers and copies of later releases, results of other dtypes": (
+        r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout",
+        _LATER,
+    ),
     "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
     "index_put, index_copy and their like": (
         r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|mark_|count_nonzero_prefix)",
         _LATER,
     ),
-    "permutations, other samplers and their gradients": (
+    "permutations of more than 32,768 numbers": (
+        r"randperm_dedup_islands_",
+        "They order what radix sorts leave equal, and nothing else comes to them.",
+    ),
+    "other samplers": (
         r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
         r"standard_|dirichlet|multinomial)",
         _LATER,
     ),
-    "scaling of gradients of odd layouts and types": (r"amp", _LATER),
-    "attention": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
+    "scaling of gradients of odd layouts and types": (
+        r"ampNon",
+        "A launch is described; the kernel goes on from the first number of such a gradient, which no CPU does.",
+    ),
+    "scales of 16 bits": (r"amp", "The CPU's operator takes a scale of float32 alone."),
+    "attention of later releases": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
+    "products with weights of eight bits": (
+        r"(int8pack_mv|large_m_int8pack_mm)_",
+        "They take threadgroup memory whose length comes with the launch, and no launch here gives one.",
+    ),
+    "products with weights of four bits": (
+        r"(int4pack_mm|weight_to_int4pack)",
+        "A launch is described; the CPU has no operator of that packing to compare with.",
+    ),
     "matrix products, also quantised": (
         r"(matmul|naive_|addmm|int\dpack|large_mpack|weight_to|gemv|gemm|linear|int_mm|scaled_mm|grouped_mm|\w*_mm)",
         _CHOICE,
     ),
-    "linear algebra": (r"(apply(Pivots|SYRK|TRSM)|factorDiagonal|unpack_pivots|linalg|orgqr)", _LATER),
-    "bags of embeddings": (r"embedding_", "Beside the result they tell of the bags, which the CPU does not."),
+    "pivots that are applied": (r"applyPivots$", "The host's code names no such kernel."),
+    "pivots as a permutation": (
+        r"unpack_pivots",
+        "`lu_unpack` checks the values of the pivots first, and scatters by other kernels afterwards.",
+    ),
+    "linear algebra of later releases": (r"(linalg|orgqr|apply|factorDiagonal)", _LATER),
+    "bags of embeddings": (r"embedding_", _LATER),
     "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
-    "columns, unpooling, distances": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_|kogge)", _LATER),
+    "columns, unpooling": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_|kogge)", _LATER),
     "searches, histograms, unique": (
         r"(searchsorted|bucketize|histogram|bincount|compute_o|prefix_sum|shift_right)",
         _LATER,
     ),
     "sparse tensors": (
         r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather)",
-        _LATER,
+        "The device offers no call of a sparse tensor to a kernel: the CPU computes all of them.",
     ),
     "assertions": (r"assert_async", "They compute nothing."),
     "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),

@@ -88,7 +88,26 @@ def _dropout_backward(library: KernelLibrary, name: str, x: torch.Tensor) -> lis
     return [(torch.ops.aten.native_dropout_backward(x, mask, 1 / 0.7), out)]
 
 
+def _dirichlet(library: KernelLibrary, name: str, x: torch.Tensor) -> list[Pair]:
+    rows = torch.linspace(0.3, 5.0, 2 * x.numel()).to(x.dtype).view(2, -1).to("mps")
+    state, out = _state(), torch.zeros_like(rows)
+    columns = rows.shape[1]
+    width = min(columns, 1024)
+    library[name](out, rows, state, columns, threads=2 * width, group_size=width)
+    return [(torch._sample_dirichlet(rows), out)]
+
+
+def _randperm(library: KernelLibrary, name: str, x: torch.Tensor) -> list[Pair]:
+    """Of few numbers, which one group of threads shuffles."""
+    count = min(x.numel(), 384)
+    state, out = _state(), torch.zeros(count, dtype=x.dtype, device="mps")
+    library[name](out, state, count, threads=256, group_size=256)
+    return [(torch.randperm(count, dtype=x.dtype, device="mps"), out)]
+
+
 OTHERS: dict[str, tuple[str, Callable[[KernelLibrary, str, torch.Tensor], list[Pair]]]] = {
+    "randperm, up to 384": ("randperm_small", _randperm),
+    "_sample_dirichlet": ("standard_dirichlet", _dirichlet),
     "bernoulli, by a tensor": ("bernoulli_tensor", _bernoulli_tensor),
     "native_dropout": ("dropout_fwd", _dropout),
     "native_dropout_backward": ("dropout_bwd", _dropout_backward),

@@ -95,9 +95,11 @@ def _name(
     return next((f"{base}_{end}" for end in ends if f"{base}_{end}" in library), None)
 
 
-def run_cast(library: KernelLibrary, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
+def run_cast(
+    library: KernelLibrary, source: torch.Tensor, dtype: torch.dtype, kernel: str = "copy_identity"
+) -> torch.Tensor | None:
     """A copy of a tensor in another type, by the kernel that casts; None if there is none."""
-    name = f"copy_identity_dense_castout_{NAMES[source.dtype]}"
+    name = f"{kernel}_dense_castout_{NAMES[source.dtype]}"
     if name not in library:
         return None
     out = torch.empty(source.shape, dtype=dtype, device="mps")

@@ -25,10 +25,12 @@ Do not edit this page: add the kernels of the installed release (`anymps kernels
 
 One pair is an operator and a dtype. It is asked with values at the edges of the dtype, random ones, and the samples of
 torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums, means, extremes
-and truth get matrices of 3 to 28,000 numbers, by rows, by columns and as a whole. Norms get rows of 3 to 1000
-numbers, in one launch that was chosen for this comparison. Clamps, scans, places, pools, group norms, fills, searches,
+and truth get matrices of 3 to 28,000 numbers, by rows, by columns and as a whole. Norms of layers get rows of 3 to 1000
+numbers, and of 5000 and more. Clamps, scans, places, pools, group norms, fills, searches,
 joins, triangles, slices, upsampling and grids get the database's samples, also backward where a launch is described.
 Sorts get rows of 7 to 70,000 numbers; where equal numbers have no order, the numbers that places name are compared.
+Attention, long scans, powers, norms along any dimension, matrix products and factors get calls of their own, as do
+copies of what has the negative bit. Where `PYTORCH_MPS_PREFER_METAL` stands, the program had set it.
 
 - *equal*: every bit of every result, where any NaN equals any other.
 - *within n ulp*: no result is further away than n units in the last place, 64 at most.
@@ -42,7 +44,8 @@ Random numbers are drawn from the same seed and offset. Fused optimizers take th
 write are compared after each.
 
 Of torch 2.15 the polynomials are missing, and the sums, scans, sorts, places, pools, norms, random numbers, fused
-optimizers, clamps by tensors, fills, searches, upsampling, grids, joins, triangles, slices and pads.
+optimizers, clamps by tensors, fills, searches, upsampling, grids, joins, triangles, slices, pads, powers, attention,
+matrix products and factors.
 At the end of each release a table tells which of its kernels were not compared, and why.
 """
 

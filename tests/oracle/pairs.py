@@ -10,6 +10,7 @@ import torch
 from anymps.metal.kernels import KernelLibrary, Launcher
 from anymps.verify.cases import DTYPES, OPERATORS, Operator, inputs, line
 
+from .asked import compare_asked
 from .compare import Difference
 from .draws import compare_draws
 from .families import compare_families
@@ -41,10 +42,14 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
         yield _row(operator_name, operator_name, dtype, seen)
     for title, kernel, dtype, steps in compare_optimizers(library, _release(), wanted):
         yield _row(title, kernel, dtype, steps)
+    for title, kernel, dtype, called in compare_asked(library, _release(), wanted):
+        yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):
         yield _row(title, kernel, dtype, drawn)
     if not wanted or "to" in wanted:
         yield from compare_casts(library)
+    if not wanted or "copy_neg" in wanted:
+        yield from compare_negated(library)
 
 
 def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> Difference | None:
@@ -93,6 +98,32 @@ def compare_casts(library: KernelLibrary) -> Iterator[Row]:
             found = Difference()
             found.add(values.to("mps").to(target).cpu(), by_kernel.cpu(), (values,))
             yield _row(f"to {str(target).removeprefix('torch.')}", f"copy_identity, {NAMES[target]}", source, found)
+
+
+def compare_negated(library: KernelLibrary) -> Iterator[Row]:
+    """A copy of a tensor with the negative bit, also of one that is conjugated, to each dtype."""
+    for kernel, title in (("copy_neg", "negative"), ("copy_conj_neg", "negative conjugate")):
+        for target in DTYPES:
+            for source in DTYPES:
+                signed = source.is_floating_point or source.is_complex or (source.is_signed and source == target)
+                if not signed or (source.is_complex and not target.is_complex):
+                    continue
+                if not (target.is_floating_point or target.is_complex or target == source):
+                    continue
+                given = line(source, 5).to("mps")
+                by_kernel = run_cast(library, given, target, kernel)
+                if by_kernel is None:
+                    continue
+                view = torch._neg_view(given.conj() if kernel == "copy_conj_neg" else given)
+                try:
+                    copied = view.to(target).resolve_neg().resolve_conj().cpu()
+                except NotImplementedError:
+                    continue  # no CPU kernel
+                found = Difference()
+                found.add(copied, by_kernel.cpu(), (given.cpu(),))
+                yield _row(
+                    f"{title} to {str(target).removeprefix('torch.')}", f"{kernel}, {NAMES[target]}", source, found
+                )
 
 
 def _row(operator: str, kernel: str, dtype: torch.dtype, found: Difference) -> Row:

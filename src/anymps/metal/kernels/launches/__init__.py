@@ -28,8 +28,8 @@ from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
-from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
 from anymps.metal.kernels.launches._quantized import QUANTIZED as _QUANTIZED
+from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS

@@ -1,7 +1,7 @@
-"""Distances of rows and what keeps rows short: the backward of `cdist`, cross products, and `renorm`.
+"""The backward of distances of rows, and cross products.
 
-Source: `Distance.mm`, `CrossKernel.mm` and `RenormKernel.mm` of the pytorch tree's
-`aten/src/ATen/native/mps/operations/`, and the arguments that the kernels of torch 2.13's wheel describe.
+Source: `Distance.mm` and `CrossKernel.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`, and the
+arguments that the kernels of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from anymps.metal.kernels.launches._binary import BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
-from anymps.metal.kernels.launches._norms import norm_launch
 from anymps.metal.kernels.launches._types import NAMES
 
 _NARROW, _WIDE = 32, 128  # threads of a group of the backward of cdist
@@ -74,30 +72,7 @@ def _cross(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (out, x, other, *places), (out.numel() // 3,)),))
 
 
-def _renorm(call: Call) -> Work | None:
-    """A norm of each slice, a factor that makes it short enough, and a product."""
-    x, p, most = call.given["self"], call.given["p"], call.given["maxnorm"]
-    if call.release > (2, 13) or not _is_plain(call, (x,)) or isinstance(p, complex) or isinstance(most, complex):
-        return None
-    name = call.first([f"renorm_{NAMES[x.dtype]}"])
-    dim = call.given["dim"] % x.dim()
-    out = result_of(call, x.shape, x.dtype)
-    if name is None or out is None:
-        return None
-    shape = [size if at == dim else 1 for at, size in enumerate(x.shape)]
-    norms, factors = (torch.empty(shape, dtype=x.dtype, device="cpu") for _ in range(2))
-    norm = norm_launch(call, x, norms, float(p))
-    product = BINARY["mul"](
-        Call("aten::mul.Tensor", {"self": x, "other": factors}, (out,), frozenset(), call.kernels, call.release)
-    )
-    if norm is None or product is None:
-        return None
-    factor = Launch(name, (norms, factors, float(most)), (norms.numel(),))
-    return Work((out,), (norm, factor, *product.launches))
-
-
 DISTANCES: dict[str, Describe] = {
     "_cdist_backward": _cdist_backward,
     "linalg_cross": _cross,
-    "renorm": _renorm,
 }

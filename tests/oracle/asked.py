@@ -1,0 +1,387 @@
+"""Calls that torch's database of operators does not make, or not so: attention, long scans, products, factors.
+
+Each is run on the device; the first operator that a kernel computes is compared, as the device would run it with
+`kernels="real"`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+
+from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.verify.cases import DTYPES
+
+from .compare import Difference
+from .launches import run_described
+
+Given = tuple[torch.Tensor, ...]
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_COMPLEX = (torch.complex64,)
+_BAGS = torch.arange(12).view(4, 3) % 5
+# Indices, offsets, the bag of each index, how many each has, and no largest
+_BAG_PLACES = (
+    _BAGS.view(-1),
+    torch.arange(0, 12, 3),
+    torch.arange(12) // 3,
+    torch.full((4,), 3),
+    torch.empty(0, dtype=torch.int64),
+)
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of an operator: its call, and what it is given of a dtype; the first result alone if `first`.
+
+    `prefers_metal` asks as in a program that sets PYTORCH_MPS_PREFER_METAL; without `looks_back` no group of threads
+    waits for another, as before the M3.
+    """
+
+    title: str
+    kernel: str
+    dtypes: tuple[torch.dtype, ...]
+    call: Callable[..., Any]
+    given: Callable[[torch.dtype], Iterator[Given]]
+    first: bool = False
+    prefers_metal: bool = False
+    looks_back: bool = True
+
+    def setting(self) -> AbstractContextManager[Any]:
+        """The environment of the call."""
+        return mock.patch.dict(os.environ, {"PYTORCH_MPS_PREFER_METAL": "1"}) if self.prefers_metal else nullcontext()
+
+
+def _numbers(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
+    """The same ones each time."""
+    generator = torch.Generator().manual_seed(sum(sizes))
+    if dtype in _INTEGERS:
+        low = 0 if dtype == torch.uint8 else -4
+        return torch.randint(low, 5, sizes, generator=generator).to(dtype)
+    if dtype.is_complex:
+        return torch.complex(*(torch.randn(sizes, generator=generator) for _ in range(2))).to(dtype)
+    return torch.randn(sizes, generator=generator).to(dtype)
+
+
+def _of(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """One call, of a tensor of each shape."""
+    return lambda dtype: iter([tuple(_numbers(dtype, *shape) for shape in shapes)])
+
+
+def _each(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """A call of a tensor of each shape."""
+    return lambda dtype: ((_numbers(dtype, *shape),) for shape in shapes)
+
+
+def _heads(rows: int, keys: int, widths: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """Query, key and value: as many heads, fewer of keys; then with a mask of truth and one of numbers."""
+
+    def given(dtype: torch.dtype) -> Iterator[Given]:
+        for width in widths:
+            q = _numbers(dtype, 1, 4, rows, width)
+            for heads in (4, 2):
+                k, v = _numbers(dtype, 1, heads, keys, width), _numbers(dtype, 1, heads, keys, width) * 2
+                yield q, k, v
+                yield q, k, v, _numbers(torch.float32, 1, 1, rows, keys) > -1
+                yield q, k, v, _numbers(dtype, rows, keys)
+
+    return given
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *mask: torch.Tensor) -> torch.Tensor:
+    kept = mask[0] if mask else None
+    return F.scaled_dot_product_attention(q, k, v, kept, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def _causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *mask: torch.Tensor) -> torch.Tensor:
+    if mask:
+        raise TypeError("a mask beside the causal one is refused")
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def _every_attention(title: str, given: Callable[[torch.dtype], Iterator[Given]]) -> tuple[Asked, ...]:
+    name = f"scaled_dot_product_attention, {title}"
+    return (
+        Asked(name, "attention", _FLOATS, _attention, given, first=True),
+        Asked(f"{name}, causal", "attention", _FLOATS, _causal, given, first=True),
+    )
+
+
+_COLUMNS = (2, 3, 4, 5, 6, 7, 8, 11, 14, 20, 40)
+
+
+def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
+    """Rows that are short and many, or long; columns that are long, of every width; and transposed ones."""
+    dtypes = (*_FLOATS, torch.int64, torch.int32)
+    near_one = title == "cumprod"
+
+    def given(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+        def make(dtype: torch.dtype) -> Iterator[Given]:
+            for shape in shapes:
+                x = _numbers(torch.float32, *shape)
+                yield ((1 + x * 1e-3 if near_one else x).to(dtype) if dtype in _FLOATS else x.sign().to(dtype),)
+
+        return make
+
+    return (
+        Asked(f"{title}, many short rows", title, dtypes, lambda x: call(x, 1), given((5000, 17), (4096, 32))),
+        Asked(f"{title}, long rows", title, dtypes, lambda x: call(x, 1), given((2, 70_000))),
+        Asked(f"{title}, transposed", title, dtypes, lambda x: call(x.t(), 1), given((70, 300))),
+        Asked(f"{title}, columns", title, dtypes, lambda x: call(x, 1), given(*((2, 3000, one) for one in _COLUMNS))),
+        Asked(
+            f"{title}, in blocks",
+            title,
+            _FLOATS,
+            lambda x: call(x, 1),
+            given((2, 70_000), *((2, 3000, one) for one in (2, 4, 8, 16))),
+            looks_back=False,
+        ),
+    )
+
+
+def _moved(tensors: Given, like: torch.Tensor) -> Given:
+    return tuple(one.to(like.device) for one in tensors)
+
+
+def _placed(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
+    """Where the largest or the smallest number stands."""
+    found: torch.Tensor = getattr(torch, name)(x, dim)
+    return found
+
+
+def _symmetric(dtype: torch.dtype) -> Iterator[Given]:
+    for size in (1, 5, 32, 33, 70):
+        x = _numbers(dtype, 2, size, size)
+        yield (x @ x.mT + size * torch.eye(size),)
+
+
+def _reflections(dtype: torch.dtype) -> Iterator[Given]:
+    for shape in ((5, 5), (3, 6, 4)):
+        yield torch.geqrf(_numbers(dtype, *shape))
+
+
+def _distances(dtype: torch.dtype) -> Iterator[Given]:
+    for columns in (20, 70):
+        x, other = _numbers(dtype, 9, columns), _numbers(dtype, 8, columns)
+        yield x, other, _numbers(dtype, 9, 8)
+
+
+def _matrices(prefers_metal: bool, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
+    end = ", PYTORCH_MPS_PREFER_METAL" if prefers_metal else ""
+    calls: tuple[tuple[str, str, Callable[..., Any], tuple[tuple[int, ...], ...]], ...] = (
+        ("mm", "matmul", torch.mm, ((20, 33), (33, 17))),
+        ("addmm", "addmm", lambda c, a, b: torch.addmm(c, a, b, alpha=2, beta=3), ((17,), (20, 33), (33, 17))),
+        ("bmm", "naive_bmm", torch.bmm, ((3, 20, 33), (3, 33, 17))),
+        (
+            "baddbmm",
+            "naive_baddbmm",
+            lambda c, a, b: torch.baddbmm(c, a, b, alpha=2, beta=3),
+            ((3, 20, 17), (3, 20, 33), (3, 33, 17)),
+        ),
+        (
+            "addbmm",
+            "naive_addbmm",
+            lambda c, a, b: torch.addbmm(c, a, b, alpha=2, beta=3),
+            ((20, 17), (3, 20, 33), (3, 33, 17)),
+        ),
+    )
+    return tuple(
+        Asked(name + end, kernel, dtypes, call, _of(*shapes), prefers_metal=prefers_metal)
+        for name, kernel, call, shapes in calls
+    )
+
+
+ASKED: tuple[Asked, ...] = (
+    *_every_attention("few queries", _heads(3, 20, (64, 96, 128, 256))),
+    *_every_attention("few queries and many keys", _heads(2, 1030, (64, 96, 128, 256))),
+    *_every_attention("many queries", _heads(20, 33, (32, 64, 72, 80, 96, 128, 256))),
+    *_split_scans("cumsum", torch.cumsum),
+    *_split_scans("cumprod", torch.cumprod),
+    *(
+        Asked(
+            f"{name}, any dimension",
+            name,
+            (*_FLOATS, *_INTEGERS),
+            functools.partial(_placed, name, dim),
+            _each((6, 9, 40), (1, 5, 7)),
+        )
+        for name in ("argmax", "argmin")
+        for dim in (0, 1, None)
+    ),
+    *(
+        Asked(
+            f"linalg.vector_norm, {order}",
+            "norm",
+            (*_FLOATS, *_COMPLEX),
+            lambda x, order=order, dim=dim: torch.linalg.vector_norm(x, order, dim),
+            _each((6, 9, 40)),
+        )
+        for order in (1, 2, 3, 0, 0.5, float("inf"), -float("inf"))
+        for dim in (0, (0, 2), None)
+    ),
+    *(
+        Asked(
+            f"pow, {power}",
+            "pow_scalar",
+            (*_FLOATS, *_COMPLEX) if power == 2.5 else (*_FLOATS, *_INTEGERS, *_COMPLEX),
+            lambda x, power=power: x**power,
+            _each((5, 7), (300,)),
+        )
+        for power in (3, 2.5)
+    ),
+    Asked("pow, transposed", "pow_scalar", (*_FLOATS, *_INTEGERS, *_COMPLEX), lambda x: x.t() ** 3, _each((5, 7))),
+    Asked("nn.functional.elu", "elu", _FLOATS, lambda x: F.elu(x, 1.3), _each((5, 7), (300,))),
+    Asked("nn.functional.elu, transposed", "elu", _FLOATS, lambda x: F.elu(x.t(), 1.3), _each((5, 7))),
+    *(
+        Asked(
+            f"elu_backward{', of the result' * of_result}",
+            "elu_backward",
+            _FLOATS,
+            lambda g, x, of=of_result: _aten.elu_backward(g, 1.3, 1.1, 0.9, of, x),
+            _of((5, 7), (5, 7)),
+        )
+        for of_result in (False, True)
+    ),
+    Asked(
+        "elu_backward, transposed",
+        "elu_backward",
+        _FLOATS,
+        lambda g, x: _aten.elu_backward(g.t(), 1.3, 1.1, 0.9, False, x),
+        _of((5, 7), (7, 5)),
+    ),
+    Asked("lerp, one weight", "lerp", (*_FLOATS, *_COMPLEX), torch.lerp, _of((5, 7), (5, 7), ())),
+    Asked(
+        "lerp, transposed",
+        "lerp",
+        (*_FLOATS, *_COMPLEX),
+        lambda a, b, w: torch.lerp(a, b.t(), w),
+        _of((5, 7), (7, 5), (5, 7)),
+    ),
+    Asked(
+        "lerp, three dimensions",
+        "lerp",
+        (*_FLOATS, *_COMPLEX),
+        lambda a, b, w: torch.lerp(a, b.transpose(0, 2), w),
+        _of((3, 5, 7), (7, 5, 3), (3, 5, 7)),
+    ),
+    *(
+        Asked(
+            f"cdist, backward, p = {p}",
+            "cdist_backward",
+            _FLOATS,
+            lambda x, other, g, p=p: _aten._cdist_backward(g, x, other, p, _aten._cdist_forward(x, other, p, None)),
+            _distances,
+        )
+        for p in (1.0, 3.0, float("inf"))
+    ),
+    Asked(
+        "linalg.cross",
+        "cross",
+        (*_FLOATS, *_INTEGERS, *_COMPLEX),
+        lambda a, b: torch.linalg.cross(a, b, dim=0),
+        _of((3, 70), (3, 70)),
+    ),
+    Asked(
+        "linalg.cross, broadcast", "cross", (*_FLOATS, *_INTEGERS, *_COMPLEX), torch.linalg.cross, _of((9, 3), (1, 3))
+    ),
+    *_matrices(False, _INTEGERS),
+    *_matrices(True, (*_FLOATS, *_COMPLEX)),
+    Asked("linalg.cholesky_ex", "cholesky", (torch.float32,), torch.linalg.cholesky_ex, _symmetric),
+    Asked(
+        "linalg.cholesky_ex, upper",
+        "cholesky",
+        (torch.float32,),
+        lambda x: torch.linalg.cholesky_ex(x, upper=True),
+        _symmetric,
+    ),
+    Asked("linalg.qr", "linalg_qr", (torch.float32,), torch.linalg.qr, _each((5, 5), (9, 4), (4, 9), (2, 3, 6, 4))),
+    Asked(
+        "linalg.householder_product",
+        "orgqr",
+        (torch.float32, torch.complex64),
+        torch.linalg.householder_product,
+        _reflections,
+    ),
+    Asked(
+        "nn.functional.layer_norm, long rows",
+        "layer_norm",
+        _FLOATS,
+        lambda x: F.layer_norm(x, x.shape[1:]),
+        _each((2, 5000), (3, 8192)),
+        first=True,
+    ),
+    Asked(
+        "nn.functional.embedding_bag, sum",
+        "embedding_bag",
+        (torch.float32,),
+        lambda w: F.embedding_bag(_BAGS.to(w.device), w, mode="sum"),
+        _each((5, 7)),
+        first=True,
+    ),
+    Asked(
+        "nn.functional.embedding_bag, backward",
+        "embedding_bag_backward",
+        _FLOATS,
+        lambda g: _aten._embedding_bag_backward(
+            g, *(one.to(g.device) for one in _BAG_PLACES), 5, False, 0, False, None
+        ),
+        _of((4, 7)),
+    ),
+    Asked(
+        "_standard_gamma_grad",
+        "standard_gamma_grad",
+        _FLOATS,
+        torch._standard_gamma_grad,
+        lambda dtype: iter([tuple(torch.linspace(low, 7, 70).to(dtype) for low in (0.1, 0.3))]),
+    ),
+    Asked(
+        "_dirichlet_grad",
+        "dirichlet_grad",
+        _FLOATS,
+        torch._dirichlet_grad,
+        lambda dtype: iter([tuple(torch.linspace(*ends, 70).to(dtype) for ends in ((0.1, 0.9), (0.3, 2), (2.5, 5)))]),
+    ),
+)
+
+
+def compare_asked(
+    library: KernelLibrary, release: tuple[int, int], names: set[str]
+) -> Iterator[tuple[str, str, torch.dtype, Difference]]:
+    """A row of each title and dtype; what the device refuses, a Mac refuses too."""
+    launchers = {looks_back: Launcher(library, release, looks_back) for looks_back in (True, False)}
+    for title, rows in itertools.groupby(ASKED, lambda one: one.title):
+        asked = list(rows)
+        for dtype in DTYPES if not names or asked[0].kernel in names else ():
+            found = Difference()
+            for one in asked:
+                if dtype in one.dtypes:
+                    _compare(launchers[one.looks_back], one, dtype, found)
+            if found.elements:
+                yield title, asked[0].kernel, dtype, found
+
+
+def _compare(launcher: Launcher, asked: Asked, dtype: torch.dtype, found: Difference) -> None:
+    for given in asked.given(dtype):
+        on_device = tuple(one.to("mps") for one in given)
+        try:
+            results = asked.call(*on_device)
+        except (RuntimeError, NotImplementedError, TypeError):
+            continue
+        with asked.setting():
+            by_kernel = run_described(launcher, asked.call, on_device)
+        if by_kernel is None:
+            continue
+        results = results if isinstance(results, tuple) else (results,)
+        pairs = list(zip(results, by_kernel, strict=not asked.first))
+        for device, kernel in pairs[:1] if asked.first else pairs:
+            found.add(device.cpu(), kernel.reshape(device.shape), (device.cpu(),))
