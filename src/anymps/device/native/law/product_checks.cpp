@@ -136,7 +136,7 @@ void add_product_checks(std::unordered_map<std::string, CheckKind>& checks) {
       {"expanded_matrix", {expanded_matrix, matrices}},
       {"huge_batched", {huge_batched, batched}},
       {"matmul_output", {matmul_output, batched}},
-      {"batched_matrices", {batched_matrices, {{"self", "A"}}}},
+      {"batched_matrices", {batched_matrices, {{"A"}}}},
       {"bias_of_batches", {bias_of_batches, linear}},
       {"bias_of_vectors", {bias_of_vectors, linear}},
       {"no_features", {no_features, linear}},
