@@ -37,7 +37,12 @@ _TO_2_13 = re.compile(
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_|rms_norm_(?!looped)"
 )
-"""These were compared for torch 2.13 only."""
+"""These were compared for torch 2.13 only, but for those of both."""
+_OF_BOTH = re.compile(
+    r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_|(pow_scalar|elu|elu_backward)_(dense|strided)"
+    r"|cross_(dense|strided)_|cdist_backward_|(sdpa_vector|prefill_attention)_|orgqr_"
+    r"|(standard_gamma|dirichlet)_grad_"
+)
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = (
     "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
@@ -143,6 +148,8 @@ UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_
 
 def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
+    if _OF_BOTH.match(kernel):
+        return REACHED
     if release > (2, 13):
         described = _SORTS.match(kernel) or any(_PATTERNS[name].match(kernel) for name in _RUN_ON_2_13)
         if described and not _COMPARED.match(kernel):

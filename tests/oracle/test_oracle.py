@@ -131,13 +131,15 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("lerp_tensor_strided_2d_half", (2, 13), "compared"),
         ("cumsum_innermost_float", (2, 13), "compared"),
         (
-            "cumsum_innermost_float",
+            "sum_reduction_outer_float_float",
             (2, 15),
             "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
             "searches, upsampling, grids, joins, triangles, slices, pads, powers, attention, matrix products, factors",
         ),
         ("cumsum_innermost_transposed_float", (2, 13), "compared"),
         ("prefill_attention_float16_bq32_bk32_bd64_wm4_wn1_hm0_dc0_maskfloat16", (2, 13), "compared"),
+        ("cumsum_innermost_float", (2, 15), "compared"),
+        ("sdpa_vector_float_64_64_masknone", (2, 15), "compared"),
         ("int8pack_mv_float", (2, 13), "products with weights of eight bits"),
         ("fused_adamw_float_float", (2, 13), "compared"),
         ("ampNonFiniteCheckAndUnscaleSingle_half", (2, 13), "scaling of gradients of odd layouts and types"),
