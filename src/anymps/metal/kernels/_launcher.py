@@ -71,6 +71,8 @@ class Launcher:
             if work is None or kernels is None:
                 return None, None, _packet(operator) not in BY_VALUES
             for one, kernel in zip(work.launches, kernels, strict=True):
+                if not work.kept and 0 not in one.threads:  # described each time, so this is where it gets its own
+                    kernel = self._hot.kernel_for(one, kernel, one.buffers, ()) or kernel
                 kernel.run(one.buffers, one.threads, one.group, one.errors)
             for target, source in work.copies:
                 target.copy_(source)
