@@ -118,6 +118,23 @@ FAULTY = f"""{LOAD}
   ret void"""
 
 
+# Each lane keeps five numbers over a barrier, of which it reads four at once: they begin at a multiple of 16 bytes.
+FIVE = f"""{LOAD}
+  %kept = alloca [5 x float], align 16
+  %one = insertelement <4 x float> poison, float %x, i64 0
+  %four = shufflevector <4 x float> %one, <4 x float> poison, <4 x i32> zeroinitializer
+  store <4 x float> %four, ptr %kept, align 16
+  %tl = zext i32 %t to i64
+  %at = urem i64 %tl, 5
+  %place = getelementptr [5 x float], ptr %kept, i64 0, i64 %at
+  store float %x, ptr %place, align 4
+  call void @air.wg.barrier(i32 2, i32 1)
+  %again = load <4 x float>, ptr %kept, align 16
+  %y = extractelement <4 x float> %again, i64 3
+  store float %y, ptr addrspace(1) %to
+  ret void"""
+
+
 def run(folder: Path, body: str, x: torch.Tensor, group: int) -> tuple[str, torch.Tensor]:
     """The form in which a kernel runs here, and what it writes."""
     from anymps.device import native
@@ -168,6 +185,14 @@ def test_a_tree_of_barriers_adds_all(tmp_path: Path, monkeypatch: pytest.MonkeyP
     form, out = run(tmp_path, TREE, x, 256)
     assert form == "LANES"
     assert torch.equal(out, x + x.view(2, 256).sum(1).repeat_interleave(256))
+
+
+def test_what_a_lane_keeps_is_aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its size is no multiple of its alignment."""
+    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
+    x = torch.arange(256.0)
+    form, out = run(tmp_path, FIVE, x, 256)
+    assert (form, torch.equal(out, x)) == ("LANES", True)
 
 
 @pytest.mark.parametrize("fibers", ["", "1"])
