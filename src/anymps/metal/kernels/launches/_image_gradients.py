@@ -47,17 +47,18 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     return Work((out,), (Launch(name, buffers, (math.prod(gradient.shape[2:]),)),))
 
 
-def _params(call: Call, to_input: torch.Tensor | None, to_grid: torch.Tensor, dims: int) -> dict[str, Any]:
-    gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
-    nothing = [0] * (dims + 2)
+def _params(
+    call: Call, given: Sequence[torch.Tensor], to_input: torch.Tensor, to_grid: torch.Tensor, dims: int
+) -> dict[str, Any]:
+    gradient, x, grid = given
     return {
         "forward": grid_params(gradient, x, grid, dims, call.given["align_corners"]),
         "grad_output_strides": gradient.stride(),
-        "grad_input_strides": nothing if to_input is None else to_input.stride(),
+        "grad_input_strides": to_input.stride(),
         "grad_grid_strides": to_grid.stride(),
         "padding_mode": call.given["padding_mode"],
         "interpolation_mode": call.given["interpolation_mode"],
-        "compute_grad_input": to_input is not None,
+        "compute_grad_input": True,
         "compute_grad_grid": call.given["interpolation_mode"] != _NEAREST,
     }
 
@@ -73,17 +74,16 @@ def _grid(call: Call, dims: int) -> Work | None:
     to_grid = torch.zeros(grid.shape, dtype=grid.dtype, device="cpu")
     index = "i32" if all(one.numel() <= MOST_32 for one in (gradient, x, grid)) else "i64"
     of = f"{index}_{NAMES.get(x.dtype)}"
-    params = _params(call, to_input, to_grid, dims)
+    if dims == 3:
+        gradient, x, grid = (one.contiguous() for one in (gradient, x, grid))
+    params = _params(call, (gradient, x, grid), to_input, to_grid, dims)
     results = (to_input, to_grid)
     if dims == 3:
-        given = [one.contiguous() for one in (gradient, x, grid)]
-        if mode > _NEAREST or any(one is not other for one, other in zip(given, (gradient, x, grid), strict=True)):
-            return None
         name = call.first([f"grid_sampler_3d_backward_{of}"])
         depth, height, width = grid.shape[1:4]
         threads = (width, height * depth, x.shape[0])
         buffers = (gradient, x, grid, to_input, to_grid, params)
-        return None if name is None else Work(results, (Launch(name, buffers, threads, _TILE),))
+        return None if name is None or mode > _NEAREST else Work(results, (Launch(name, buffers, threads, _TILE),))
     which = f"grid_sampler_2d_backward_{_MODES[mode]}"
     padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
     threads_ = (math.prod(grid.shape[:-1]),)
