@@ -88,7 +88,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
     "index_put, index_copy and their like": (
-        r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|mark_|count_nonzero_prefix)",
+        r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|count_nonzero_prefix)",
         _LATER,
     ),
     "permutations of more than 32,768 numbers": (
@@ -126,14 +126,14 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "linear algebra of later releases": (r"(linalg|orgqr|apply|factorDiagonal)", _LATER),
     "bags of embeddings": (r"embedding_", _LATER),
     "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
-    "columns, unpooling": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_|kogge)", _LATER),
-    "searches, histograms, unique": (
-        r"(searchsorted|bucketize|histogram|bincount|compute_o|prefix_sum|shift_right)",
-        _LATER,
-    ),
     "sparse tensors": (
-        r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather)",
+        r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather|mark_|compute_o|shift_right|kogge)",
         "The device offers no call of a sparse tensor to a kernel: the CPU computes all of them.",
+    ),
+    "columns, unpooling": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_)", _LATER),
+    "searches, histograms, unique": (
+        r"(searchsorted|bucketize|histogram|bincount|prefix_sum)",
+        _LATER,
     ),
     "assertions": (r"assert_async", "They compute nothing."),
     "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),
