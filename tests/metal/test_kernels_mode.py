@@ -327,3 +327,29 @@ def test_rows_bags_and_windows_on_real_kernels() -> None:
 def _minor() -> tuple[int, int]:
     major, minor = RELEASE.split(".")[:2]
     return int(major), int(minor)
+
+
+def test_later_joins_are_not_described_again() -> None:
+    """By the tensors of the list: their sizes, dtypes and strides, and whether two are one."""
+    _needs_the_wheel()
+    code = """
+        from anymps.metal.kernels import Launcher
+        asked, described = [], Launcher.answer
+        Launcher.answer = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)
+"""
+    after = """
+        a, b = torch.arange(6.0).view(2, 3), 10 + torch.arange(6.0).view(2, 3)
+        x, y = a.to("mps"), b.to("mps")
+        for given, from_cpu in (([x, x], [a, a]), ([x, y], [a, b]), ([y, x], [b, a]), ([y, y], [b, b])):
+            for _ in range(2):
+                assert torch.equal(torch.cat(given).cpu(), torch.cat(from_cpu))
+        print(asked.count("aten::cat"))
+        others = ([x.t(), y.t()], [a.t(), b.t()]), ([x, y, x], [a, b, a]), ([x, y.half()], [a, b.half()])
+        for given, from_cpu in others:
+            assert torch.equal(torch.cat(given, 1).cpu(), torch.cat(from_cpu, 1))
+        print(asked.count("aten::cat"))
+        from anymps.device import real_calls
+        print(real_calls()["aten::cat"])
+    """
+    first = "        " + REAL.replace("\n", "\n        ")
+    assert run_with_torch(f"{code}{first}{after}").lines == ["2", "5", "11"]

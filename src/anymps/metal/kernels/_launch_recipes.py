@@ -21,6 +21,7 @@ from anymps.metal.kernels.launches import SCALAR_TYPES, Call, Launch, Work
 
 _ARGUMENT, _RESULT, _VALUE = range(3)  # kept::Source
 _NONE = 0  # a type that nobody reads
+_ITEM = 1 << 16  # kept::kItem, between the places of a list of tensors
 
 Patch = tuple[int, int, int, int, int]  # source, place, index, offset, type
 Recipe = tuple[int, int, int, Any, int, tuple[Any, ...], tuple[Any, ...]]
@@ -45,8 +46,14 @@ def recipe_of(
     results = [_result(one, arguments, before) for one in (*work.results, *room)]
     if any(one is None for one in results):
         return None
+    items = [
+        (at + _ITEM * place, name, one)
+        for at, (name, several) in enumerate(call.given.items())
+        for place, one in enumerate(several if isinstance(several, list) else (), 1)
+        if isinstance(one, torch.Tensor)
+    ]
     launches = [
-        _launch(launch, kernel, work, arguments, [*work.results, *room], hot)
+        _launch(launch, kernel, work, [*arguments, *items], [*work.results, *room], hot)
         for launch, kernel in zip(work.launches, kernels, strict=True)
     ]
     if any(one is None for one in launches):

@@ -42,7 +42,7 @@ def _cat(call: Call) -> Work | None:
         params |= {"input_strides": one.stride(), "input_sizes": list(one.shape)}
         launches.append(Launch(name, (one, out, shared, params), (one.numel(),)))
         before += one.shape[dim]
-    return Work((out,), tuple(launches))
+    return Work((out,), tuple(launches), kept=True)
 
 
 JOINS: dict[str, Describe] = {"cat": _cat}

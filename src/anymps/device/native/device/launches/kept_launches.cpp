@@ -23,7 +23,8 @@ using SetState = void (*)(unsigned long state);
 enum class Source : int { Argument = 0, Result = 1, Number = 2 };
 
 // What is written over the bytes at `place` of a table: the address of a tensor's first element and `offset` bytes, or the
-// value of a 0-dim float64 or complex128 tensor as `type`, which has half the bits.
+// value of a 0-dim float64 or complex128 tensor as `type`, which has half the bits. `index` is the number of the result, or of
+// the argument; of a list of tensors kItem times the place of one, from 1 on, is added.
 struct Patch {
   Source source;
   size_t place;
@@ -47,6 +48,13 @@ struct Result {
   std::vector<int64_t> sizes, strides;
   bool resized;
 };
+
+constexpr size_t kItem = 1 << 16;
+
+const c10::IValue& argument_at(c10::ArrayRef<c10::IValue> arguments, size_t index) {
+  const c10::IValue& value = arguments[index % kItem];
+  return index < kItem ? value : value.toListRef()[index / kItem - 1];
+}
 
 std::mutex mutex;
 std::unordered_map<std::string, std::shared_ptr<const KeptCall>> kept_calls;
@@ -108,7 +116,21 @@ bool put_value(std::string& key, const c10::IValue& value, const c10::IValue& gi
   } else if (value.isIntList()) {
     key.push_back('I');
     put_all(key, value.toIntVector());
-  } else if (value.isList() && !value.isTensorList()) {
+  } else if (value.isTensorList()) {
+    const auto items = value.toListRef(), from = given.toListRef();
+    key.push_back('L');
+    put(key, items.size());
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (!put_tensor(key, items[i].toTensor(), from[i].toTensor())) {
+        return false;
+      }
+      size_t first = 0;  // as below: two of them may be one
+      while (!items[first].toTensor().is_same(items[i].toTensor())) {
+        ++first;
+      }
+      put(key, first);
+    }
+  } else if (value.isList()) {
     const auto items = value.toListRef();
     key.push_back('l');
     put(key, items.size());
@@ -212,16 +234,25 @@ at::Tensor make_result(const Result& result, c10::ArrayRef<c10::IValue> argument
 [[noreturn]] void raise_fault(const KeptCall& kept, const void* kernel, c10::ArrayRef<c10::IValue> arguments) {
   GilGuard gil;
   PyObject* buffers = PyList_New(0);
-  for (size_t i = 0; i < arguments.size() && buffers != nullptr; ++i) {
-    if (arguments[i].isTensor() && arguments[i].toTensor().defined()) {
-      const c10::Storage& storage = arguments[i].toTensor().storage();
-      PyObject* range = Py_BuildValue(
-          "nKn", static_cast<Py_ssize_t>(i), reinterpret_cast<unsigned long long>(storage.data()),
-          static_cast<Py_ssize_t>(storage.nbytes()));
-      if (range == nullptr || PyList_Append(buffers, range) != 0) {
-        Py_CLEAR(buffers);
+  const auto add = [&](size_t i, const c10::IValue& value) {
+    if (!value.isTensor() || !value.toTensor().defined() || buffers == nullptr) {
+      return;
+    }
+    const c10::Storage& storage = value.toTensor().storage();
+    PyObject* range = Py_BuildValue(
+        "nKn", static_cast<Py_ssize_t>(i), reinterpret_cast<unsigned long long>(storage.data()),
+        static_cast<Py_ssize_t>(storage.nbytes()));
+    if (range == nullptr || PyList_Append(buffers, range) != 0) {
+      Py_CLEAR(buffers);
+    }
+    Py_XDECREF(range);
+  };
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    add(i, arguments[i]);
+    if (arguments[i].isTensorList()) {
+      for (const c10::IValue& item : arguments[i].toListRef()) {
+        add(i, item);
       }
-      Py_XDECREF(range);
     }
   }
   PyObject* none = buffers == nullptr ? nullptr : PyObject_CallFunction(kept.fault, "KN", reinterpret_cast<unsigned long long>(kernel), buffers);
@@ -316,10 +347,11 @@ bool run_kept(const KeptCall& call, const Rule& rule, torch::jit::Stack& stack) 
     std::memcpy(packed, launch.packed.data(), launch.packed.size());
     for (const kept::Patch& patch : launch.patches) {
       if (patch.source == kept::Source::Number) {
-        kept::write_number(packed + patch.place, arguments[patch.index].toTensor(), patch.type);
+        kept::write_number(packed + patch.place, kept::argument_at(arguments, patch.index).toTensor(), patch.type);
         continue;
       }
-      const at::Tensor& tensor = patch.source == kept::Source::Argument ? arguments[patch.index].toTensor() : results[patch.index];
+      const at::Tensor& tensor =
+          patch.source == kept::Source::Argument ? kept::argument_at(arguments, patch.index).toTensor() : results[patch.index];
       const char* const address = kept::first_byte(tensor) + patch.offset;
       std::memcpy(packed + patch.place, &address, sizeof(address));
     }
