@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import nn
 from torch.autograd import Function
 
+from anymps.device import enforce_hazards, state
+from anymps.rules.faults import hazards
 from device.compare import assert_same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -374,7 +377,18 @@ def test_gradient_clipping_and_norms() -> None:
     assert text.startswith("The total norm of order 2.0 for gradients from `parameters` is non-finite")
 
 
+@pytest.fixture
+def no_known_faults() -> Iterator[None]:
+    """The device computes what a Mac of this release dies of (MPS609, MPS637)."""
+    current = state()
+    if current is None or current.mac is None:
+        pytest.skip("a Mac's process ends there up to torch 2.13")
+    enforce_hazards(())
+    yield
+    enforce_hazards(hazards(torch.__version__, current.mac.macos, current.mac.metal_family))
+
+
 @pytest.mark.parametrize("shapes", [((2, 3, 0), (4, 0)), ((0, 3), (4, 3)), ((2, 5, 3), (3,)), ((3,), (3,))])
-def test_linear_of_unusual_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_linear_of_unusual_shapes(shapes: tuple[tuple[int, ...], tuple[int, ...]], no_known_faults: None) -> None:
     """Gradients of linear without features or rows, and with a weight that is one row, are those of the CPU."""
     same_gradients(torch.nn.functional.linear, values(*shapes[0]), values(*shapes[1]))

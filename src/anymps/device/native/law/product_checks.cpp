@@ -104,8 +104,8 @@ bool no_features(const Seen& seen) {
 }
 
 bool vector_weight_backward(const Seen& seen) {
-  const Impl weight = seen.tensor(1);
-  return weight != nullptr && weight->dim() == 1 && (seen.wants(2, 0) || seen.wants(2, 1));
+  const Impl input = seen.tensor(0), weight = seen.tensor(1);
+  return input != nullptr && input->dim() >= 2 && weight != nullptr && weight->dim() == 1 && (seen.wants(2, 0) || seen.wants(2, 1));
 }
 
 // A layer with one output whose gradient lies expanded or with gaps, as that of `y.sum()` does.

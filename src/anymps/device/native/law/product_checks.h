@@ -1,7 +1,9 @@
 // The conditions of known faults in matrix products and linear layers.
 #pragma once
 
-#include "law/hazard_checks.h"
+#include "law/seen_call.h"
+
+#include <unordered_map>
 
 namespace anymps::hazard_checks {
 

@@ -58,9 +58,9 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
 
 
 def _reads_as(own: torch.Tensor, x: torch.Tensor, release: tuple[int, int]) -> bool:
-    """Whether the kernel for the input's dtype gets these weights: up to 2.13 those of another dtype too (MPS634).
+    """Whether the kernel for the input's dtype gets these weights: up to 2.13 those of another dtype, too.
 
-    Not narrower ones: the kernel reads past their end, and what lies there is not known.
+    That is pytorch issue 190054. Not narrower ones: the kernel reads past their end, and what lies there is not known.
     """
     return own.dtype == x.dtype or (release < (2, 14) and own.element_size() > x.element_size())
 

@@ -1,6 +1,5 @@
 // Operators that have an MPS kernel and no CPU kernel of their own: computed on host tensors with what the CPU has.
 #include "device/device.h"
-#include "device/launches/launches.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/unboxed.h"
 #include "law/law.h"
