@@ -101,11 +101,11 @@ def test_a_mistake_is_one_line(cells: list[Any]) -> None:
 
 def test_a_cell_whose_numbers_are_checked(cells: list[Any]) -> None:
     """Where the CPU computes everything one line says so, and the cell runs; another word is a mistake."""
-    assert [output.text for output in cells[6].outputs if "text" in output] == [
-        "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add --kernels "
-        "real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n",
-        "checked\n",
-    ]
+    assert {output.name: output.text for output in cells[6].outputs if "name" in output} == {
+        "stderr": "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
+        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n",
+        "stdout": "checked\n",
+    }
     assert [output.text for output in cells[7].outputs] == [
         "UsageError: %%mps: argument --check-numbers: invalid choice: 'none' (choose from 'some', 'all')\n"
     ]
