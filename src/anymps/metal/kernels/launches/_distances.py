@@ -12,16 +12,14 @@ from collections.abc import Sequence
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import result_of
+from anymps.metal.kernels.launches._elements import have_numbers, result_of
 from anymps.metal.kernels.launches._types import NAMES
 
 _NARROW, _WIDE = 32, 128  # threads of a group of the backward of cdist
 
 
 def _is_plain(call: Call, tensors: Sequence[torch.Tensor]) -> bool:
-    return not call.foreign and all(
-        one.numel() and one.dtype in NAMES and not (one.is_conj() or one.is_neg()) for one in tensors
-    )
+    return not call.foreign and have_numbers(tensors) and all(one.dtype in NAMES for one in tensors)
 
 
 def _cdist_backward(call: Call) -> Work | None:

@@ -56,6 +56,25 @@ def result_of(
     return out
 
 
+def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
+    """Where a call that changes a part of its operand writes: what it was given, or a copy of the operand.
+
+    None for a tensor of another dtype or shape, or with elements that share memory.
+    """
+    if not call.written:
+        return x.clone(memory_format=torch.contiguous_format)
+    out = call.written[0]
+    if out.dtype != x.dtype or out.shape != x.shape:
+        return None
+    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
+    return None if not alone else out if out is x else out.copy_(x)
+
+
+def have_numbers(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all have elements, and in their memory just what they show: no view that is conjugated or negated."""
+    return all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
+
+
 def sizes_of(shape: Sequence[int]) -> list[int]:
     """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
     return list(reversed(shape)) or [1]

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._images import MOST_32, SCALES, grid_params, scale_of
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._images import grid_params, resampling_buffers
+from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
@@ -32,18 +32,7 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     if name is None or gradient.dim() != dims + 2:
         return None
     out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
-    align = bool(call.given.get("align_corners"))
-    settings = zip(out.shape[2:], gradient.shape[2:], SCALES[dims], strict=True)
-    scales = [scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
-    shapes: dict[str, Sequence[int]] = {
-        "input_strides": out.stride(),
-        "output_strides": gradient.stride(),
-        "input_sizes": list(out.shape),
-        "output_sizes": list(gradient.shape),
-    }
-    buffers: tuple[Any, ...] = (out, gradient, *shapes.values(), scales, align)
-    if dims == 3:
-        buffers = (out, gradient, {**shapes, "scales": scales, "align_corners": align})
+    buffers = resampling_buffers(call, out, gradient, dims)
     return Work((out,), (Launch(name, buffers, (math.prod(gradient.shape[2:]),)),))
 
 

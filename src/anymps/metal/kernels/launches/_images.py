@@ -16,13 +16,11 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
-SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+_SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
-MOST_32 = 2**31 - 1
-"""Elements that 32 bits index."""
 
 
 def _single(value: float) -> float:
@@ -30,7 +28,7 @@ def _single(value: float) -> float:
     return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
-def scale_of(size: int, to: int, align: bool, given: float | None) -> float:
+def _scale_of(size: int, to: int, align: bool, given: float | None) -> float:
     """How far apart in the image two neighbours of the result lie."""
     if align:
         return _single((size - 1) / (to - 1)) if to > 1 else 0.0
@@ -42,6 +40,25 @@ def _memory_format(x: torch.Tensor) -> torch.memory_format:
     return last if not x.is_contiguous() and x.is_contiguous(memory_format=last) else torch.contiguous_format
 
 
+def resampling_buffers(call: Call, image: torch.Tensor, result: torch.Tensor, dims: int) -> tuple[Any, ...]:
+    """What the kernels of an upsampling take: both tensors, how they lie, and the scales, the width's first.
+
+    In the backward these are the image's gradient and that of the result.
+    """
+    align = bool(call.given.get("align_corners"))
+    settings = zip(image.shape[2:], result.shape[2:], _SCALES[dims], strict=True)
+    scales = [_scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]
+    shapes: dict[str, Sequence[int]] = {
+        "input_strides": image.stride(),
+        "output_strides": result.stride(),
+        "input_sizes": list(image.shape),
+        "output_sizes": list(result.shape),
+    }
+    if dims == 3:
+        return (image, result, {**shapes, "scales": scales, "align_corners": align})
+    return (image, result, *shapes.values(), scales * (3 - dims), align)
+
+
 def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     x, size = call.given.get("self"), call.given.get("output_size")
     if call.release != _READ or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
@@ -50,19 +67,7 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     if name is None or not x.numel() or min(size) <= 0:
         return None
     out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
-    align = bool(call.given.get("align_corners"))
-    settings = zip(x.shape[2:], size, SCALES[dims], strict=True)
-    scales = [scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]  # the width first
-    shapes: dict[str, Sequence[int]] = {
-        "input_strides": x.stride(),
-        "output_strides": out.stride(),
-        "input_sizes": list(x.shape),
-        "output_sizes": list(out.shape),
-    }
-    if dims == 3:
-        buffers = (x, out, {**shapes, "scales": scales, "align_corners": align})
-    else:
-        buffers = (x, out, *shapes.values(), scales * (3 - dims), align)
+    buffers = resampling_buffers(call, x, out, dims)
     return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
 
 

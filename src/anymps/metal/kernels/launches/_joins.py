@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._types import NAMES, UNSIGNED
+from anymps.metal.kernels.launches._types import MOST_32, NAMES, UNSIGNED
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
-_MOST_32 = 2**31 - 1  # elements that 32 bits index
 _NAMES = {**NAMES, **UNSIGNED}
 
 
@@ -30,7 +29,7 @@ def _cat(call: Call) -> Work | None:
     except (RuntimeError, IndexError, TypeError):
         return None  # the CPU has the words for it
     out = torch.empty_strided(shape.shape, shape.stride(), dtype=shape.dtype, device="cpu")
-    small = all(one.numel() <= _MOST_32 for one in (*tensors, out))
+    small = all(one.numel() <= MOST_32 for one in (*tensors, out))
     dim = call.given["dim"] % out.dim()
     shared = {"ndim": out.dim(), "cat_dim": dim, "output_strides": out.stride(), "output_sizes": list(out.shape)}
     launches, before = [], 0

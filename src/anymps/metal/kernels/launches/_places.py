@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
@@ -22,11 +23,7 @@ _REDUCED = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "ama
 
 
 def _is_known(call: Call, *tensors: torch.Tensor) -> bool:
-    return (
-        call.release <= _READ
-        and not call.foreign
-        and all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
-    )
+    return call.release <= _READ and not call.foreign and have_numbers(tensors)
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
@@ -45,17 +42,6 @@ def _fits(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
     return one.dim() == index.dim() <= _MOST and all(
         at == dim or left >= right for at, (left, right) in enumerate(zip(one.shape, index.shape, strict=True))
     )
-
-
-def _result(call: Call, x: torch.Tensor) -> torch.Tensor | None:
-    """Where to write: what the call was given, or a copy of its operand; in place it holds the operand already."""
-    if not call.written:
-        return x.clone(memory_format=torch.contiguous_format)
-    out = call.written[0]
-    if out.dtype != x.dtype or out.shape != x.shape:
-        return None
-    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
-    return None if not alone else out if out is x else out.copy_(x)
 
 
 def _dense_sizes(x: torch.Tensor, index: torch.Tensor, dim: int) -> tuple[int, ...]:
@@ -98,7 +84,7 @@ def _scatter(call: Call, mode: str) -> Work | None:
         return None
     if not number and not _fits(source, index, -1):
         return None
-    out = _result(call, x)
+    out = operand_to_write(call, x)
     if out is None:
         return None
     dense = out.is_contiguous() and index.is_contiguous() and _is_aligned(out, index, dim)

@@ -12,31 +12,16 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
+from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
-_MOST_32 = 2**31 - 1  # elements that 32 bits index
 _RARE = 16  # from one index in so many places on, a mask is filled first
 _INDICES = (torch.int64, torch.int32)
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return (
-        call.release == _READ
-        and not call.foreign
-        and all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
-    )
-
-
-def _target(call: Call, x: torch.Tensor) -> torch.Tensor | None:
-    """What is written: the operand, or a copy of it."""
-    if not call.written:
-        return x.clone(memory_format=torch.contiguous_format)
-    out = call.written[0]
-    if out.dtype != x.dtype or out.shape != x.shape:
-        return None
-    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
-    return None if not alone else out if out is x else out.copy_(x)
+    return call.release == _READ and not call.foreign and have_numbers(tensors)
 
 
 def _others(values: Any, dim: int) -> list[int]:
@@ -53,11 +38,11 @@ def _copy(call: Call) -> Work | None:
         return None
     if _others(x.shape, dim) != _others(source.shape, dim):
         return None
-    out = _target(call, x)
+    out = operand_to_write(call, x)
     if out is None:
         return None
     dense = all(one.is_contiguous() for one in (out, source, index))
-    small = all(one.numel() <= _MOST_32 for one in (out, source, index))
+    small = all(one.numel() <= MOST_32 for one in (out, source, index))
     name = call.first(
         [
             f"index_copy_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"
@@ -138,7 +123,7 @@ def _fill(call: Call) -> Work | None:
         return None
     if index.dim() != 1 or index.dtype != torch.int64:
         return None
-    out = _target(call, x)
+    out = operand_to_write(call, x)
     launches = None if out is None else _filled(call, out, call.given["dim"] % x.dim(), index, value)
     return None if out is None or launches is None else Work((out,), tuple(launches))
 
@@ -173,7 +158,7 @@ def _reduce(call: Call) -> Work | None:
     if index.numel() != source.shape[dim] or _others(x.shape, dim) != _others(source.shape, dim):
         return None
     name = call.first([f"index_reduce_{reduce}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"])
-    out = _target(call, x) if name is not None else None
+    out = operand_to_write(call, x) if name is not None else None
     if name is None or out is None:
         return None
     params = {"ndim": out.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}

@@ -12,18 +12,17 @@ import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of, sizes_of
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _READ = (2, 13)  # what the host does in other releases was not looked up
 _ONE_PASS = 1 << 22  # elements of a matrix that one kernel writes, zeros and ones
-_MOST_32 = 2**31 - 1  # what 32 bits index
 
 
 def _triangle(call: Call, which: str) -> Work | None:
     x, diagonal = call.given["self"], call.given["diagonal"]
-    if call.release != _READ or call.foreign or x.dim() < 2 or not 0 < x.numel() <= _MOST_32:
+    if call.release != _READ or call.foreign or x.dim() < 2 or not 0 < x.numel() <= MOST_32:
         return None
-    if x.is_conj() or x.is_neg() or abs(diagonal) > _MOST_32:
+    if x.is_conj() or x.is_neg() or abs(diagonal) > MOST_32:
         return None
     out = torch.empty(x.shape, dtype=x.dtype, device="cpu") if not call.written else call.written[0]
     if out.shape != x.shape or out.dtype != x.dtype:

@@ -19,6 +19,8 @@ NAMES = {
 }
 UNSIGNED = {torch.uint16: "ushort", torch.uint32: "uint", torch.uint64: "ulong"}
 """Those that few kernels have."""
+MOST_32 = 2**31 - 1
+"""Elements that 32 bits index."""
 SCALAR_TYPES = {  # c10/core/ScalarType.h
     torch.uint8: 0,
     torch.int8: 1,
