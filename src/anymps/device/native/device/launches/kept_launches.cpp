@@ -92,6 +92,15 @@ bool put_tensor(std::string& key, const at::Tensor& tensor, const at::Tensor& gi
   return true;
 }
 
+// Which is the first of these that is the tensor at `i`: a description may ask whether two are one.
+void put_first(std::string& key, c10::ArrayRef<c10::IValue> values, size_t i) {
+  size_t first = 0;
+  while (!(values[first].isTensor() && values[first].toTensor().is_same(values[i].toTensor()))) {
+    ++first;
+  }
+  put(key, first);
+}
+
 bool put_value(std::string& key, const c10::IValue& value, const c10::IValue& given) {
   if (value.isTensor()) {
     return put_tensor(key, value.toTensor(), given.toTensor());
@@ -124,11 +133,7 @@ bool put_value(std::string& key, const c10::IValue& value, const c10::IValue& gi
       if (!put_tensor(key, items[i].toTensor(), from[i].toTensor())) {
         return false;
       }
-      size_t first = 0;  // as below: two of them may be one
-      while (!items[first].toTensor().is_same(items[i].toTensor())) {
-        ++first;
-      }
-      put(key, first);
+      put_first(key, items, i);
     }
   } else if (value.isList()) {
     const auto items = value.toListRef();
@@ -276,12 +281,8 @@ std::string signature_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments,
     if (!kept::put_value(key, arguments[i], given.empty() ? arguments[i] : given[i])) {
       return "";
     }
-    if (arguments[i].isTensor()) {  // a description may ask whether two are one
-      size_t first = 0;
-      while (!(arguments[first].isTensor() && arguments[first].toTensor().is_same(arguments[i].toTensor()))) {
-        ++first;
-      }
-      key.push_back(static_cast<char>(first));
+    if (arguments[i].isTensor()) {
+      kept::put_first(key, arguments, i);
     }
   }
   return key;
