@@ -353,3 +353,17 @@ def test_later_joins_are_not_described_again() -> None:
     """
     first = "        " + REAL.replace("\n", "\n        ")
     assert run_with_torch(f"{code}{first}{after}").lines == ["2", "5", "11"]
+
+
+def test_a_known_fault_of_an_offered_call_is_told_once() -> None:
+    """MPS634, by the form of the call that the launcher takes."""
+    _needs_the_wheel()
+    code = """
+        with anymps.record() as capture:
+            x, weight = torch.ones(4, 8, dtype=torch.float16, device="mps"), torch.ones(8, device="mps")
+            torch.nn.functional.layer_norm(x, (8,), weight)
+        print([(found.operator, found.count) for found in capture.recording.hazards()])
+    """
+    first = "        " + REAL.replace("\n", "\n        ")
+    (line,) = run_with_torch(f"{first}{code}").lines
+    assert line == ("[('anymps::hazard.MPS634 aten::native_layer_norm', 1)]" if _minor() < (2, 14) else "[]")

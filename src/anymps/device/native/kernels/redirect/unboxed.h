@@ -245,14 +245,14 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
  private:
   R enter(Args... args) {
-    if (C10_UNLIKELY(rule_.hazards != nullptr)) {
-      check_hazards(rule_, args...);
-    }
     if constexpr (c10::impl::can_box_all<Args...>::value) {
       const bool offered = is_operator_itself<Host> && rule_.offered;
       if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
         return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
+    }
+    if (C10_UNLIKELY(rule_.hazards != nullptr)) {  // the boxed form looks by itself
+      check_hazards(rule_, args...);
     }
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
   }
