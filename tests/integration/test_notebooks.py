@@ -71,6 +71,11 @@ def shown(cell: Any) -> list[Any]:
     return [output.data for output in cell.outputs if "data" in output]
 
 
+def printed(cell: Any, stream: str) -> str:
+    """What a cell prints on `stdout` or `stderr`: Jupyter cuts a line in two where it sends in between."""
+    return "".join(output.text for output in cell.outputs if output.get("name") == stream)
+
+
 def test_a_cell_is_recorded_and_shows_its_report(cells: list[Any]) -> None:
     """The short report as text, the page as a frame, and the lines of cells, those above `%load_ext` too."""
     (data,) = shown(cells[2])
@@ -92,8 +97,7 @@ def test_a_cell_that_raises(cells: list[Any]) -> None:
 
 def test_a_mistake_is_one_line(cells: list[Any]) -> None:
     """No Mac of that name, or an option that there is not: the text of the command line, without a traceback."""
-    texts = [output.text for cell in cells[4:6] for output in cell.outputs]
-    assert texts == [
+    assert [printed(cell, "stderr") for cell in cells[4:6]] == [
         'UsageError: no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5\n',
         "UsageError: %%mps: unrecognized arguments: --what\n",
     ]
@@ -101,19 +105,19 @@ def test_a_mistake_is_one_line(cells: list[Any]) -> None:
 
 def test_a_cell_whose_numbers_are_checked(cells: list[Any]) -> None:
     """Where the CPU computes everything one line says so, and the cell runs; another word is a mistake."""
-    assert {output.name: output.text for output in cells[6].outputs if "name" in output} == {
-        "stderr": "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
-        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n",
-        "stdout": "checked\n",
-    }
-    assert [output.text for output in cells[7].outputs] == [
+    assert printed(cells[6], "stdout") == "checked\n"
+    assert printed(cells[6], "stderr") == (
+        "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
+        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n"
+    )
+    assert printed(cells[7], "stderr") == (
         "UsageError: %%mps: argument --check-numbers: invalid choice: 'none' (choose from 'some', 'all')\n"
-    ]
+    )
 
 
 def test_a_cell_for_cuda(cells: list[Any]) -> None:
     """With the option mps answers for CUDA, also where the device is on already, and the report names the line."""
-    assert [output.text for output in cells[8].outputs if output.get("name") == "stdout"] == ["device: mps:0\n"]
+    assert printed(cells[8], "stdout") == "device: mps:0\n"
     (data,) = shown(cells[8])
     assert "MPS409" in data["text/plain"]
 
@@ -138,7 +142,7 @@ def test_a_notebook_that_spoils_python(tmp_path: Path) -> None:
         notebook, kernel_name="python3", allow_errors=True, timeout=None, startup_timeout=600, resources=resources
     ).execute()
     cell = notebook.cells[3]
-    assert [output.text.splitlines()[-1] for output in cell.outputs if output.get("name") == "stdout"][-1] == "True"
+    assert printed(cell, "stdout").splitlines()[-1] == "True"
     (data,) = shown(cell)
     assert "MPS202  Tensor printed or logged in every step\n" in data["text/plain"]
     assert data["text/html"].startswith('<iframe srcdoc="&lt;!doctype html&gt;')
