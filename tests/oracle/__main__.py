@@ -2,7 +2,8 @@
 
 `--write docs/fidelity` replaces the numbers of the installed release, with names of these alone, and renders
 docs/fidelity-kernels.md. `--keep FILE` and `--kept FILE` compare where the kernels cannot run (kept.py), as on a card.
-`--count WHEEL` compares nothing: it counts the kernels of a release's macOS wheel anew.
+`--wheel WHEEL` takes the kernels of another release's macOS wheel beside the installed device, for the kernels that are
+named. `--count WHEEL` compares nothing: it counts the kernels of a release's macOS wheel anew.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import tempfile
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 import anymps
+
+if TYPE_CHECKING:
+    from anymps.metal.kernels import Metallib
 
 
 def main() -> int:
@@ -30,13 +35,20 @@ def main() -> int:
     parser.add_argument("--kept", type=Path, metavar="FILE", help="take what is there in the place of the kernels")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write all rows there, as JSON")
     parser.add_argument("--substrate", default=os.environ.get("ANYMPS_SUBSTRATE") or "host")
+    parser.add_argument("--wheel", type=Path, metavar="WHEEL")
     parser.add_argument("--count", type=Path, metavar="WHEEL")
     options = parser.parse_args()
+    if options.wheel and not options.names:
+        parser.error("--wheel needs the names of kernels: the others stand beside the device of their own release")
     if options.count:
         _count(options.count, options.write)
         return 0
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
+    from anymps.device._enable import native
+    from anymps.metal.kernels import KernelLibrary
+    from anymps.metal.kernels._wheel import read_release
+
     from .card import load as cards
     from .coverage import count
     from .kept import Answers, NoLibrary, keeping, reading
@@ -45,10 +57,16 @@ def main() -> int:
 
     how = reading(options.kept) if options.kept else keeping() if options.keep else nullcontext(Answers())
     rows = []
-    with how as answers:
-        library = NoLibrary() if options.kept else anymps.metal_kernels()
+    release = read_release(options.wheel) if options.wheel else torch.__version__.partition("+")[0]
+    numbers = int(release.split(".")[0]), int(release.split(".")[1])
+    with how as answers, tempfile.TemporaryDirectory() as place:
+        library: Any = NoLibrary() if options.kept else None
+        if options.wheel:
+            library = KernelLibrary(_metallib(options.wheel, Path(place)), native())
+        elif library is None:
+            library = anymps.metal_kernels()
         try:
-            for row in compare_all(library, options.names):  # type: ignore[arg-type]
+            for row in compare_all(library, options.names, numbers):
                 rows.append(row)
                 print(
                     f"{row['operator']:<34} {row['dtype']:<10} {row['verdict']:<10} {row['ulps']:>3}  {row['example']}",
@@ -64,21 +82,29 @@ def main() -> int:
     verdicts = [row["verdict"] for row in rows]
     print({verdict: verdicts.count(verdict) for verdict in ("equal", "ulp", "different")}, len(rows), "pairs")
     if options.write:
-        release = torch.__version__.partition("+")[0]
-        minor = ".".join(release.split(".")[:2])
-        path = options.write / f"kernels-{minor}.json"
+        path = options.write / f"kernels-{numbers[0]}.{numbers[1]}.json"
         rows = merge(path, rows) if options.names else rows
-        kernels = count(dir(anymps.metal_kernels()), (int(minor.split(".")[0]), int(minor.split(".")[1])))
+        kernels = count(dir(library), numbers)
         path.write_text(save({"torch": release, "kernels": kernels, "rows": rows}), encoding="utf-8")
         page = options.write.with_name("fidelity-kernels.md")
         page.write_text(render(load(options.write), cards(options.write)), encoding="utf-8")
     return 0
 
 
+def _metallib(wheel: Path, folder: Path) -> Metallib:
+    """The kernels of a wheel, laid down in a folder."""
+    from anymps.metal.kernels import Metallib
+    from anymps.metal.kernels._wheel import read_kernels
+
+    path = folder / "kernels.metallib"
+    with path.open("wb") as file:
+        file.writelines(read_kernels(wheel))
+    return Metallib(path)
+
+
 def _count(wheel: Path, folder: Path | None) -> None:
     """How many kernels of each family a wheel has; replaces those of its release's numbers."""
-    from anymps.metal.kernels._metallib import Metallib
-    from anymps.metal.kernels._wheel import read_kernels, read_release
+    from anymps.metal.kernels._wheel import read_release
 
     from .card import load as cards
     from .coverage import count
@@ -87,10 +113,7 @@ def _count(wheel: Path, folder: Path | None) -> None:
     release = read_release(wheel)
     major, minor, *_ = (int(part) for part in release.split("."))
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "kernels.metallib")
-        with path.open("wb") as file:
-            file.writelines(read_kernels(wheel))
-        counts = count(Metallib(path).kernels, (major, minor))
+        counts = count(_metallib(wheel, Path(place)).kernels, (major, minor))
     for name, kernels in counts.items():
         print(f"{kernels:>6}  {name}")
     if folder is not None:

@@ -21,14 +21,19 @@ from .rows import ROWS, compare_reductions, compare_rows
 Row = dict[str, Any]
 
 
-def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[Row]:
-    """A row for each operator and dtype that has a kernel; with names, of those alone."""
-    wanted = set(names)
+def compare_all(
+    library: KernelLibrary, names: Iterable[str] = (), release: tuple[int, int] | None = None
+) -> Iterator[Row]:
+    """A row for each operator and dtype that has a kernel; with names, of those alone.
+
+    `release` is that of the kernels, where it is not the installed torch's.
+    """
+    wanted, release = set(names), release or installed()
     for operator in OPERATORS:
         if wanted and operator.kernel not in wanted:
             continue
         for dtype in DTYPES:
-            found = compare(library, operator, dtype)
+            found = compare(library, operator, dtype, release)
             if found is not None:
                 yield _row(operator.title, operator.kernel, dtype, found)
     for rows in ROWS:
@@ -36,13 +41,13 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
             found = compare_rows(library, rows, dtype)
             if found is not None:
                 yield _row(rows.title, rows.kernel, dtype, found)
-    for reduced, dtype, taken in compare_reductions(library, _release(), wanted):
+    for reduced, dtype, taken in compare_reductions(library, release, wanted):
         yield _row(reduced, reduced, dtype, taken)
-    for operator_name, dtype, seen in compare_families(library, _release(), wanted):
+    for operator_name, dtype, seen in compare_families(library, release, wanted):
         yield _row(operator_name, operator_name, dtype, seen)
-    for title, kernel, dtype, steps in compare_optimizers(library, _release(), wanted):
+    for title, kernel, dtype, steps in compare_optimizers(library, release, wanted):
         yield _row(title, kernel, dtype, steps)
-    for title, kernel, dtype, called in compare_asked(library, _release(), wanted):
+    for title, kernel, dtype, called in compare_asked(library, release, wanted):
         yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):
         yield _row(title, kernel, dtype, drawn)
@@ -52,10 +57,12 @@ def compare_all(library: KernelLibrary, names: Iterable[str] = ()) -> Iterator[R
         yield from compare_negated(library)
 
 
-def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> Difference | None:
+def compare(
+    library: KernelLibrary, operator: Operator, dtype: torch.dtype, release: tuple[int, int]
+) -> Difference | None:
     """One operator over its inputs of a dtype; None if the device refuses them or no kernel has them."""
     found = Difference()
-    launcher = Launcher(library, _release())
+    launcher = Launcher(library, release)
     if isinstance(operator.alpha, float) and not dtype.is_floating_point:
         return None  # the kernel of integers takes the number as an integer
     for given in inputs(operator, dtype):
@@ -71,7 +78,8 @@ def compare(library: KernelLibrary, operator: Operator, dtype: torch.dtype) -> D
     return found if found.elements else None
 
 
-def _release() -> tuple[int, int]:
+def installed() -> tuple[int, int]:
+    """The first two numbers of the installed torch."""
     major, minor, *_ = torch.__version__.split(".")
     return int(major), int(minor)
 
