@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,3 +57,9 @@ def still_memory(mps_device: torch.device) -> None:
     from device.counters import settle
 
     settle()
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are named without their directory, as people do."""
+    monkeypatch.chdir(tmp_path)
