@@ -15,6 +15,7 @@ from anymps.findings import Finding, Outcome, Severity, find, judge
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from anymps.report._words import verdict
 from recordings import META, SCRIPT
+from rule_loops import only
 
 PLACE: dict[str, object] = {"file": SCRIPT, "line": 9, "function": "main", "source": "values = loss.numpy()  # log"}
 
@@ -80,12 +81,6 @@ def ended(exception: str, message: str, raised_by: str = "", **place: object) ->
     builder = RecordingBuilder(meta={**META, "ending": {"status": 1, **facts}})
     builder.entry("aten::relu", start_ns=0, duration_ns=5, site=builder.site(SCRIPT, 5, "main", "y = x.relu()"))
     return builder.close()
-
-
-def only(recording: Recording) -> Finding:
-    """The one finding."""
-    (finding,) = find(recording)
-    return finding
 
 
 GENERATOR = "Expected a 'cpu' device type for generator but found 'mps'"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from anymps.findings import Finding, Severity, find
+from anymps.findings import Severity, find
 from anymps.record import Phase, Recording, RecordingBuilder
+from rule_loops import only
 
 STEP = 1_000_000
 ITEM = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
@@ -49,12 +50,6 @@ def again(*guards: str, limit: str = "", within: str = "") -> list[tuple[str, di
 def told(recording: Recording) -> list[tuple[str, str, str, str]]:
     """The findings: id, severity, what and fix."""
     return [(finding.id, finding.severity.label, finding.what, finding.fix) for finding in find(recording)]
-
-
-def only(recording: Recording) -> Finding:
-    """The one finding of a recording."""
-    (finding,) = find(recording)
-    return finding
 
 
 def test_a_graph_break_in_every_step_is_a_warning() -> None:

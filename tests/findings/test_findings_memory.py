@@ -6,21 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from anymps.findings import Finding, find, growth_per_step
+from anymps.findings import find, growth_per_step
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
 from processes import ENABLE, run_command, run_with_torch
+from rule_loops import only
 
 GIB, MIB = 1 << 30, 1 << 20
 FILE = "/p/train.py"
 META = {"mac": "M1 8GB", "torch_version": "2.13.0"}
 # M1 8GB, macOS 26.4: working set 5.33 GiB, largest buffer 4.00 GiB, allocator's limit 1.7 times as much: 9.07 GiB.
-
-
-def only(recording: Recording) -> Finding:
-    """The one finding."""
-    (finding,) = find(recording)
-    return finding
 
 
 def holding(gib: float, **meta: object) -> RecordingBuilder:

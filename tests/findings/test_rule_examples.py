@@ -41,7 +41,7 @@ EXEMPLIFIED = {identity: rule for identity, rule in RULES.items() if rule.exampl
 
 
 def test_only_known_faults_of_the_backend_have_no_example() -> None:
-    """A rule without an example is one of the hazards, each of which tests/findings/test_hazards.py triggers, or one of
+    """A rule without an example is one of the hazards, each of which tests/hazard_cases.py triggers, or one of
     the check of numbers, for which tests/numerics/test_check.py plants the wrong ones."""
     numbers = {"MPS695", "MPS696", "MPS697", "MPS698"}
     assert {hazard.id for hazard in all_hazards()} | numbers == RULES.keys() - EXEMPLIFIED.keys()

@@ -8,17 +8,8 @@ import re
 import pytest
 
 from anymps.findings import find
-from anymps.record import (
-    Fate,
-    Flag,
-    Recording,
-    RecordingBuilder,
-    RecordingWriter,
-    RefusalKind,
-    Wait,
-)
+from anymps.record import Fate, Flag, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait
 from anymps.report import Renderer, print_terminal, render_terminal, renderer
-from anymps.report import _text as text
 from anymps.report._words import limits
 from anymps.report.document import NARROWEST, WIDEST, Document, Section, Table, as_text
 from anymps.report.run._waits import belonging_table, hurting_table
@@ -532,43 +523,6 @@ def test_terminal_renderer_is_a_renderer() -> None:
     shape: Renderer = renderer("terminal")
     recording = training().close()
     assert (shape.name, "".join(shape.pieces(recording, find(recording)))) == ("terminal", WITH_FINDINGS)
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, ""), (0.04, "<0.1"), (0.5, "0.5"), (1, "1"), (2.25, "2.2"), (1000, "1,000"), (999.96, "1,000")],
-)
-def test_counts(number: float, shown: str) -> None:
-    """Counts have one decimal at most, and nothing is an empty cell."""
-    assert text.count(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, ""), (0.2, "1 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1048570, "1 MiB"), (3 << 40, "3 TiB")],
-)
-def test_sizes(number: float, shown: str) -> None:
-    """Sizes are in the unit that keeps the number small."""
-    assert text.size(number) == shown
-
-
-@pytest.mark.parametrize(
-    ("nanoseconds", "shown"),
-    [(0, ""), (850, "850 ns"), (1234, "1.23 us"), (999_960, "1.00 ms"), (12_345_678, "12.3 ms"), (2.5e9, "2.50 s")],
-)
-def test_durations(nanoseconds: float, shown: str) -> None:
-    """Times have three digits and the unit that suits them."""
-    assert text.duration(nanoseconds) == shown
-
-
-def test_duration_ranges_share_a_unit() -> None:
-    """A range is told in one unit, unless its ends are far apart."""
-    assert text.duration_range(300_000, 600_000) == "300 to 600 us"
-    assert text.duration_range(300_000, 1_600_000) == "0.30 to 1.60 ms"
-    assert text.duration_range(300, 1_600_000) == "300 ns to 1.60 ms"
-    assert text.duration_range(0, 500) == "0 to 500 ns"
-    assert text.duration_range(1_201_000, 1_204_000) == "1.20 ms"
-    assert text.duration_range(0, 0) == "0"
 
 
 PLACES = ("models/transformers/modeling_qwen2_vl.py:1234", "train.py:36")

@@ -1,0 +1,196 @@
+"""Where a refused tensor came from: the line that made it, and the name that holds it."""
+
+from __future__ import annotations
+
+import unittest
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import anymps
+from anymps.device import default_device
+from anymps.record import Fate
+from lines_of import line_of
+
+pytestmark = pytest.mark.usefixtures("virtual_device")
+
+HERE = __file__
+
+
+def test_refusal_names_the_line_that_made_the_tensor() -> None:
+    """Mixed devices: the failing line, the variable, and the line and expression that made it."""
+    with anymps.record() as capture:
+        on_device = torch.ones(3, device="mps")
+        labels = torch.arange(3.0)  # origin
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            on_device * labels  # failure
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_names_the_line_that_made_the_tensor
+    assert (refusal.kind.value, refusal.error) == ("device", "RuntimeError")
+    assert refusal.site.line == line_of(this, "failure")
+    assert (refusal.origin.file, refusal.origin.line) == (HERE, line_of(this, "origin"))
+    assert (refusal.detail["name"], refusal.detail["expression"]) == ("labels", "torch.arange(3.0)")
+    uses = [(use.name, use.fate) for use in capture.recording.operators() if use.name == "aten::mul.Tensor"]
+    assert uses == [("aten::mul.Tensor", Fate.REFUSED)]  # one entry for one call
+
+
+class Scaled(nn.Module):
+    """Two tensors that `.to` does not take along: one made in one place, one in either of two."""
+
+    def __init__(self, large: bool) -> None:
+        super().__init__()
+        self.scale = torch.ones(3)  # scale
+        if large:
+            self.shift = torch.ones(3)
+        else:
+            self.shift = torch.zeros(3)
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scale * x  # scaled
+
+    def shifted(self, x: torch.Tensor) -> torch.Tensor:
+        return self.shift + x  # shifted
+
+
+class Kept(nn.Module):
+    """A buffer and a parameter on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.ones(3))
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def masked(self, x: torch.Tensor) -> torch.Tensor:
+        return self.mask * x
+
+    def weighted(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x
+
+
+def test_refusal_tells_how_a_module_keeps_the_tensor() -> None:
+    """A buffer is told from a parameter, and both from a plain attribute."""
+    model, plain = Kept(), Scaled(large=True)
+    with anymps.record() as capture:
+        for use in (model.masked, model.weighted, plain.scaled):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                use(torch.ones(3, device="mps"))
+    assert [refusal.detail.get("kept") for refusal in capture.recording.refusals()] == ["buffer", "parameter", None]
+
+
+ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once
+TWICE = torch.zeros(3)
+TWICE = torch.ones(3)
+
+
+def test_refusal_names_the_line_that_made_a_global() -> None:
+    """A global is traced to its one assignment in the module, where the default device did not reach it."""
+    with anymps.record() as capture, default_device():
+        for run in (lambda x: ONCE * x, _times_once, _times_twice):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                run(torch.ones(3))
+    _, once, twice = capture.recording.refusals()
+    source = Path(HERE).read_text().splitlines()
+    assert (once.origin.function, source[once.origin.line - 1]) == (
+        "<module>",
+        "ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once",
+    )
+    assert (once.detail["name"], once.detail["expression"]) == ("ONCE", "torch.Tensor([1.0, 2.0, 3.0])")
+    assert (once.detail["default_device"], twice.origin.known) == ("mps", False)
+
+
+def _times_once(x: torch.Tensor) -> torch.Tensor:
+    return ONCE * x
+
+
+def _times_twice(x: torch.Tensor) -> torch.Tensor:
+    return TWICE * x
+
+
+def test_refusal_names_the_line_that_made_an_attribute() -> None:
+    """`self.scale` is traced to its one assignment in the class; of several none is named."""
+    model = Scaled(large=True)
+    with anymps.record() as capture:
+        for use in (model.scaled, model.shifted):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                use(torch.ones(3, device="mps"))
+    scale, shift = capture.recording.refusals()
+    assert (scale.site.line, scale.origin.line) == (line_of(Scaled, "scaled"), line_of(Scaled, "scale"))
+    assert (scale.detail["name"], scale.detail["expression"]) == ("self.scale", "torch.ones(3)")
+    assert (shift.site.line, shift.origin.known) == (line_of(Scaled, "shifted"), False)
+    assert (shift.detail["name"], shift.detail["expression"]) == ("self.shift", "")
+
+
+def test_refusal_follows_an_argument_to_its_caller() -> None:
+    """A CPU tensor that was passed into a function is traced to the caller's line."""
+
+    def loss(prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return prediction - target  # failure
+
+    with anymps.record() as capture:
+        wanted = torch.zeros(3)  # origin
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            loss(torch.ones(3, device="mps"), wanted)
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_follows_an_argument_to_its_caller
+    assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
+
+
+def test_refusal_follows_an_argument_without_a_name() -> None:
+    """A tensor made in the call itself comes from the caller's line, through Python's own library too."""
+
+    class Compared(unittest.TestCase):
+        def check(self, first: torch.Tensor, second: torch.Tensor, msg: object) -> None:
+            if not torch.equal(first, second):  # failure
+                raise self.failureException
+
+        def runTest(self) -> None:
+            self.addTypeEqualityFunc(torch.Tensor, self.check)
+            compare = self.assertEqual
+            compare(torch.ones(3, device="mps"), torch.ones(3))  # origin
+
+    with anymps.record() as capture, pytest.raises(RuntimeError):
+        Compared().runTest()
+    (refusal,) = capture.recording.refusals()
+    this = test_refusal_follows_an_argument_without_a_name
+    assert (refusal.site.line, refusal.origin.line) == (line_of(this, "failure"), line_of(this, "origin"))
+    assert (refusal.origin.file, refusal.detail["name"]) == (HERE, "second")
+
+
+def test_refused_float64_names_numpy_default() -> None:
+    """float64 that came from NumPy's default dtype is told from float64 that was asked for."""
+    numpy = pytest.importorskip("numpy", reason="asks about NumPy's default dtype")
+    with anymps.record() as capture:
+        weights = numpy.ones(3)
+        with pytest.raises(TypeError, match="doesn't support float64"):
+            torch.from_numpy(weights).to("mps")
+        asked = numpy.ones(3, dtype="float64")
+        with pytest.raises(TypeError, match="doesn't support float64"):
+            torch.tensor(asked, device="mps")
+    found = [(refusal.detail["name"], refusal.detail["numpy_default"]) for refusal in capture.recording.refusals()]
+    assert found == [("weights", True), ("asked", False)]
+
+
+def test_float64_blames_nothing_that_did_not_go_to_the_device() -> None:
+    """A float64 value of a caller's line is not the cause of a `.double()` within; nor is one of a branch not taken."""
+    numpy = pytest.importorskip("numpy", reason="the bystander is NumPy's")
+
+    def widen(x: torch.Tensor) -> torch.Tensor:
+        return x.double()  # failure
+
+    def move(scale: float) -> torch.Tensor:
+        weights = torch.ones(3, dtype=torch.float64)
+        if scale > 2:
+            weights = torch.zeros(3, dtype=torch.float64)
+        return weights.to("mps")
+
+    temperature = numpy.ones(3)
+    with anymps.record() as capture:
+        with pytest.raises(TypeError):
+            widen(torch.ones(3, device="mps") * float(temperature[0]))
+        with pytest.raises(TypeError):
+            move(1.0)
+    widened, moved = capture.recording.refusals()
+    assert (widened.origin.known, widened.detail.get("name", "")) == (False, "")
+    assert (moved.origin.known, moved.detail["name"]) == (False, "weights")

@@ -1,0 +1,275 @@
+"""Rules about copies that a step makes again and again: round trips, tensors made on the CPU, constants."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.record import Direction, Fate, Phase, RecordingBuilder, Site, Wait
+from rule_loops import LIBRARY, META, Extra, ids, loop, only
+
+
+def round_trips(*operators: str, every: int = 1, file: str = "train.py", via: str = "", **meta: object) -> Extra:
+    """A tensor of 1 MB that goes to the CPU and comes back, in every `every`-th step."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step % every == 0:
+            back = builder.site(file, 9, "main", "x = x.to(device)", via)
+            away = builder.site(file, 8, "main", "x = x.cpu()")
+            builder.note(
+                "round_trip", start_ns=time, site=back, other=away, moved_bytes=1_000_000, operators=list(operators)
+            )
+
+    return extra
+
+
+def test_round_trip() -> None:
+    """MPS403: both lines, how often, and twice the cost of a copy."""
+    finding = only(loop(round_trips()))
+    assert finding.site == Site("train.py", 9, "main", "x = x.to(device)")
+    assert finding.related_sites == (Site("train.py", 8, "main", "x = x.cpu()"),)
+    assert (finding.id, finding.count, finding.per_step) == ("MPS403", 10, 1.0)
+    assert finding.what == (
+        "A tensor that was copied to the CPU at train.py:8 came back once a step, and nothing had changed it."
+    )
+    assert finding.fix == "Leave the tensor on mps: drop `.cpu()` and `.to(device)`."
+    # 20 copies at 210 to 570 us, and 20 MB at 40 to 75 GB/s
+    assert finding.cost_ns == (round(20 * 210_000 + 2e7 / 75), round(20 * 570_000 + 2e7 / 40))
+
+
+def test_round_trip_of_lengths() -> None:
+    """MPS403: packed sequences need their lengths on the CPU, so that to leave them on mps would be refused."""
+    packed = loop(round_trips("aten::sort", via="torch/nn/utils/rnn.py:pack_padded_sequence"))
+    assert only(packed).fix == (
+        "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
+    )
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(1, ["MPS403"]), (2, ["MPS403", "MPS204"])])
+def test_the_way_to_the_cpu_of_a_round_trip(copies: int, expected: list[str]) -> None:
+    """MPS403 tells of the copy to the CPU; MPS204 does not again, unless the line copies something else as well."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        round_trips()(builder, step, time)
+        away = builder.site("train.py", 8, "main", "x = x.cpu()")
+        for number in range(copies):
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 1 + number, fate=Fate.COPY, site=away,
+                wait=Wait.COPY_TO_CPU, direction=Direction.MPS_TO_CPU, moved_bytes=400,
+            )  # fmt: skip
+
+    assert ids(loop(extra)) == expected
+
+
+def test_round_trip_for_operators_that_mps_has() -> None:
+    """MPS403: what was done on the CPU is named; with an operator that MPS lacks there is no finding."""
+    finding = only(loop(round_trips("aten::sort", "aten::exp")))
+    assert finding.what.endswith("and only `aten::sort` and `aten::exp` had been applied to it.")
+    assert finding.fix == "Leave it on mps: `aten::sort` and `aten::exp` run there too."
+    assert ids(loop(round_trips("aten::sort", "aten::_linalg_eigh"))) == []
+
+
+def test_round_trip_in_another_release() -> None:
+    """MPS403: which operators MPS has is asked of the recording's release: `linalg_qr` came with torch 2.12."""
+    old, new = ({**META, "torch_version": version} for version in ("2.11.0", "2.13.0"))
+    assert ids(loop(round_trips("aten::linalg_qr"), meta=old)) == []
+    assert ids(loop(round_trips("aten::linalg_qr"), meta=new)) == ["MPS403"]
+    assert ids(loop(round_trips("aten::linalg_qr"), meta={"torch_version": ""})) == []
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        round_trips(every=5),
+        round_trips(file=LIBRARY),
+        round_trips(via="torch/nn/modules/module.py:convert"),
+    ],
+    ids=["now and then", "library", "whole module"],
+)
+def test_round_trips_that_are_no_habit(extra: Extra) -> None:
+    """MPS403 is silent about trips in a fifth of the steps, in a library, and of whole modules."""
+    assert ids(loop(extra)) == []
+
+
+def test_round_trips_without_a_loop() -> None:
+    """MPS403: without training steps three trips make a routine, two do not."""
+    for count, expected in ((2, []), (3, ["MPS403"])):
+        builder = RecordingBuilder(meta=META)
+        for number in range(count):
+            round_trips()(builder, number, number)
+        assert ids(builder.close()) == expected
+
+
+def born(
+    expression: str, *, generator: bool = False, every: int = 1, file: str = "model.py", module: str = ""
+) -> Extra:
+    """A copy to mps in every `every`-th step, of what `expression` made one line above."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site(file, 12, "forward", "mask = mask.to(x.device)")
+        if step == 0:
+            other = builder.site(file, 11, "forward", f"mask = {expression}")
+            builder.note("born", start_ns=time, site=site, other=other, expression=expression, generator=generator)
+        if step % every == 0:
+            builder.entry(
+                "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+                module=builder.module(module), wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
+            )  # fmt: skip
+
+    return extra
+
+
+def test_made_on_the_cpu() -> None:
+    """MPS404: the line of the copy, the line that made the tensor, and the same call with a device."""
+    finding = only(loop(born("torch.arange(n)")))
+    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS404", 12, 10, 1.0)
+    assert [site.line for site in finding.related_sites] == [11]
+    assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
+    assert finding.fix == "Create it on the device of the tensors that it is used with: `device=`."
+    assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
+
+
+def test_made_and_moved_on_one_line() -> None:
+    """MPS404: the device that the line moves to is named, and the move is not needed."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("model.py", 12, "forward", "mask = torch.ones(n).tril().to(x.device)")
+        if step == 0:
+            builder.note("born", start_ns=time, site=site, other=site, expression="torch.ones(n)", generator=False)
+        builder.entry(
+            "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+            wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
+        )  # fmt: skip
+
+    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device).tril()`, which creates it on the device."
+
+
+@pytest.mark.parametrize(
+    ("expression", "number", "moved_by", "fix"),
+    [
+        (
+            "torch.tensor(x.shape[-1], device=x.device)", True, "x / torch.tensor(x.shape[-1], device=x.device)",
+            "Write `torch.full((), x.shape[-1], device=x.device)`, which creates it on the device.",
+        ),
+        (
+            "torch.tensor(2.0, dtype=torch.float16)", True, "x * torch.tensor(2.0, dtype=torch.float16).to(x.device)",
+            "Write `torch.full((), 2.0, dtype=torch.float16, device=x.device)`, which creates it on the device.",
+        ),
+        (
+            "x.sum().new_tensor(self.scale, dtype=torch.int64)", True, "",
+            (
+                "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain "
+                "number."
+            ),
+        ),
+        (
+            "t.tensor(2.0)", True, "x * t.tensor(2.0).to(x.device)",
+            "Write `t.full((), 2.0, device=x.device)`, which creates it on the device.",
+        ),
+        (
+            'torch.zeros(3, device="cpu")', False, 'x + torch.zeros(3, device="cpu").to(x.device)',
+            "Create it on the device of the tensors that it is used with: `device=`.",
+        ),
+        (
+            "torch.zeros(3, **options)", False, "x + torch.zeros(3, **options).to(x.device)",
+            "Create it on the device of the tensors that it is used with: `device=`.",
+        ),
+        (
+            "torch.tensor([2.0])", False, "",
+            "Create it once, before the loop or as a buffer of the module (`register_buffer`).",
+        ),
+    ],
+)  # fmt: skip
+def test_made_of_python_numbers(expression: str, number: bool, moved_by: str, fix: str) -> None:
+    """MPS404: a tensor of one number is filled on the device, one of several is to be made once."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("model.py", 12, "forward", moved_by)
+        if step == 0:
+            facts = {"expression": expression, "generator": False, "number": number}
+            builder.note("born", start_ns=time, site=site, other=site, **facts)
+        builder.entry(
+            "aten::_copy_from", start_ns=time + 1, fate=Fate.COPY, phase=Phase.FORWARD, site=site,
+            wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=4,
+        )  # fmt: skip
+
+    assert only(loop(extra)).fix == fix
+
+
+def test_random_numbers_of_a_cpu_generator() -> None:
+    """MPS405: numbers that are the same on every machine are worth knowing about, no more."""
+    finding = only(loop(born("torch.randn(4, generator=g)", generator=True)))
+    assert (finding.id, finding.severity.label) == ("MPS405", "info")
+
+
+def test_made_up_data() -> None:
+    """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
+    assert ids(loop(born("torch.rand(32, 8)"))) == []
+    assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+    assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
+
+
+def test_copies_that_are_no_habit() -> None:
+    """MPS404 is silent about a copy in a fifth of the steps, and in a library."""
+    assert ids(loop(born("torch.arange(n)", every=5))) == []
+    assert ids(loop(born("torch.arange(n)", file=LIBRARY))) == []
+
+
+# MPS406
+
+
+def constants(
+    name: str, *, every: int = 1, file: str = "model.py", module: str = "", marks: int = 1, kept: str = ""
+) -> Extra:
+    """Two copies of 64 bytes at one line in every `every`-th step, and marks that so many of them are the same."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site(file, 9, "forward", "x = x * self.mask.to(x.device)")
+        for number in range(2 if step % every == 0 else 0):
+            builder.entry(
+                "aten::copy_", start_ns=time + number, fate=Fate.COPY, phase=Phase.FORWARD, wait=Wait.COPY_TO_MPS,
+                direction=Direction.CPU_TO_MPS, moved_bytes=64, site=site,
+                module=builder.module(module, "Masked") if module else 0,
+            )  # fmt: skip
+        for number in range(marks if step == 2 else 0):
+            builder.note("constant", start_ns=time + number, site=site, name=name, kept=kept, bytes=64)
+
+    return extra
+
+
+def test_a_tensor_copied_in_every_step() -> None:
+    """MPS406: its name, one copy a step for each tensor, and a buffer where a module keeps it."""
+    finding = only(loop(constants("self.mask", module="Net.masked")))
+    assert (finding.id, finding.count, finding.per_step) == ("MPS406", 10, 1.0)
+    assert finding.what == "`self.mask` was copied to mps from the CPU in every step, and had not changed."
+    assert finding.fix == (
+        'Write `self.register_buffer("mask", ..., persistent=False)` where the module makes it; `.to()` of the module '
+        "then moves it, once."
+    )
+    assert finding.cost_ns == (2_100_009, 5_700_016)
+
+
+def test_a_buffer_copied_in_every_step() -> None:
+    """MPS406: what is a buffer already is not to become one; its module has to be on mps."""
+    finding = only(loop(constants("self.mask", module="Net.masked", kept="buffer")))
+    assert finding.fix == "It is a buffer of its module: move the module to mps once, before the loop."
+
+
+def test_tensors_copied_in_every_step() -> None:
+    """MPS406: several at one line are one finding; outside of a module they are copied before the loop."""
+    finding = only(loop(constants("table", marks=2)))
+    assert (finding.count, finding.per_step) == (20, 2.0)
+    assert finding.what == "`table` and another one were copied to mps from the CPU in every step, and had not changed."
+    assert finding.fix == "Copy `table` to mps once, before the loop."  # no `device` in the line
+
+
+def test_a_copy_that_most_steps_do_not_have() -> None:
+    """It is told with the number of steps: half of them are not every one."""
+    finding = only(loop(constants("table", every=2)))
+    assert finding.what == "`table` was copied to mps from the CPU in 5 of 10 steps, and had not changed."
+
+
+def test_copies_that_are_no_constants() -> None:
+    """MPS406 is silent where the copy is no routine, in a package, and where it was made just before (MPS404)."""
+    assert ids(loop(constants("self.mask", every=5))) == []
+    assert ids(loop(constants("self.mask", file=LIBRARY))) == []
+    assert ids(loop(constants("self.mask", marks=0))) == []

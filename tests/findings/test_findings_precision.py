@@ -1,0 +1,134 @@
+"""Rules about precision: bfloat16 by chip, float16 gradients, and autocast for another device."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.findings import find
+from anymps.record import Phase, RecordingBuilder
+from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, once, only
+
+
+def products(dtype: str, *, phase: Phase = Phase.FORWARD, operator: str = "aten::mm", every: int = 1) -> Extra:
+    """Two matrix products in every `every`-th step, under an autocast of the first one."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("train.py", 15, "main", "with torch.autocast('mps'):")
+        if step == 0:
+            builder.note("autocast", start_ns=time, site=site, device="mps", dtype=dtype)
+        line = builder.site("model.py", 4, "forward", "x = x @ w")
+        for number in range(2 if step % every == 0 else 0):
+            builder.entry(
+                operator, start_ns=time + number, phase=phase, site=line, inputs=[f"{dtype}[2, 2]", f"{dtype}[2, 2]"]
+            )
+
+    return extra
+
+
+@pytest.mark.parametrize(("mac", "expected"), [("M1 16GB", 1), ("M2 Max 32GB", 1), ("M3 Pro 18GB", 0), ("M4 16GB", 0)])
+def test_bfloat16_by_chip(mac: str, expected: int) -> None:
+    """MPS305: on chips of the apple7 and apple8 families, at the line that chose bfloat16."""
+    findings = find(loop(products("bfloat16"), meta={**META, "mac": mac}))
+    assert [finding.id for finding in findings] == ["MPS305"] * expected
+    for finding in findings:
+        assert (finding.site.line, finding.count, finding.per_step) == (15, 20, 2.0)
+        assert ": 2 a step." in finding.what
+
+
+def test_the_autocast_that_chose_bfloat16() -> None:
+    """MPS305 stands at the one of this dtype on mps, whichever others there were before."""
+
+    def others(builder: RecordingBuilder, step: int, time: int) -> None:
+        for line, dtype, device in ((8, "float16", "mps"), (9, "bfloat16", "cpu")):
+            site = builder.site("train.py", line, "main", "with torch.autocast(kind):")
+            builder.note("autocast", start_ns=time, site=site, device=device, dtype=dtype)
+        products("bfloat16")(builder, step, time)
+
+    findings = find(loop(others, meta={**META, "mac": "M1 8GB"}))
+    assert [finding.site.line for finding in findings if finding.id == "MPS305"] == [15]
+
+
+def test_bfloat16_of_no_known_mac() -> None:
+    """MPS305 is silent where the recording names no Mac, and about operators that are no matrix products."""
+    assert ids(loop(products("bfloat16"), meta={"torch_version": "2.13.0"})) == []
+    assert ids(loop(products("bfloat16", operator="aten::relu"), meta={**META, "mac": "M1 8GB"})) == []
+
+
+def test_float16_gradients_without_a_scaler() -> None:
+    """MPS306: backward in float16 in every step, and nothing that looks for infinite gradients."""
+    finding = only(loop(products("float16", phase=Phase.BACKWARD)))
+    assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS306", 15, 20, 2.0)
+    assert finding.what == "Backward computed with 2 operators in float16 a step, and no gradient was scaled."
+
+
+def test_float16_that_is_no_mistake() -> None:
+    """MPS306 is silent with a GradScaler, in forward alone, in bfloat16, and in a fifth of the steps."""
+
+    def scaled(builder: RecordingBuilder, step: int, time: int) -> None:
+        products("float16", phase=Phase.BACKWARD)(builder, step, time)
+        builder.entry("aten::_amp_foreach_non_finite_check_and_unscale_", start_ns=time + 5, phase=Phase.OPTIMIZER)
+
+    assert ids(loop(scaled)) == []
+    assert ids(loop(products("float16"))) == []
+    assert ids(loop(products("bfloat16", phase=Phase.BACKWARD))) == []
+    assert ids(loop(products("float16", phase=Phase.BACKWARD, every=5))) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"dtypes": ["float16"]}, ["MPS307"]),
+        ({"dtypes": ["float16"], "eps": ["2e-08"]}, ["MPS307"]),
+        ({"dtypes": ["float16"], "eps": ["3e-08"]}, []),  # rounds up to the least number
+        ({"dtypes": ["float16"], "fused": ["True"]}, []),
+        ({"dtypes": ["float16"], "name": "SGD", "eps": []}, []),
+        ({"dtypes": ["bfloat16"]}, []),
+    ],
+)
+def test_eps_that_is_zero(facts: dict[str, object], expected: list[str]) -> None:
+    """MPS307: float16 parameters, an optimizer that divides, and an eps that rounds to zero."""
+    assert ids(once("optimizer", **{**OPTIMIZER, **facts})) == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "facts", "expected"),
+    [
+        ("autocast", {"device": "cuda", "dtype": "float16"}, ["MPS821"]),
+        ("autocast", {"device": "cpu", "dtype": "bfloat16", "refused": False}, ["MPS821"]),
+        ("autocast", {"device": "mps", "dtype": "float16"}, []),
+        ("autocast", {"device": "mps", "dtype": "float16", "refused": False}, []),
+        ("autocast", {"device": "mps", "dtype": "float64", "refused": True}, ["MPS824"]),
+        ("grad_scaler", {"device": "cuda"}, ["MPS822"]),
+        ("grad_scaler", {"device": "mps"}, []),
+        ("backward", {"autocast": "float16"}, ["MPS823"]),
+        ("compile", {"backend": "mps", "mode": ""}, ["MPS831"]),
+        ("compile", {"backend": "inductor", "mode": "max-autotune"}, ["MPS832"]),
+        ("compile", {"backend": "eager", "mode": "max-autotune"}, []),
+        ("compile", {"backend": "inductor", "mode": ""}, []),
+    ],
+)
+def test_what_is_asked_of_torch(what: str, facts: dict[str, object], expected: list[str]) -> None:
+    """MPS82x and MPS83x: each by its facts, at the program's own lines and not at those of a library."""
+    assert ids(once(what, **facts)) == expected
+    assert ids(once(what, file=LIBRARY, **facts)) == []
+
+
+@pytest.mark.parametrize("file", ["train.py", LIBRARY])
+def test_an_autocast_island_for_another_device(file: str) -> None:
+    """MPS825 names both lines, at a line of a library too: its results are the program's."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            island = builder.site(file, 9, "attention", 'with torch.autocast("cuda", enabled=False):')
+            outer = builder.site("train.py", 5, "main", 'with torch.autocast("mps"):')
+            builder.note("autocast_island", start_ns=time, site=island, other=outer, device="cuda", dtype="float16")
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.site.file, finding.site.line) == ("MPS825", file, 9)
+    assert finding.what == "Autocast was switched off for cuda, while autocast to float16 was on for mps."
+    assert finding.fix == (
+        "Switch it off for mps where there is one: "
+        '`with torch.autocast("mps" if torch.backends.mps.is_available() else "cuda", enabled=False):`.'
+    )
+    assert [(site.file, site.line) for site in finding.related_sites] == [("train.py", 5)]
+    assert finding.related_as == "switched on at"
