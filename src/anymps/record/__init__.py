@@ -10,7 +10,6 @@ from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, 
 if TYPE_CHECKING:
     from anymps.record._builder import RecordingBuilder
     from anymps.record._facts import (
-        PHASE_NUMBERS,
         Call,
         ClockPair,
         Line,
@@ -19,18 +18,9 @@ if TYPE_CHECKING:
         Occurrence,
         OperatorUse,
         Part,
-        PhaseShare,
-        QueuedWait,
-        RareWork,
         Refusal,
         Signature,
         Site,
-        Span,
-        Step,
-        StepQueues,
-        StepSum,
-        StepTable,
-        StepTimeline,
         UnsafeCopy,
         Varied,
         WaitQueue,
@@ -43,6 +33,18 @@ if TYPE_CHECKING:
     from anymps.record._place import move_recording, remove_recording
     from anymps.record._processes import LinesByProcess
     from anymps.record._recording import Recording
+    from anymps.record._step_facts import (
+        PHASE_NUMBERS,
+        PhaseShare,
+        QueuedWait,
+        RareWork,
+        Span,
+        Step,
+        StepQueues,
+        StepSum,
+        StepTable,
+        StepTimeline,
+    )
     from anymps.record._writer import RecordingWriter
 
 __all__ = [
@@ -106,9 +108,8 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part PHASE_NUMBERS PhaseShare "
-                "QueuedWait RareWork Refusal Signature Site Span Step StepQueues StepSum StepTable StepTimeline "
-                "UnsafeCopy Varied WaitQueue"
+                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part Refusal Signature Site UnsafeCopy "
+                "Varied WaitQueue"
             ),
             "_form": "Form",
             "_join": "join",
@@ -118,6 +119,9 @@ if not TYPE_CHECKING:
             "_place": "move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
+            "_step_facts": (
+                "PHASE_NUMBERS PhaseShare QueuedWait RareWork Span Step StepQueues StepSum StepTable StepTimeline"
+            ),
             "_writer": "RecordingWriter",
         },
     )

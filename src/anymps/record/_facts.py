@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
@@ -47,81 +47,6 @@ class Part:
     begin_ns: int
     complete: bool
     card: str = ""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One round of the program's loop: of a training, an inference or another (see `_rounds.py`). Times in ns."""
-
-    step: int
-    start_ns: int
-    end_ns: int | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the step reached its end."""
-        return self.end_ns is not None
-
-
-@dataclass(frozen=True)
-class PhaseShare:
-    """What one phase holds of a step: a count, bytes or `time_ns` a step.
-
-    `on_mps` counts operators in MPS kernels (copies within the device included), `views` those of them that only look
-    at other memory; `on_cpu` counts fallbacks, `fallback_bytes` what those carried to the CPU and back.
-    """
-
-    phase: Phase
-    on_mps: float = 0.0
-    views: float = 0.0
-    on_cpu: float = 0.0
-    waits: float = 0.0
-    bytes_to_mps: float = 0.0
-    bytes_to_cpu: float = 0.0
-    fallback_bytes: float = 0.0
-    time_ns: float = 0.0
-
-
-PHASE_NUMBERS = tuple(field.name for field in fields(PhaseShare) if field.name != "phase")
-"""The names of its numbers."""
-
-
-@dataclass(frozen=True)
-class RareWork:
-    """What few of the steps do beyond the typical one: a checkpoint, a sample, a log.
-
-    `steps` is how many complete steps after the first do more, `every` at which interval (0: at none); the others are
-    the most that one of them has beyond the typical step.
-    """
-
-    steps: int
-    every: int
-    on_mps: int
-    on_cpu: int
-    waits: int
-
-
-@dataclass(frozen=True)
-class StepTable:
-    """The phases of a step, in the order of `Phase`.
-
-    `median` is the typical step: each number is the median over the `averaged` complete steps after the first, of two
-    the higher, so that what happens now and then adds nothing to it; `rare` tells that apart. `mean` is over the same
-    steps, `first` is the first one, which also holds set-up and warm-up. They are empty if there was no such step. A
-    step's wall clock is shared out without remainder: the time before an entry belongs to the phase of that entry, the
-    time after the last one to that of the last.
-    """
-
-    averaged: int
-    mean: tuple[PhaseShare, ...]
-    median: tuple[PhaseShare, ...]
-    first: tuple[PhaseShare, ...]
-    rare: RareWork | None = None
-
-    @property
-    def typical(self) -> tuple[PhaseShare, ...]:
-        """The typical step; the only one where there is no other; empty without any."""
-        return self.median or self.first
 
 
 @dataclass(frozen=True)
@@ -195,37 +120,6 @@ class WaitQueue:
     queued_in: Phase | None = None
     queued_by: Site = Site("", 0)
     every: int = 0
-
-
-@dataclass(frozen=True)
-class QueuedWait:
-    """One wait of a step, from `start_ns` to `end_ns`, and its queue: since `queued_ns`, the end of the wait before.
-
-    `operators`, `host_ns` and `work_ns` as in `WaitQueue`; for the first wait of a step, since the step's start.
-    """
-
-    queued_ns: int
-    start_ns: int
-    end_ns: int
-    wait: Wait
-    site: Site
-    operators: int
-    host_ns: int
-    work_ns: int
-
-
-@dataclass(frozen=True)
-class StepQueues:
-    """The waits of one step in the order of time; `left` kernels were queued after the last of them."""
-
-    step: Step
-    waits: tuple[QueuedWait, ...]
-    left: int
-
-    @property
-    def operators(self) -> int:
-        """Kernels queued in the whole step."""
-        return self.left + sum(wait.operators for wait in self.waits)
 
 
 @dataclass(frozen=True)
@@ -322,47 +216,6 @@ class Call(NamedTuple):
     flags: int
     moved_bytes: int
     sequence: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """Calls that lie next to each other on one track of a timeline, taken together. Times in ns.
-
-    `operator`, `site`, `phase` and `wait` are those of the longest of the `count` calls.
-    """
-
-    start_ns: int
-    end_ns: int
-    count: int
-    phase: Phase
-    wait: Wait
-    operator: str
-    site: Site
-
-
-@dataclass(frozen=True)
-class StepTimeline:
-    """One step on four tracks, each in the order of time.
-
-    `phases` fill the step without gaps (as in `StepTable`); `on_mps` is when MPS kernels ran, `on_cpu` when fallbacks
-    did, `waits` when the host waited for the GPU.
-    """
-
-    step: Step
-    phases: tuple[Span, ...]
-    on_mps: tuple[Span, ...]
-    on_cpu: tuple[Span, ...]
-    waits: tuple[Span, ...]
-
-
-@dataclass(frozen=True)
-class StepSum:
-    """One complete step in short: its wall clock in ns, and how often it waited and ran on the CPU."""
-
-    step: int
-    duration_ns: int
-    waits: int
-    on_cpu: int
 
 
 @dataclass(frozen=True)

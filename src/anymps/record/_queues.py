@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anymps._vocabulary import Flag, Phase, Wait
-from anymps.record._facts import QueuedWait, Site, Step, StepQueues, WaitQueue
+from anymps.record._facts import Site, WaitQueue
 from anymps.record._rows import Rows, interval, last_detailed, median_of, read_walls
+from anymps.record._step_facts import QueuedWait, Step, StepQueues
 from anymps.record._walk import WaitAt, Walk
 from anymps.record.format import ON_MPS
 

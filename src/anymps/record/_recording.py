@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-from anymps._vocabulary import Fate, Phase, RoundKind
+from anymps._vocabulary import Phase
 from anymps.record import _conditions as conditions
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
@@ -27,11 +27,6 @@ from anymps.record._facts import (
     Refusal,
     Signature,
     Site,
-    Step,
-    StepQueues,
-    StepSum,
-    StepTable,
-    StepTimeline,
     UnsafeCopy,
     Varied,
     WaitQueue,
@@ -39,13 +34,21 @@ from anymps.record._facts import (
 from anymps.record._file import open_readonly
 from anymps.record._marks import read_noted, read_unsafe_copies
 from anymps.record._memory import MemoryStory, read_samples, tell
+from anymps.record._numbered import read_signatures, read_sites
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
 from anymps.record._refusals import read_refusals
 from anymps.record._rows import within
+from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table
-from anymps.record._sums import read_lines, read_occurrences, read_operators, read_varied
+from anymps.record._sums import (
+    read_lines,
+    read_occurrences,
+    read_operators,
+    read_optimizer_calls,
+    read_varied,
+)
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
 
@@ -300,13 +303,7 @@ class Recording:
 
     def optimizer_calls(self) -> dict[tuple[str, int], int]:
         """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
-        calls: dict[tuple[str, int], int] = {}
-        for identity, count in self._rows(
-            f"SELECT site, COUNT(*) FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d} GROUP BY site"
-        ):
-            site = self.site(identity)
-            calls[site.file, site.line] = calls.get((site.file, site.line), 0) + count
-        return calls
+        return read_optimizer_calls(self._rows, self.site)
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
@@ -362,10 +359,9 @@ class Recording:
         rows = self.stream("SELECT * FROM allocations ORDER BY id")
         ((last_step,),) = self._rows("SELECT COALESCE(MAX(step), 0) FROM allocations")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
-        dropped = bool(self._meta.get("allocations_dropped"))
         ending = self._meta.get("ending")
-        failed = isinstance(ending, dict) and bool(ending.get("status"))
-        cut_short = failed or not self.complete
+        cut_short = not self.complete or (isinstance(ending, dict) and bool(ending.get("status")))
+        dropped = bool(self._meta.get("allocations_dropped"))
         return tell(rows, last_step, operators, self._modules, self._sites, dropped, cut_short)
 
     @cached_property
@@ -385,25 +381,11 @@ class Recording:
 
     @cached_property
     def _sites(self) -> dict[int, Site]:
-        rows = self._rows("SELECT * FROM sites")
-        files: dict[str, dict[int, str]] = {}
-        sites = {identity: Site(*(*columns, files.setdefault(columns[0], {}))) for identity, *columns in rows}
-        for site in sites.values():
-            if site.around:
-                files[site.file].update(enumerate(site.around.split("\n"), site.first))
-        return sites
+        return read_sites(self._rows)
 
     @cached_property
     def _signatures(self) -> dict[int, Signature]:
-        rows = self._rows(
-            "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
-            "JOIN operators o ON o.id = s.operator"
-        )
-        texts = self._file.texts
-        return {
-            identity: Signature(name, self._word(Fate, fate), texts(inputs), texts(outputs), self._file.form(form))
-            for identity, name, fate, inputs, outputs, form in rows
-        }
+        return read_signatures(self._file)
 
     @cached_property
     def _modules(self) -> dict[int, str]:

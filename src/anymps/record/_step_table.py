@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from anymps._vocabulary import Phase
-from anymps.record._facts import PHASE_NUMBERS, PhaseShare, RareWork, StepTable
 from anymps.record._rows import Rows, interval, median_of, read_walls
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare, RareWork, StepTable
 from anymps.record._walk import Walk
 
 _FEW = 2  # steps that cannot be said to be alike

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, RoundKind, Wait
 from anymps.record._facts import Line, Noted, Occurrence, OperatorUse, Site, Varied
 from anymps.record._rows import median_of
 from anymps.record.format import ON_CPU, ON_MPS
@@ -37,6 +37,17 @@ def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ..
         f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
     )
     return tuple(OperatorUse(name, word(Fate, fate), *numbers) for name, fate, *numbers in found)
+
+
+def read_optimizer_calls(rows: Rows, site: Callable[[int], Site]) -> dict[tuple[str, int], int]:
+    """How often each line (file and number) stepped an optimizer."""
+    calls: dict[tuple[str, int], int] = {}
+    for identity, count in rows(
+        f"SELECT site, COUNT(*) FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d} GROUP BY site"
+    ):
+        at = site(identity)
+        calls[at.file, at.line] = calls.get((at.file, at.line), 0) + count
+    return calls
 
 
 def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iterable[Noted]) -> tuple[Line, ...]:

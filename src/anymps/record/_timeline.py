@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from anymps._vocabulary import Flag, Phase, Wait
-from anymps.record._facts import Site, Span, Step, StepSum, StepTable, StepTimeline
+from anymps.record._facts import Site
 from anymps.record._rows import Rows, read_walls, within
+from anymps.record._step_facts import Span, Step, StepSum, StepTable, StepTimeline
 from anymps.record._walk import Walk
 from anymps.record.format import ON_CPU, ON_MPS
 

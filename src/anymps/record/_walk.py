@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anymps._vocabulary import Direction, Flag, Phase
-from anymps.record._facts import PHASE_NUMBERS, PhaseShare
 from anymps.record._rows import Rows
+from anymps.record._step_facts import PHASE_NUMBERS, PhaseShare
 from anymps.record.format import ON_CPU, ON_MPS
 
 # In SQLite shifts and `|` bind alike. A call whose signature is missing is neither on mps nor on the CPU.
