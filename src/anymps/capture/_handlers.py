@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from anymps.capture._origins import parsed, user_frames
+from anymps.capture._origins import user_frames
+from anymps.capture._statements import parsed
 
 _CUDA = "OutOfMemoryError"  # `torch.cuda.OutOfMemoryError` is `torch.OutOfMemoryError`; of mps it is a RuntimeError
 _CATCHES = ("RuntimeError", "Exception", "BaseException")

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from anymps.capture._origins import assignments, parsed, user_frames
+from anymps.capture._origins import user_frames
+from anymps.capture._statements import assignments, parsed
 
 _FIRST, _SECOND = 2, 5
 _GROWS_BY = _SECOND - _FIRST

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
-from anymps._version import __version__
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
-from anymps.capture._core_speed import core_speed
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
@@ -26,7 +22,8 @@ from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, check_steps
 from anymps.capture._progress import Progress, StepClock
-from anymps.device import CACHE_VARIABLE, State, children_used_mps, native, real_calls, state, this_mac
+from anymps.capture._run_facts import choose_source, environment, machine_facts
+from anymps.device import children_used_mps, native, real_calls, state
 from anymps.record import Fate, RefusalKind
 from anymps.record.format import (
     ModuleRow,
@@ -48,14 +45,9 @@ DETAIL_LIMIT = 2_000_000
 ALLOCATION_LIMIT = 250_000
 """Allocations kept one by one (24 MB), some hundred steps of a small model; later ones are only counted."""
 
-SOURCES = ("native", "observer")
-"""Who tells the native recorder of calls: the virtual device's kernels, or an observer of all operators."""
-
 FLUSH_SECONDS = 1.0
 """What a killed process can lose at most."""
 
-_VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
-_OUR_OWN = (CACHE_VARIABLE, "ANYMPS_CHILD")
 _current: Capture | None = None
 
 
@@ -131,7 +123,7 @@ class Capture:
             raise EnableError("anymps: nothing to record yet; call anymps.enable() first")
         if _current is not None:
             raise EnableError("anymps: a recording is already running in this process")
-        self._source = _choose_source(self._source, current)
+        self._source = choose_source(self._source, current)
         from anymps.record import RecordingWriter  # it brings all that reads recordings
 
         self._writer = RecordingWriter(self._path, self._facts())
@@ -272,7 +264,7 @@ class Capture:
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)
-                self._writer.set_meta("environment", _environment())  # with what the script itself has set
+                self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
                 if real is not None:
@@ -307,34 +299,9 @@ class Capture:
             print(f"anymps: {line}", file=sys.stderr)
 
     def _facts(self) -> dict[str, object]:
-        import torch
-
-        current = state()
-        assert current is not None
-        mac = current.mac if current.virtual else this_mac()
-        return {
-            "anymps_version": __version__,
-            "torch_version": torch.__version__,
-            "python_version": platform.python_version(),
-            "platform": platform.platform(),
-            "machine": platform.machine(),
-            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "script": self._script,
-            "arguments": self._argv,
-            "directory": os.getcwd(),
-            "process": os.getpid(),
-            "virtual": current.virtual,
-            "mac": mac.name if mac is not None else "",
-            "mac_details": mac.describe() if mac is not None else "",
-            "fallback": current.fallback,
-            "source": self._source,
-            "rounds": self._habits,
-            **({"steps": [self._part.first, self._part.last]} if self._part is not None else {}),
-            "threads": torch.get_num_threads(),
-            **({"card": f"cuda:{card.number}, {card.name}"} if (card := current.card) is not None else {}),
-            **({"core_speed": core_speed()} if current.virtual else {}),
-            "environment": _environment(),
-        }
+        part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}
+        run = {"script": self._script, "arguments": self._argv, "source": self._source, "rounds": self._habits}
+        return {**machine_facts(), **run, **part}
 
     def _drain(self, at_end: bool = False) -> None:
         entries, signatures, steps, sites, names, dropped, rounds = self.core.tape_drain(self._operators)
@@ -409,17 +376,6 @@ class Capture:
             self._refusals.append((*row[:6], self.core.current_site(), row[7]))
 
 
-def _choose_source(wanted: str | None, current: State) -> str:
-    """`native` on the virtual device unless something else is asked for, `observer` on a Mac's own."""
-    if wanted is None:
-        return "native" if current.virtual else "observer"
-    if wanted not in SOURCES:
-        raise EnableError(f"anymps: source must be {' or '.join(map(repr, SOURCES))}, not {wanted!r}")
-    if wanted == "native" and not current.virtual:
-        raise EnableError("anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'")
-    return wanted
-
-
 def _core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
     """What records, and what says on its ledger what a storage is; `save` takes the tape to the file at once."""
     if source == "native":
@@ -429,9 +385,3 @@ def _core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
 
     observer = ObserverCore(native(), save)
     return cast("Core", observer), observer.assign_storage  # it hands on what it does not have itself
-
-
-def _environment() -> dict[str, str]:
-    """What changes how a run behaves; not what we have set: where the core is, and where children leave parts."""
-    names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and not name.startswith(_OUR_OWN))
-    return {name: os.environ[name] for name in names}

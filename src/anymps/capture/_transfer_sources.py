@@ -13,16 +13,8 @@ from types import FrameType
 
 import torch
 
-from anymps.capture._origins import (
-    assignments,
-    contains,
-    function_at,
-    kept_as,
-    parsed,
-    resolve,
-    statement_at,
-    user_frames,
-)
+from anymps.capture._origins import kept_as, resolve, user_frames
+from anymps.capture._statements import assignments, contains, function_at, parsed, statement_at
 
 _FACTORIES = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn"}
