@@ -6,8 +6,8 @@ from typing import Final
 
 from anymps.findings._costs import ITEM
 from anymps.findings.advice._chips import emulates_bfloat16
+from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._optimizers import could_be_fused, fused_heeds_scaler
-from anymps.findings.advice._wait_advice import Advice
 from anymps.record import Recording
 
 _SOURCE: Final = f"torch/amp/grad_scaler.py (torch 2.13); {ITEM.source}"

@@ -7,26 +7,18 @@ any GPU. mps comes first as `--cuda-as-mps` would answer a question for CUDA, an
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings.edits._calls import argument
-from anymps.findings.edits._code import Code, Splice, last_name
-from anymps.findings.edits._device_text import (
-    compares_device,
-    is_device_text,
-    mentions_mps,
-    name_of,
-)
-from anymps.findings.edits._limits import parameter_with, widened
+from anymps.findings.edits._code import Code, Splice
+from anymps.findings.edits._device_place import NAMES_DEVICE, chooses_for, is_loose
+from anymps.findings.edits._device_text import compares_device, is_device_text, mentions_mps, name_of
+from anymps.findings.edits._limits import widened
 from anymps.findings.edits._model import Insert, Rewritten
 from anymps.findings.edits._names import Names
 from anymps.findings.edits._place import Place
 
-_CHOOSING: Final = ("Generator", "GradScaler", "autocast", "device", "set_default_device", "to")
-_DEVICE: Final = re.compile(r"device|map_location|accelerator", re.IGNORECASE)
-_NAMES_DEVICE: Final = re.compile(r"device|^dev$", re.IGNORECASE)
 # What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
 _ACCELERATOR: Final = {
     "current_device": "current_device_index",
@@ -135,7 +127,11 @@ class _Writer:
         if isinstance(node, ast.IfExp) and (option := self._option(node)) is not None:
             return self._where_taken(node, self._choice(node, option))
         if isinstance(node, ast.expr) and is_device_text(node):
-            return self._where_taken(node, self._instead(node, '"mps"')) if self._chooses(node) else []
+            return (
+                self._where_taken(node, self._instead(node, '"mps"'))
+                if chooses_for(self._code, node, self._place.function)
+                else []
+            )
         if isinstance(node, ast.Call):
             return self._call(node)
         return None
@@ -162,7 +158,7 @@ class _Writer:
         negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
         there = node.orelse if negated else node.body
         asked = any(map(self._asks, ast.walk(node.test)))
-        named = isinstance(there, (ast.Name, ast.Attribute)) and _NAMES_DEVICE.search(name_of(there))
+        named = isinstance(there, (ast.Name, ast.Attribute)) and NAMES_DEVICE.search(name_of(there))
         return there if asked and named else None
 
     def _choice(self, node: ast.IfExp, option: ast.expr | None = None) -> list[Splice]:
@@ -204,71 +200,11 @@ class _Writer:
     def _instead(self, node: ast.expr, mps: str) -> list[Splice]:
         """The node where there is no mps."""
         start, end = self._code.span(node)
-        opening, closing = ("", "") if self._is_loose(node) else ("(", ")")
+        opening, closing = ("", "") if is_loose(self._code, node) else ("(", ")")
         return [
             Splice(start, start, f"{opening}{mps} if {self._mps} else "),
             *([Splice(end, end, closing)] if closing else []),
         ]
-
-    def _is_loose(self, node: ast.expr) -> bool:
-        """Whether an `if` expression can stand in the place of a node without parentheses."""
-        parent = self._code.parents.get(node)
-        if isinstance(parent, ast.IfExp):
-            return node is parent.orelse
-        if isinstance(parent, ast.Call):
-            return node is not parent.func
-        if isinstance(
-            parent, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr, ast.keyword, ast.arguments, ast.withitem)
-        ):
-            return True
-        if isinstance(parent, (ast.Dict, ast.Tuple, ast.List)):
-            return True
-        start, end = self._code.span(node)
-        text = self._code.text
-        return text[:start].rstrip().endswith("(") and text[end:].lstrip().startswith(")")
-
-    def _chooses(self, node: ast.expr) -> bool:
-        """Whether a text stands where a device is chosen: in an assignment, a default, or an argument of that name."""
-        child: ast.AST = node
-        parent = self._code.parents.get(node)
-        while isinstance(parent, (ast.IfExp, ast.BoolOp)) or (
-            isinstance(parent, (ast.Tuple, ast.List)) and isinstance(self._code.parents.get(parent), ast.Assign)
-        ):
-            if isinstance(parent, ast.IfExp) and child is parent.test:
-                return False
-            child, parent = parent, self._code.parents.get(parent)
-        if isinstance(parent, ast.Assign):
-            return any(_NAMES_DEVICE.search(name_of(target)) for target in parent.targets)
-        if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
-            return bool(_NAMES_DEVICE.search(name_of(parent.target)))
-        if isinstance(parent, ast.Return):
-            return bool(_DEVICE.search(self._place.function))
-        if isinstance(parent, ast.arguments):
-            parameter = parameter_with(parent, child)
-            return parameter is not None and _NAMES_DEVICE.search(parameter.arg) is not None
-        if isinstance(parent, ast.Dict):
-            keys = [key for key, value in zip(parent.keys, parent.values, strict=True) if value is child]
-            return any(isinstance(key, ast.Constant) and _NAMES_DEVICE.search(str(key.value)) for key in keys)
-        if isinstance(parent, ast.keyword):
-            if parent.arg is not None and _DEVICE.search(parent.arg):
-                return True
-            call = self._code.parents.get(parent)
-            return parent.arg == "default" and isinstance(call, ast.Call) and self._is_option(call)
-        if isinstance(parent, ast.Call) and child in parent.args:
-            return last_name(parent) in _CHOOSING or self._is_fallback(parent, child)
-        return False
-
-    def _is_option(self, call: ast.Call) -> bool:
-        """`add_argument("--device", ...)`, or `field(...)` of an attribute of that name."""
-        words = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
-        parent = self._code.parents.get(call)
-        target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
-        return any(_NAMES_DEVICE.search(word) for word in [*words, target])
-
-    def _is_fallback(self, call: ast.Call, child: ast.AST) -> bool:
-        """`os.environ.get("DEVICE", "cuda")`, `getattr(config, "device", "cuda")`."""
-        before = call.args[: call.args.index(child)] if isinstance(child, ast.expr) else []
-        return any(isinstance(value, ast.Constant) and _NAMES_DEVICE.search(str(value.value)) for value in before)
 
     def _call(self, node: ast.Call) -> list[Splice] | None:
         name = self._meaning(node.func)
@@ -308,7 +244,7 @@ class _Writer:
             return []
         parent = self._code.parents.get(node)
         plain = (
-            self._is_loose(node)
+            is_loose(self._code, node)
             or isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp))
             or (isinstance(parent, ast.BoolOp) and isinstance(parent.op, ast.Or))
         )
