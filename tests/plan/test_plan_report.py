@@ -18,7 +18,7 @@ from anymps.record import MemoryStory
 from anymps.report import plan_document, plan_json, print_document, rendered
 from anymps.report.document import ASCII, BLOCKS, glyphs_for
 from anymps.report.plan._chart import memory_chart
-from anymps.report.plan._words import fixes
+from anymps.report.plan._fix_words import fixes
 from plans import EVIL, evil, plan_page, planned, render_plan, resting
 from report.test_report_forms import comparable, validator
 from report.test_report_html import Page

@@ -26,6 +26,7 @@ from anymps.report.document import (
 )
 from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
+from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
 from anymps.report.plan._chart import batch_chart, mac_chart, memory_chart, time_chart
 from anymps.report.plan._drawings import batch_drawings, choice_drawing, macs_drawing, times_drawing
@@ -78,7 +79,7 @@ def _short(plan: Plan) -> Iterator[Section]:
     if growth := words.growth(plan):
         yield Section("growth", "", (Prose((growth,)),), headed=Form.PAGE)
     yield from _changes(plan)
-    for fix in words.fixes(plan):
+    for fix in fix_words.fixes(plan):
         if fix.begin:
             told = tuple(filter(None, (fix.text, fix.here)))
             yield Section("first", "", (Prose(told, lead="Change first.", joined=True),), headed=Form.PAGE)
@@ -207,7 +208,7 @@ def _fixes(plan: Plan) -> Iterator[Section]:
             (Prose((fix.text,)), *([Prose((fix.here,), look="quiet")] if fix.here else [])),
             badge="begin here" if fix.begin else "",
         )
-        for fix in words.fixes(plan)
+        for fix in fix_words.fixes(plan)
     )
     if found:
         title = "What to change first"
