@@ -16,8 +16,13 @@ from processes import MAC, run_python
 RELEASE = "2.13.0"
 _LATER = {"logcumsumexp": "_logcumsumexp", "cummax": "_cummax_helper", "cummin": "_cummin_helper"}
 """Operators that PyTorch itself makes of others before a backend sees them."""
-_NOT_SEEN = ["addmm"]
+_NOT_SEEN = {"addmm"}
 """Operators whose launch is compared in tests/oracle, and that the program here does not come to."""
+_OF_2_15 = {
+    *("ceil", "floor", "isneginf", "isposinf", "heaviside", "addcmul", "addcdiv"),
+    *("glu", "glu_backward", "frexp", "_softmax", "_log_softmax"),
+}
+"""Operators of which torch 2.13 has no kernel."""
 
 _SCRIPT = """
 import json, sys
@@ -160,6 +165,8 @@ PROGRAMS |= {
 
 counted = {}
 for name in DESCRIBED:
+    if name in OF_2_15:
+        continue
     before = real_calls()
     PROGRAMS[AS_THEY_ARE_CALLED.get(name, name)]()
     ran = real_calls() - before
@@ -185,7 +192,7 @@ def counted() -> dict[str, Any]:
         pytest.skip(f"the Metal kernels of torch {RELEASE} were not added, or another torch is installed")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     called = {helper: name for name, helper in _LATER.items()}
-    script = f"MAC = {MAC!r}\nAS_THEY_ARE_CALLED = {called}\n{_SCRIPT}"
+    script = f"MAC = {MAC!r}\nAS_THEY_ARE_CALLED = {called}\nOF_2_15 = {_OF_2_15}\n{_SCRIPT}"
     lines = run_python(script, {"ANYMPS_KERNELS": "real"}).lines
     return dict(json.loads(lines[-1]))
 
@@ -194,7 +201,8 @@ def test_each_described_operator_reaches_its_kernel(counted: dict[str, Any]) -> 
     """By its own name, or by that of what PyTorch makes of it."""
     from anymps.metal.kernels.launches import DESCRIBED
 
-    assert [name for name in DESCRIBED if _LATER.get(name, name) not in counted[name]] == _NOT_SEEN
+    lacking = {name for name in DESCRIBED if _LATER.get(name, name) not in counted.get(name, ())}
+    assert lacking == _NOT_SEEN | _OF_2_15
 
 
 def test_abs_runs_on_its_kernel_each_time(counted: dict[str, Any]) -> None:

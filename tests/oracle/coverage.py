@@ -39,10 +39,15 @@ _TO_2_13 = re.compile(
 )
 """These were compared for torch 2.13 only, but for those of both."""
 _OF_BOTH = re.compile(
-    r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_|(pow_scalar|elu|elu_backward)_(dense|strided)"
+    r"(cumsum|cumprod|logcumsumexp|cummax|cummin)_|(pow_scalar|elu|elu_backward)_(dense|strided|inner_contiguous)"
     r"|cross_(dense|strided)_|cdist_backward_|(sdpa_vector|prefill_attention)_|orgqr_"
     r"|(standard_gamma|dirichlet)_grad_"
 )
+_OF_2_15 = re.compile(
+    r"addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
+    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float$"
+)
+"""Of later releases alone."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = (
     "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
@@ -148,7 +153,7 @@ UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_
 
 def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
-    if _OF_BOTH.match(kernel):
+    if _OF_BOTH.match(kernel) or (release > (2, 13) and _OF_2_15.match(kernel)):
         return REACHED
     if release > (2, 13):
         described = _SORTS.match(kernel) or any(_PATTERNS[name].match(kernel) for name in _RUN_ON_2_13)

@@ -10,10 +10,11 @@ import torch
 from anymps.metal.kernels import KernelLibrary, Launcher
 from anymps.verify.cases import DTYPES, OPERATORS, Operator, inputs, line
 
-from .asked import compare_asked
+from .asked import ASKED, compare_asked
 from .compare import Difference
 from .draws import compare_draws
 from .families import compare_families
+from .later import LATER
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .optimizers import compare_optimizers
 from .rows import ROWS, compare_reductions, compare_rows
@@ -47,7 +48,7 @@ def compare_all(
         yield _row(operator_name, operator_name, dtype, seen)
     for title, kernel, dtype, steps in compare_optimizers(library, release, wanted):
         yield _row(title, kernel, dtype, steps)
-    for title, kernel, dtype, called in compare_asked(library, release, wanted):
+    for title, kernel, dtype, called in compare_asked(library, release, wanted, (*ASKED, *LATER)):
         yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):
         yield _row(title, kernel, dtype, drawn)
@@ -70,8 +71,13 @@ def compare(
         try:
             result = operator.call(*on_device)
         except (RuntimeError, NotImplementedError, TypeError):
-            continue  # refused on a Mac, too
-        described = run_described(launcher, operator.call, on_device)
+            if release == installed():
+                continue  # refused on a Mac, too
+            try:  # the device of that release may have what the installed one lacks
+                result = operator.call(*given)
+            except (RuntimeError, NotImplementedError, TypeError):
+                continue
+        described = run_described(launcher, operator.call, on_device if result.is_mps else given)
         by_kernel = described[0] if described is not None else run_kernel(library, operator, on_device, result)
         if by_kernel is not None:
             found.add(result.cpu(), by_kernel.cpu(), given)

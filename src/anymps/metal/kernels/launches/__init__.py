@@ -17,6 +17,7 @@ from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
+from anymps.metal.kernels.launches._halves import HALVES as _HALVES
 from anymps.metal.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
 from anymps.metal.kernels.launches._image_gradients import IMAGE_GRADIENTS as _IMAGE_GRADIENTS
 from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
@@ -35,6 +36,7 @@ from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
 from anymps.metal.kernels.launches._slices import SLICES as _SLICES
+from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
@@ -75,6 +77,8 @@ DESCRIBED: Mapping[str, Describe] = {
     **_QUANTIZED,
     **_LINALG,
     **_SAMPLERS,
+    **_HALVES,
+    **_SOFTMAX,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

@@ -16,13 +16,14 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._elements import all_dense, is_dense, result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.metal.kernels.launches._unary import UNARY
 
 _READS_OFFSET = (2, 14)  # the first release that reads a CPU number where it lies
 _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 @dataclass(frozen=True)
-class _Binary:
+class Binary:
     """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of both operands.
 
     `operands` are their names, in the kernel's order; `number` makes the further argument of a call; `when` says
@@ -45,12 +46,23 @@ def _unscaled(call: Call) -> bool:
     return isinstance(alpha, int) and alpha == 1
 
 
-def _scaled(name: str) -> tuple[_Binary, ...]:
-    return _Binary(name, when=_unscaled), _Binary(f"{name}_alpha", number=lambda call: call.given["alpha"])
+def _scaled(name: str) -> tuple[Binary, ...]:
+    return Binary(name, when=_unscaled), Binary(f"{name}_alpha", number=lambda call: call.given["alpha"])
 
 
-def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[_Binary, ...]:
-    return (_Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
+def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[Binary, ...]:
+    return (Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
+
+
+def _by_a_tensor(call: Call) -> bool:
+    """Whether a power is one for the kernel: not of 1, with which the host fills the result."""
+    base, power = call.given["self"], call.given["exponent"]
+    return isinstance(power, torch.Tensor) and (isinstance(base, torch.Tensor) or base != 1)
+
+
+def _power(call: Call) -> Work | None:
+    """By a number it is an operator of one tensor."""
+    return (_TENSOR_POWER if isinstance(call.given["exponent"], torch.Tensor) else UNARY["pow"])(call)
 
 
 def _elu_params(call: Call) -> dict[str, Any]:
@@ -66,22 +78,23 @@ _POLYNOMIALS = (
     "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
     "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he"
 )
-_TABLE: dict[str, tuple[_Binary, ...]] = {
-    **{name: (_Binary(name),) for name in _ALIKE.split()},
-    **{name: (_Binary(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: (_Binary(name, "float"),) for name in ("atan2", "xlogy")},
-    **{f"special_{name}": (_Binary(name, "float"),) for name in ("zeta", "xlog1py")},
-    **{f"special_{name}": (_Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
+_TABLE: dict[str, tuple[Binary, ...]] = {
+    **{name: (Binary(name),) for name in _ALIKE.split()},
+    **{name: (Binary(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: (Binary(name, "float"),) for name in ("atan2", "xlogy")},
+    **{f"special_{name}": (Binary(name, "float"),) for name in ("zeta", "xlog1py")},
+    **{f"special_{name}": (Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
+    "heaviside": (Binary("heaviside", operands=("self", "values")),),  # of torch 2.15
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "div": (
-        _Binary("div_true", "float", when=_mode(None)),
-        _Binary("div_floor", when=_mode("floor")),
-        _Binary("div_trunc", when=_mode("trunc")),
+        Binary("div_true", "float", when=_mode(None)),
+        Binary("div_floor", when=_mode("floor")),
+        Binary("div_trunc", when=_mode("trunc")),
     ),
-    "floor_divide": (_Binary("div_floor"),),
+    "floor_divide": (Binary("div_floor"),),
     "lerp": (
-        _Binary(
+        Binary(
             "lerp_alpha",
             operands=("self", "end"),
             number=lambda call: call.given["weight"],
@@ -92,21 +105,19 @@ _TABLE: dict[str, tuple[_Binary, ...]] = {
     "hardswish_backward": _backward("hardswish_backward"),
     "hardsigmoid_backward": _backward("hardsigmoid_backward"),
     "gelu_backward": (
-        _Binary(
-            "gelu_backward", "same", ("grad_output", "self"), when=lambda call: call.given["approximate"] == "none"
-        ),
-        _Binary("gelu_tanh_backward", "same", ("grad_output", "self")),
+        Binary("gelu_backward", "same", ("grad_output", "self"), when=lambda call: call.given["approximate"] == "none"),
+        Binary("gelu_tanh_backward", "same", ("grad_output", "self")),
     ),
     "leaky_relu_backward": (
-        _Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
+        Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
     ),
-    "elu_backward": (_Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
+    "elu_backward": (Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
     "hardshrink_backward": _backward("shrink_backward", "lambd", "grad_out"),
     "softshrink_backward": _backward("shrink_backward", "lambd"),
 }
 
 
-def _describe(call: Call, row: _Binary) -> Work | None:
+def _describe(call: Call, row: Binary) -> Work | None:
     given = [call.given[name] for name in row.operands]
     if not any(isinstance(one, torch.Tensor) for one in given):
         return None
@@ -125,7 +136,7 @@ def _describe(call: Call, row: _Binary) -> Work | None:
     if out is None:
         return None
     work = result if row.result == "float" else common
-    launch = _launch(call, row, operands, out, work, None if row.number is None else row.number(call))
+    launch = launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
     made = tuple(_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
@@ -153,8 +164,8 @@ def _made(call: Call, name: str, operand: torch.Tensor) -> Made | None:
     return Made(operand, "value", name) if value.dtype in _NARROW else None
 
 
-def _launch(
-    call: Call, row: _Binary, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
+def launch_of_two(
+    call: Call, row: Binary, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
 ) -> Launch | None:
     a, b = operands
     cast = a.dtype != b.dtype
@@ -212,7 +223,7 @@ def _repeats(small: torch.Tensor, large: torch.Tensor) -> bool:
     )
 
 
-def _describer(rows: tuple[_Binary, ...]) -> Describe:
+def _describer(rows: tuple[Binary, ...]) -> Describe:
     def describe(call: Call) -> Work | None:
         row = next((row for row in rows if row.when(call)), None)
         return None if row is None else _describe(call, row)
@@ -220,4 +231,8 @@ def _describer(rows: tuple[_Binary, ...]) -> Describe:
     return describe
 
 
-BINARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}
+_TENSOR_POWER = _describer((Binary("pow", operands=("self", "exponent"), when=_by_a_tensor),))
+BINARY: dict[str, Describe] = {
+    **{name: _describer(rows) for name, rows in _TABLE.items()},
+    "pow": _power,
+}

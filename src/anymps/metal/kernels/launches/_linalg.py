@@ -31,10 +31,12 @@ def _cholesky(call: Call) -> Work | None:
         return None
     side = "U" if upper else "L"
     cut = f"tri{side.lower()}_inplace_int_float"
-    names = (f"factorDiagonalBlock{side}", f"applyTRSM{side}", f"applySYRK{side}", cut)
-    if any(call.first([name]) is None for name in names):
+    steps = (f"factorDiagonalBlock{side}", f"applyTRSM{side}", f"applySYRK{side}")
+    # Torch 2.15 names the dtype, too; on chips with matrix units, which no virtual one is, it goes by panels.
+    found = [call.first([one, f"{one}_float"]) for one in steps]
+    if None in found or cut not in call.kernels:
         return None
-    factor, solve, update, cut = names
+    factor, solve, update = (one or "" for one in found)
     size, batch = matrix.shape[-1], math.prod(matrix.shape[:-2])
     out = matrix.mT.contiguous().clone().mT  # column by column
     info = torch.zeros(matrix.shape[:-2], dtype=torch.int32, device="cpu")

@@ -19,6 +19,10 @@ from anymps.metal.kernels.launches._elements import all_dense, result_of, sizes_
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import launch_of_one
 
+_FLAT = (2, 14)
+"""Until this release a strided launch counts its threads in one row; in torch 2.15 they have three positions. There a
+launch that casts tells of the result, too, to which it casts last."""
+
 
 def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Memory for the result: of the common dtype and shape; None where a call is for no kernel of three tensors."""
@@ -54,22 +58,52 @@ def _clamp(call: Call) -> Work | None:
         x, bound = call.given["self"], high if low is None else low
         given = Call(call.operator, {"self": x, "other": bound}, call.written, call.foreign, call.kernels, call.release)
         return BINARY["minimum" if low is None else "maximum"](given)
-    operands = (call.given["self"], low, high)
+    return _of_three(call, "clamp", (call.given["self"], low, high))
+
+
+def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number: Any = None) -> Work | None:
+    """The launch over three tensors, with a further argument or none."""
     out = _result(call, operands)
-    if out is None:
+    if out is None or out.dtype not in NAMES:
         return None
     cast = len({one.dtype for one in operands}) > 1
     types = [SCALAR_TYPES[one.dtype] for one in operands]
     layout = "dense" if all_dense((out, *operands)) else "strided"
-    of = NAMES[out.dtype]
-    name = call.first([f"clamp_{layout}_cast_{of}" if cast else f"clamp_{layout}_{of}_{of}"])
+    of, end = NAMES[out.dtype], "" if number is None else f"_{_number_type(out.dtype)}"
+    name = call.first([f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"])
     if name is None:
         return None
+    further: tuple[Any, ...] = () if number is None else (number,)
+    threads: tuple[int, ...] = (out.numel(),)
+    if layout == "strided" and call.release > _FLAT:
+        sizes = sizes_of(out.shape)
+        threads = (sizes[0], math.prod(sizes[1:2]), math.prod(sizes[2:]))
     if layout == "dense":
-        further: tuple[Any, ...] = ([one.element_size() for one in operands], types) if cast else ()
+        told = (*operands, out) if call.release > _FLAT else operands
+        sizes_and_types = ([one.element_size() for one in told], [SCALAR_TYPES[one.dtype] for one in told])
+        further += sizes_and_types if cast else ()
     else:
-        further = (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
-    return _work(out, Launch(name, (out, *operands, *further), (out.numel(),)))
+        further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
+    return _work(out, Launch(name, (out, *operands, *further), threads))
+
+
+def _number_type(dtype: torch.dtype) -> str:
+    """Of the further argument: wide for numbers of 16 bits."""
+    return "float2" if dtype.is_complex else "float" if dtype.is_floating_point else NAMES[dtype]
+
+
+def _scaled(kernel: str) -> Describe:
+    """A tensor plus a factor times the product, or the quotient, of two others; of torch 2.15."""
+
+    def describe(call: Call) -> Work | None:
+        operands = [call.given[name] for name in ("self", "tensor1", "tensor2")]
+        common = torch.promote_types(operands[0].dtype, torch.promote_types(operands[1].dtype, operands[2].dtype))
+        value = call.given["value"]
+        if not (common.is_floating_point or common.is_complex) and not isinstance(value, int):
+            return None
+        return _of_three(call, kernel, operands, complex(value) if common.is_complex else value)
+
+    return describe
 
 
 def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
@@ -115,6 +149,8 @@ def _lerp(call: Call) -> Work | None:
     if out is None or len({one.dtype for one in operands}) > 1:
         return None
     of = NAMES[out.dtype]
+    if f"lerp_dense_{of}_{of}" in call.kernels and call.release > (2, 13):
+        return _of_three(call, "lerp", operands)  # later releases have no kernels of lerp's own shapes
     if all_dense((out, *operands)):
         return _lerp_launch(call, f"lerp_tensor_dense_{of}", out, operands)
     whole = all(one.is_contiguous() and one.shape == out.shape for one in (out, *operands[:2]))
@@ -147,5 +183,7 @@ TERNARY: dict[str, Describe] = {
     "clamp_min": _clamp_one("min", "max"),
     "clamp_max": _clamp_one("max", "min"),
     "lerp": _lerp,
+    "addcmul": _scaled("addcmul"),
+    "addcdiv": _scaled("addcdiv"),
 }
 """`lerp` by a number is one of two tensors, and told there."""

@@ -26,7 +26,7 @@ class _Unary:
     """
 
     kernel: str
-    result: Literal["same", "float"] = "same"
+    result: Literal["same", "float", "bool"] = "same"
     number: Callable[[Call], Any] | None = None
     when: Callable[[Call], bool] = lambda _: True
 
@@ -86,6 +86,8 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
     **{name: (_floats(name),) for name in _FLOATS.split()},
     **{f"special_{name}": (_floats(name),) for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")},
     **{f"special_{name}": (_floats(f"{name}_forward"),) for name in _BESSEL.split()},
+    **{name: (_Unary(name),) for name in ("ceil", "floor")},  # of torch 2.15, as are the next two
+    **{name: (_Unary(name, "bool"),) for name in ("isneginf", "isposinf")},
     "abs": (_Unary("abs", when=lambda call: not call.given["self"].is_complex()),),
     "neg": (_Unary("neg"),),
     "round": (_Unary("round", when=_plain), _numbered("round_decimals", "decimals")),
@@ -111,6 +113,8 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
 def _describe(call: Call, row: _Unary) -> Work | None:
     x = next(one for one in call.given.values() if isinstance(one, torch.Tensor))  # releases name it differently
     natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
+    if row.result == "bool":
+        natural = torch.bool
     if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
         return None
     out = result_of(call, x.shape, natural, (x,))

@@ -1,0 +1,99 @@
+"""Launches of kernels that torch 2.15 has, and 2.13 lacks: halves, two parts, three tensors and a number, softmax."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.described import describe, launch_of
+
+LATER = (2, 15)
+
+
+def test_a_gated_unit() -> None:
+    """One run of a dense tensor: half of a dimension and what lies behind it; else its two halves by strides."""
+    x = torch.zeros(3, 6, 5)
+    launch = launch_of(describe("glu", self=x, dim=1))
+    assert (launch.kernel, launch.buffers[2], launch.threads) == ("glu_dense_float", 15, (15, 3))
+    launch = launch_of(describe("glu", self=x.mT, dim=2))
+    assert (launch.kernel, launch.threads) == ("glu_strided_float_float", (45,))
+    assert launch.buffers[2].data_ptr() - launch.buffers[1].data_ptr() == 3 * 5 * 4
+    assert describe("glu", self=x, dim=1, written=(torch.zeros(3, 3, 5).half(),)) is None
+
+
+def test_a_gated_unit_backward() -> None:
+    """The strided kernel is told how many bytes behind the first half the second one lies."""
+    x, gradient = torch.zeros(3, 6), torch.zeros(3, 3)
+    launch = launch_of(describe("glu_backward", grad_output=gradient, self=x, dim=-1))
+    assert (launch.kernel, launch.buffers[3], launch.threads) == ("glu_backward_dense_float", 3, (3, 3))
+    launch = launch_of(describe("glu_backward", grad_output=gradient, self=torch.zeros(6, 3).t(), dim=-1))
+    assert launch.kernel == "glu_backward_float"
+    assert launch.buffers[3:] == ([3, 3], [4, 24], [12, 4], [4, 12], 12, 36, 2)
+
+
+def test_mantissa_and_exponent() -> None:
+    """Two results of one launch, of the layout of the tensor."""
+    work = describe("frexp", self=torch.zeros(4, 6).half())
+    assert work is not None
+    assert [one.dtype for one in work.results] == [torch.float16, torch.int32]
+    assert launch_of(work).kernel == "frexp_dense_half"
+    launch = launch_of(describe("frexp", self=torch.zeros(4, 6)[:, ::2]))
+    assert launch.kernel == "frexp_strided_float"
+    assert launch.buffers[3:] == ([3, 4], [4, 12], [4, 12], [8, 24], 2)
+
+
+def test_three_tensors_and_a_number() -> None:
+    """The number is wide for halves; a cast tells sizes and dtypes of all four; a strided grid has three positions."""
+    x, given = torch.ones(2, 3, 4, 5).half(), {"value": 3, "release": LATER}
+    launch = launch_of(describe("addcmul", self=x, tensor1=x, tensor2=x, **given))
+    assert (launch.kernel, launch.buffers[4:]) == ("addcmul_dense_half_half_float", (3,))
+    launch = launch_of(describe("addcdiv", self=x.float(), tensor1=x, tensor2=x, **given))
+    assert (launch.kernel, launch.buffers[5:]) == ("addcdiv_dense_cast_float_float", ([4, 2, 2, 4], [6, 5, 5, 6]))
+    launch = launch_of(describe("addcmul", self=x, tensor1=x[:1], tensor2=x, **given))
+    assert (launch.kernel, launch.threads) == ("addcmul_strided_half_half_float", (5, 4, 6))
+    whole = x.int()
+    assert describe("addcmul", self=whole, tensor1=whole, tensor2=whole, value=0.5, release=LATER) is None
+    launch = launch_of(describe("lerp", self=x, end=x, weight=x, release=LATER))
+    assert launch.kernel == "lerp_dense_half_half"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "kernels", "threads", "group"),
+    [
+        ((7, 50), 1, ["softmax_row_float_u32"], (256, 1, 1), (256, 1, 1)),
+        ((200, 1500), 1, ["softmax_row_float_u32"], (6400, 1, 1), (256, 1, 1)),
+        ((3, 1500), 1, ["softmax_float_u32"], (1, 768, 1), (1, 256, 1)),
+        ((2, 5000), 1, ["softmax_partial_float_u32", "softmax_finalize_float_u32"], (768, 2, 1), (256, 1, 1)),
+        ((3, 50, 7), 1, ["softmax_float_u32"], (7, 192, 1), (7, 64, 1)),
+        (
+            (2, 9000, 3),
+            1,
+            ["softmax_strided_partial_float_u32", "softmax_strided_finalize_float_u32"],
+            (3, 512, 2),
+            (3, 256, 1),
+        ),
+    ],
+)
+def test_softmax(
+    shape: tuple[int, ...], dim: int, kernels: list[str], threads: tuple[int, ...], group: tuple[int, ...]
+) -> None:
+    """A SIMD group a row, rows in parts, groups of columns, and columns in parts."""
+    work = describe("_softmax", self=torch.zeros(shape), dim=dim, half_to_float=False)
+    assert work is not None
+    assert [one.kernel for one in work.launches] == kernels
+    assert {(one.threads, one.group) for one in work.launches} == {(threads, group)}
+
+
+def test_softmax_into_a_tensor_that_is_not_dense() -> None:
+    """Computed beside it, and copied."""
+    out = torch.zeros(5, 7).t()
+    work = describe("_log_softmax", (out,), self=torch.zeros(7, 5), dim=1, half_to_float=False, out=out)
+    assert work is not None
+    assert work.launches[0].kernel == "log_softmax_row_float_u32"
+    assert [target is out for target, _ in work.copies] == [True]
+
+
+def test_factors_by_blocks_of_later_releases() -> None:
+    """Their kernels name the dtype."""
+    work = describe("linalg_cholesky_ex", release=LATER, self=torch.eye(40), upper=False, check_errors=False)
+    assert work is not None
+    assert len(work.launches) == 5

@@ -1,0 +1,89 @@
+"""Calls that come to kernels of torch 2.15 alone, asked as those of asked.py are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+
+from .asked import COMPLEX, FLOATS, INTEGERS, Asked, Given, each, numbers, of
+
+_aten = torch.ops.aten
+_ALL = (*FLOATS, *COMPLEX)
+_LENGTHS = ((7, 50), (3, 1500), (200, 1500), (2, 5000), (2, 3, 70_000))
+
+
+def _mixed(dtype: torch.dtype) -> Iterator[Given]:
+    """A tensor of the dtype, and two of float32, or of int64 if it is one of integers."""
+    wide = torch.complex64 if dtype.is_complex else torch.float32 if dtype.is_floating_point else torch.int64
+    if dtype != wide:
+        yield numbers(dtype, 5, 7), numbers(wide, 5, 7), numbers(wide, 5, 7) + 5
+        yield numbers(dtype, 5, 7), numbers(wide, 7, 5).t(), numbers(wide, 7) + 5
+
+
+def _mixed_pairs(dtype: torch.dtype) -> Iterator[Given]:
+    """Powers of two dtypes: no number is negative."""
+    return ((x.abs() + 1, y.abs()) for x, y, _ in _mixed(dtype))
+
+
+def _positive(dtype: torch.dtype) -> Iterator[Given]:
+    return (((x if x.is_complex() else x.abs()),) for x in (numbers(dtype, 9, 70), numbers(dtype, 5)))
+
+
+def _scaled(name: str, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
+    """A product or a quotient by a factor: dense, strided, of two dtypes."""
+    call = getattr(torch, name)
+
+    def plain(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = call(x, a, b, value=3)
+        return result
+
+    return (
+        Asked(name, name, dtypes, plain, of((9, 70), (9, 70), (9, 70))),
+        Asked(name, name, dtypes, lambda x, a, b: plain(x, a.t(), b), of((9, 70), (70, 9), (70,))),
+        Asked(
+            name, name, dtypes, lambda x, a, b: plain(x, a.permute(3, 2, 1, 0), b), of((2, 3, 4, 5), (5, 4, 3, 2), (5,))
+        ),
+        Asked(f"{name}, of two dtypes", name, dtypes, plain, _mixed),
+    )
+
+
+def _softmax(kernel: str) -> tuple[Asked, ...]:
+    call = getattr(F, kernel)
+    return (
+        Asked(f"nn.functional.{kernel}", kernel, FLOATS, lambda x: call(x, -1), each(*_LENGTHS)),
+        Asked(
+            f"nn.functional.{kernel}, other dimensions",
+            kernel,
+            FLOATS,
+            lambda x: call(x, 1),
+            each((3, 50, 7), (2, 9000, 3), (2, 40, 200), (1, 20_000, 40)),
+        ),
+        Asked(
+            f"nn.functional.{kernel}, transposed", kernel, FLOATS, lambda x: call(x.t(), -1), each((50, 7), (900, 3))
+        ),
+    )
+
+
+LATER: tuple[Asked, ...] = (
+    *_scaled("addcmul", (*_ALL, *INTEGERS)),
+    *_scaled("addcdiv", _ALL),
+    Asked("lerp, of integers", "lerp", (torch.int64,), torch.lerp, of((5, 7), (5, 7), (5, 7))),
+    Asked("pow, of two dtypes", "pow", (*FLOATS, *INTEGERS), torch.pow, _mixed_pairs),
+    Asked("pow, of a number", "pow", (*FLOATS, *INTEGERS, *COMPLEX), lambda x: torch.pow(2, x), _positive),
+    Asked("nn.functional.glu", "glu", FLOATS, lambda x: F.glu(x, 1), each((5, 8), (3, 6, 50))),
+    Asked("nn.functional.glu, transposed", "glu", FLOATS, lambda x: F.glu(x.t(), 0), each((5, 8), (50, 6))),
+    Asked("glu_backward", "glu_backward", FLOATS, lambda g, x: _aten.glu_backward(g, x, 1), of((5, 4), (5, 8))),
+    Asked(
+        "glu_backward, transposed",
+        "glu_backward",
+        FLOATS,
+        lambda g, x: _aten.glu_backward(g, x.t(), 1),
+        of((5, 4), (8, 5)),
+    ),
+    Asked("frexp", "frexp", FLOATS, torch.frexp, each((5, 8), (400,))),
+    Asked("frexp, a part", "frexp", FLOATS, lambda x: torch.frexp(x[:, ::2]), each((5, 8), (40, 30))),
+    *_softmax("softmax"),
+    *_softmax("log_softmax"),
+)
