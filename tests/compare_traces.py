@@ -22,8 +22,9 @@ def sketch(values: Sequence[float], dtype: str = "float32", shape: tuple[int, ..
 class Tracing:
     """Makes a trace call by call."""
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", kernels: str = "") -> None:
         self.trace = Trace({"device": device, "torch": "2.13.0", "mac": "M3 Pro 18GB" if device == "mps" else ""})
+        self.trace.facts["kernels_torch"] = kernels
         self.trace.traced_steps = [0, 1, 2, 3]
         self.step = 0
 
@@ -38,14 +39,15 @@ class Tracing:
         autocast: str = "",
         backward: bool = False,
         random: bool = False,
+        by_kernel: bool = False,
     ) -> Tracing:
         """Add a call."""
         number = len(self.trace.calls)
         site = Site(FILE, line, "main", f"line {line}")
         values = tuple(Value(it) for it in inputs), tuple(Value(it) for it in results)
-        self.trace.calls.append(
-            Call(number, f"aten.{operator}.default", site, self.step, backward, *values, bound, random, False, autocast)
-        )
+        name = f"aten.{operator}.default"
+        given = (bound, random, False, autocast, by_kernel)
+        self.trace.calls.append(Call(number, name, site, self.step, backward, *values, *given))
         return self
 
     def loss(self, value: float) -> Tracing:

@@ -84,7 +84,12 @@ def gate() -> Iterator[str]:
 
 def _option(row: Row) -> str:
     """`--mac MAC`, `--fallback`, `--no-fallback`, `--substrate host, cuda`."""
-    value = row.metavar or {"word": ", ".join(row.words), "file": "FILE", "integer": "N", "number": "N"}.get(row.kind)
+    value = row.metavar or {
+        "word": ", ".join(row.words + ("RELEASE",) * row.releases),
+        "file": "FILE",
+        "integer": "N",
+        "number": "N",
+    }.get(row.kind)
     start = f"{row.flag}, {row.short}" if row.short else row.flag
     start += f"`, `{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else ""
     return f"{start} {value}" if value else start

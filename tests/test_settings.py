@@ -33,6 +33,7 @@ from anymps.commands import _commands
 from anymps.findings import FAIL_ON, read_settings
 from anymps.pytest_plugin._options import OPTIONS
 from anymps.report import FORMATS
+from anymps.rules import NEWEST, OLDEST
 
 COMMANDS = [face for face in FACES if face != "pytest"]
 SOURCE = Path(anymps.__file__).parent
@@ -62,6 +63,24 @@ def options_of(command: str) -> dict[str, click.Option]:
         if isinstance(option, click.Option)
         for flag in (*option.opts, *option.secondary_opts)
     }
+
+
+def test_a_release_is_a_word_where_the_row_says_so() -> None:
+    """It is taken, named in the usage line and in what refuses another text, and completed."""
+    assert [row_of("kernels").takes(word) for word in ("real", "2.15", "2.15.1", "2", "2.15.x", "mps")] == (
+        [True, True, True, False, False, False]
+    )
+    assert not row_of("substrate").takes("2.15")
+    option = options_of("compare")["--with"]
+    context = click.Context(click.Command("compare"))
+    assert option.type.get_metavar(option, context) == "[cpu|mps|cuda|RELEASE]"
+    assert [item.value for item in option.type.shell_complete(context, option, "c")] == ["cpu", "cuda"]
+    assert [item.value for item in option.type.shell_complete(context, option, "2")] == [
+        f"2.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)
+    ]
+    with pytest.raises(click.BadParameter) as error:
+        option.type.convert("tpu", option, context)
+    assert error.value.message == "'tpu' is not cpu, mps, cuda or a release of torch, such as 2.15."
 
 
 @pytest.mark.parametrize("command", COMMANDS)

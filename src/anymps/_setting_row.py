@@ -4,9 +4,12 @@ from __future__ import annotations
 
 __all__ = ["Row", "row"]
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 
 Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file"]
 """`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once."""
@@ -17,9 +20,10 @@ class Row:
     """One setting, as all faces know it.
 
     `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
-    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable`
-    and `%%mps` take it. `bare` is the word that an option stands for where none of its words follows. Child processes
-    inherit what has a variable, and do the same. `page` is what docs/settings.md says of the variable.
+    help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
+    `%%mps` take it. `bare` is the word that an option stands for where none of its words follows. With `releases`, a
+    release of torch, such as 2.15, is one of the words, too. Child processes inherit what has a variable, and do the
+    same. `page` is what docs/settings.md says of the variable.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Row:
     short: str = ""
     metavar: str = ""
     words: tuple[str, ...] = ()
+    releases: bool = False
     bare: str = ""
     least: float | None = None
     most: float | None = None
@@ -49,6 +54,21 @@ class Row:
     def flag(self) -> str:
         """As commands have it: `--cuda-as-mps`, `--no-children`."""
         return "--" + (self.option or self.name.replace("_", "-"))
+
+    def takes(self, word: str) -> bool:
+        """Whether it is one of the words, or a release where those are taken."""
+        return word in self.words or (self.releases and _RELEASE.fullmatch(word) is not None)
+
+    @property
+    def choices(self) -> str:
+        """The words as a sentence has them: `cpu, real or a release of torch, such as 2.15`."""
+        words = [*self.words, *(["a release of torch, such as 2.15"] if self.releases else [])]
+        return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for its value in a usage line: `cpu|real|RELEASE`."""
+        return self.metavar or "|".join([*self.words, *(["RELEASE"] if self.releases else [])])
 
     @property
     def pytest_flag(self) -> str:

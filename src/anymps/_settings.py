@@ -88,10 +88,12 @@ class Settings:
     )  # fmt: skip
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
-        "known, after `anymps kernels add` (ANYMPS_KERNELS).", words=("cpu", "real"), commands=("run", "compare"),
-        pytest="real: compute with PyTorch's own Metal kernels where their launches are known",
+        "known, after `anymps kernels add`: those of the installed torch (real) or of another release "
+        "(ANYMPS_KERNELS).", words=("cpu", "real"), releases=True, commands=("run", "compare"),
+        pytest="real, or a release: compute with PyTorch's own Metal kernels where their launches are known",
         variable="ANYMPS_KERNELS", enable=True, notebook=True,
-        page="with `real`, PyTorch's own kernels compute the operators whose launches are known ([Kernels]"
+        page="with `real`, or a release such as `2.15`, PyTorch's own kernels compute the operators whose launches are "
+        "known ([Kernels]"
         "(kernels.md#running-programs-on-them))",
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
@@ -281,11 +283,13 @@ class CompareSettings(Settings):
     """Of `anymps compare`."""
 
     of: str = row(
-        "word", "cpu", "The device of the first run.", words=("cpu", "mps", "cuda"), shows_default=True
+        "word", "cpu", "The device of the first run; a release such as 2.13 is mps with the kernels of that release "
+        "(anymps kernels add).", words=("cpu", "mps", "cuda"), releases=True, shows_default=True,
     )  # fmt: skip
     other: str = row(
-        "word", "mps", "The device of the second run.", option="with", words=("cpu", "mps", "cuda"), shows_default=True
-    )
+        "word", "mps", "The device of the second run, likewise.", option="with", words=("cpu", "mps", "cuda"),
+        releases=True, shows_default=True,
+    )  # fmt: skip
     of_python: Path | None = row(
         "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "
         "applies to both.",
@@ -386,7 +390,11 @@ class ConvertSettings:
 class KernelsAddSettings:
     """Of `anymps kernels add`."""
 
-    download: bool = row("flag", False, "Have pip download the wheel of the installed release.")
+    download: bool = row("flag", False, "Have pip download the wheel.")
+    release: str | None = row(
+        "text", help="Add the kernels of this release, such as 2.15, instead of the installed one.", option="torch",
+        metavar="RELEASE",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -487,9 +495,8 @@ def asked_for(name: str, given: Any = None) -> Any:
         set_variable(name, given)
         return given
     text = os.environ.get(found.variable, "").strip()
-    words = found.words or ("1", "0")
-    if text and text not in words:
-        raise EnableError(f"anymps: {found.variable}={text!r} must be {' or '.join(words)}")
+    if text and not (found.takes(text) if found.words else text in ("1", "0")):
+        raise EnableError(f"anymps: {found.variable}={text!r} must be {found.choices if found.words else '1 or 0'}")
     return (text or None) if found.words else (True if text == "1" else None)
 
 

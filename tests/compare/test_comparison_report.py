@@ -140,6 +140,84 @@ def test_losses_that_are_not_numbers() -> None:
     assert [curve.count("L") for curve in curves] == [2, 1, 2]
 
 
+def releases(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
+    """The comparison of two runs on mps, on the kernels of 2.13.0 and of 2.15.0."""
+    left, right = make(Tracing("mps", "2.13.0"), False), make(Tracing("mps", "2.15.0"), True)
+    return compare_traces("train.py", ("2.13's kernels", "2.15's kernels"), left.end(), right.end())
+
+
+def wrong(operator: str, *by: bool) -> Comparison:
+    """A call whose results differ, computed by each release's kernel or, where `by` is False, by the CPU."""
+    return releases(
+        lambda trace, second: trace.call(operator, 10, [X], [sketch([3.0 - 3 * second])], by_kernel=by[second])
+    )
+
+
+def test_kernels_of_two_releases_that_differ() -> None:
+    """Whose kernels they are, and how to see which is right."""
+    text = " ".join(text_of(wrong("cross", True, True)).split())
+    assert (
+        "Why: The inputs are the same, but the results differ by more than rounding explains: the kernels of torch "
+        "2.13.0 and torch 2.15.0 compute different values. Do: To see which release is right, compare its numbers with "
+        "the CPU's: `anymps run --kernels 2.13.0 --check-numbers` and `--kernels 2.15.0`. What was compared "
+        "2.13's kernels torch 2.13.0, M3 Pro 18GB, 1 call, 1 of them by the Metal kernels of torch 2.13.0 "
+        "2.15's kernels torch 2.13.0, M3 Pro 18GB, 1 call, 1 of them by the Metal kernels of torch 2.15.0 "
+        "calls 1 matched and compared; 1 by the kernels of both releases, 0 by those of one alone"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("by", "own", "other"), [((True, False), "2.13.0", "2.15.0"), ((False, True), "2.15.0", "2.13.0")]
+)
+def test_where_the_cpu_stands_for_a_release(by: tuple[bool, bool], own: str, other: str) -> None:
+    """The launch of one is not known: it is said who computed what."""
+    text = " ".join(text_of(wrong("cross", *by)).split())
+    assert (
+        f"rounding explains: the kernel of torch {own} and this machine's CPU compute different values. It is not "
+        f"known how torch {other} launches its kernel for this call, so the CPU computed it there."
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("by", "known"),
+    [
+        ((True, True), "Known fault of `amax` in torch 2.13.0: MPS620, amax or amin of 33 to 992 int64 numbers."),
+        ((True, False), "Known fault of `amax` in torch 2.13.0: MPS620, amax or amin of 33 to 992 int64 numbers."),
+        ((False, True), ""),
+    ],
+)
+def test_a_fault_that_one_release_has(by: tuple[bool, bool], known: str) -> None:
+    """It explains a difference where that release's own kernel computed."""
+    text = " ".join(text_of(wrong("amax", *by)).split())
+    assert known in text
+    assert ("MPS620" in text) is bool(known)
+
+
+def test_kernels_of_two_releases_that_agree() -> None:
+    """With the number of calls that both releases' kernels computed, and the first difference within rounding."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mm", 9, [X], [X])
+        return trace.call("sum", 10, [X], [sketch([3.0, 4.0 + second * 2.0**-22])], by_kernel=True)
+
+    text = " ".join(text_of(releases(make)).split())
+    assert text.startswith(
+        "The runs agree: no difference exceeds 0.054 % of the rounding bound. 1 of 2 calls ran on the kernels of both "
+        "releases."
+    )
+    assert "first rounding train.py:10, sum, call 2: 6e-06 % of the largest value" in text
+
+
+def test_kernels_that_no_call_ran_on() -> None:
+    """An agreement of the CPU with itself is none of the kernels."""
+    found = releases(
+        lambda trace, _: trace.call("mm", 9, [X], [X], by_kernel=trace.trace.facts["kernels_torch"] > "2.14")
+    )
+    assert "No call ran on both 2.13's kernels and 2.15's kernels, so this says nothing about them." in " ".join(
+        text_of(found).split()
+    )
+
+
 def test_a_page_has_the_picture_and_the_table() -> None:
     """Both curves, their difference, and the label."""
     page = "".join(rendered(comparison_document(compared(divergence)), "html"))

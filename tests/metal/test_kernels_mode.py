@@ -184,7 +184,7 @@ def test_what_is_refused(cache: Path) -> None:
             print(error)
     """
     assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
-        "False anymps: kernels='metal' must be cpu or real",
+        "False anymps: kernels='metal' must be cpu, real or a release of torch, such as 2.15",
         "False anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one",
         f"False the Metal kernels of torch {RELEASE} were not added: anymps kernels add WHEEL, or --download",
         "cpu",

@@ -68,7 +68,7 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
         "linux.whl is no macOS wheel: Metal kernels are in the one that ends in macosx_14_0_arm64.whl"
     )
     assert refused(made(tmp_path, b"", "2.12.1")) == (
-        "torch.whl is torch 2.12.1, and 2.13.0 is installed: add the wheel of that release"
+        "torch.whl is torch 2.12.1, not 2.13.0; to add it, name its release: --torch 2.12.1"
     )
     assert refused(wheel(tmp_path / "torch.whl", library("other", b"x"))) == (
         "torch/lib/libtorch_cpu.dylib of torch.whl holds no Metal kernels (section metal_basic)"
@@ -226,6 +226,40 @@ def test_pip_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"anymps: pip cannot download torch {INSTALLED} for macosx_14_0_arm64: ERROR: no matching distribution"
     )
+
+
+def test_kernels_of_another_release(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--torch` names it, in full or not, for a wheel and a download; the other commands take the short form, too."""
+    path = made(tmp_path, metallib({"a": b"BC"}), "2.11.3")
+    assert main(["kernels", "add", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"anymps: {path} is torch 2.11.3, not {INSTALLED}; to add it, name its release: --torch 2.11.3\n"
+    )
+    assert main(["kernels", "add", "--torch", "2.12", str(path)]) == 2
+    assert main(["kernels", "add", "--torch", "2.11", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("added 1 kernel of torch 2.11.3, ")
+    assert added_releases() == ["2.11.3"]
+    assert main(["kernels", "list", "--torch", "2.11"]) == 0
+    assert capsys.readouterr().out == "a\n"
+    assert main(["kernels", "remove", "--torch", "2.11"]) == 0
+    assert capsys.readouterr().out.startswith("removed the Metal kernels of torch 2.11.3, ")
+
+
+def test_a_short_release_is_downloaded_in_its_newest_form(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`2.11` is any 2.11 to pip, and the wheel says which it is."""
+    asked: list[str] = []
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command[-1])
+        folder = Path(command[command.index("-d") + 1])
+        wheel(folder / "torch-x.whl", library("metal_basic", metallib({"a": b"BC"})), "2.11.3")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", pip)
+    assert main(["kernels", "add", "--torch", "2.11", "--download"]) == 0
+    assert main(["kernels", "add", "--torch", "2.11.3", "--download"]) == 0
+    assert asked == ["torch==2.11.*", "torch==2.11.3"]
+    assert added_releases() == ["2.11.3"]
 
 
 def test_bitcode_that_llvm_does_not_survive(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,6 +269,8 @@ class Capture:
                 real = self._real_after if self._real_after is not None else real_calls()
                 if real is not None:
                     self._writer.set_meta("real_calls", dict(real - self._real_before))
+                    current = state()
+                    self._writer.set_meta("kernels_torch", current.kernels_torch if current is not None else "")
                 self._writer.set_meta("wall_seconds", self._seconds or time.monotonic() - self._started)
                 self._writer.close()
             self._closed.set()

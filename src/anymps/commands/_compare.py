@@ -36,7 +36,7 @@ _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are ava
 
 @click.command(
     cls=ScriptCommand,
-    short_help="Run a script on two devices and show where the numbers diverge.",
+    short_help="Run a script on two devices, or on two releases' kernels, and show where the numbers diverge.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
 )
 @takes("compare")
@@ -48,7 +48,8 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
 
     Both run at the same time, each in its own process; what the script writes and prints is discarded. Each
     torch call in one run is compared with the same call in the other. In a run on the CPU, "mps" and "cuda" in the
-    script mean the CPU. Exits with 1 if the runs diverge.
+    script mean the CPU. With --of 2.13 --with 2.15, both runs are on mps, on PyTorch's own Metal kernels of these
+    releases. Exits with 1 if the runs diverge.
     """
     target = Target.named(module, words, "compare")
     if trace is not None:
@@ -60,7 +61,7 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     from anymps.findings import read_settings
 
     asked = asked.filled(read_settings(Path.cwd() if target.is_module else Path(target.name)))
-    if "mps" in (asked.of, asked.other):
+    if any(_is_mps(device) for device in (asked.of, asked.other)):
         build()  # build here if needed: the processes that run the script may not write the user's files
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
     command = ["-m", module, *words] if module is not None else list(words)
@@ -78,7 +79,7 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
 
     show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found), "the comparison")
     if not found.is_used:
-        say(f"exit code {UNUSED}: nothing ran on {asked.other if asked.other != 'cpu' else asked.of}")
+        say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED
     return 0 if found.agrees else PART
 
@@ -98,19 +99,38 @@ def _check(asked: CompareSettings) -> None:
         raise UsageError(f"--report-to {asked.report_to}: there is no directory {asked.report_to.absolute().parent}")
     if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
         raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
+    sides = (asked.of, asked.other)
     if asked.of == asked.other != "mps" and asked.of_python is None:
         raise UsageError(f"--of {asked.of} and --with {asked.other} name the same device")
-    for option, value in (("--kernels", asked.kernels), ("--substrate", asked.substrate)):
-        if value is not None and "mps" not in (asked.of, asked.other):
-            raise UsageError(f"{option} applies to mps, but neither run uses mps")
+    if asked.substrate is not None and not any(map(_is_mps, sides)):
+        raise UsageError("--substrate applies to mps, but neither run uses mps")
+    if asked.kernels is not None and "mps" not in sides:
+        raise UsageError("--kernels applies to a run on mps, but neither --of nor --with is mps")
+    releases = [side for side in sides if _is_release(side)]
+    if releases:
+        from anymps.device import release_of_kernels
+
+        found = [release_of_kernels(release) for release in releases]
+        if len(set(found)) < len(found) and asked.of_python is None:
+            raise UsageError(f"--of {asked.of} and --with {asked.other} name the same kernels, those of {found[0]}")
+
+
+def _is_release(side: str) -> bool:
+    """Whether the side is the kernels of a release, and not a device."""
+    return side[0].isdigit()
+
+
+def _is_mps(side: str) -> bool:
+    return side == "mps" or _is_release(side)
 
 
 def _names(asked: CompareSettings) -> tuple[str, str]:
-    """The names of the runs: their devices, with a qualifier if both use the same one."""
-    if asked.of != asked.other:
-        return asked.of, asked.other
+    """The names of the runs: their devices, or whose kernels they are on, with a qualifier if both use the same one."""
+    first, second = (f"{side}'s kernels" if _is_release(side) else side for side in (asked.of, asked.other))
+    if first != second:
+        return first, second
     if asked.of_python is not None:
-        return f"{asked.of}, --of-python", asked.other
+        return f"{first}, --of-python", second
     return ("mps, CPU kernels", "mps, PyTorch's kernels") if asked.kernels == "real" else ("mps, first", "mps, second")
 
 
@@ -138,10 +158,13 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
 
     with tempfile.TemporaryDirectory(prefix="anymps-compare-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        enable = asked.device()
+        if _is_release(device):
+            device, enable = "mps", {**enable, "kernels": device}
         order = TraceOrder(
             name,
             device,
-            asked.device() if device == "mps" else {},
+            enable if device == "mps" else {},
             asked.full_steps,
             asked.steps,
             asked.random == "cpu",

@@ -27,6 +27,7 @@ from anymps.metal.kernels import (
     module_text,
     open_kernels,
     operator_of,
+    read_release,
     read_signature,
     remove_kernels,
     wheel_digest,
@@ -38,7 +39,7 @@ from anymps.rules import find_operators, installed_torch
 @click.group(short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True)
 @click.pass_context
 def kernels(context: click.Context) -> None:
-    """PyTorch's own compiled Metal kernels, read from the macOS wheel of the installed release.
+    """PyTorch's own compiled Metal kernels, read from its macOS wheel: of the installed release, or of another.
 
     They are kept in your cache directory only.
     """
@@ -50,16 +51,21 @@ def kernels(context: click.Context) -> None:
 @click.argument("wheel", required=False, type=click.Path(path_type=Path))
 @takes("kernels add")
 def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
-    """Read the Metal kernels of WHEEL, a macOS wheel of the installed torch, and keep them in the cache."""
+    """Read the Metal kernels of WHEEL, a macOS wheel of torch, and keep them in the cache.
+
+    The wheel is of the installed release, or of the one that --torch names.
+    """
     if (wheel is None) != asked.download:
         raise UsageError("name a wheel, or let pip get it with --download (anymps kernels add --help)")
-    release = _installed()
+    release = _installed() if asked.release is None else asked.release
     if wheel is not None:
+        release = _whole(release, wheel)
         library, origin, digest = add_kernels(wheel, release), str(wheel), wheel_digest(wheel)
     else:
         click.echo(f"downloading the macOS wheel of torch {release}", err=True)
         with tempfile.TemporaryDirectory(prefix="anymps-", ignore_cleanup_errors=True) as folder:
-            fetched = download(release, Path(folder))
+            fetched = download(release if release.count(".") > 1 else f"{release}.*", Path(folder))
+            release = _whole(release, fetched)
             library, origin, digest = (
                 add_kernels(fetched, release),
                 f"{fetched.name}, downloaded by pip",
@@ -117,17 +123,29 @@ def show(asked: KernelsShowSettings, name: str) -> int:
 @takes("kernels remove")
 def remove(asked: KernelsRemoveSettings) -> int:
     """Delete the kernels that were added."""
-    release = asked.release or _installed()
+    release = _meant(asked.release)
     click.echo(f"removed the Metal kernels of torch {release}, {size(remove_kernels(release))}")
     return 0
+
+
+def _whole(release: str, wheel: Path) -> str:
+    """The wheel's release, if `release` means it: `2.15` of a wheel of 2.15.0."""
+    found = read_release(wheel)
+    return found if found.startswith(f"{release}.") else release
 
 
 def _installed() -> str:
     return str(installed_torch().version).partition("+")[0]
 
 
-def _opened(release: str | None) -> tuple[Metallib, str]:
+def _meant(release: str | None) -> str:
+    """The release that is asked about: `2.15` means the newest added one of these."""
     release = release or _installed()
+    return next((one for one in reversed(added_releases()) if one.startswith(f"{release}.")), release)
+
+
+def _opened(release: str | None) -> tuple[Metallib, str]:
+    release = _meant(release)
     try:
         return open_kernels(release), release
     except KernelsError as error:

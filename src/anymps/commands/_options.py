@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from anymps._errors import CostError, UsageError
 from anymps._settings import FACES, Row, rows_of
@@ -47,7 +48,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind == "texts":
         words |= {"multiple": True, "metavar": row.metavar}
     elif row.kind == "word":
-        words["type"] = click.Choice(row.words)
+        words["type"] = _WordOrRelease(row) if row.releases else click.Choice(row.words)
     elif row.kind == "file":
         words |= {"type": click.Path(path_type=_path()), "metavar": row.metavar or "FILE"}
     elif row.kind == "integer":
@@ -58,6 +59,32 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
         words["metavar"] = row.metavar
     flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else row.flag
     return click.option(flag, *names, **words)
+
+
+class _WordOrRelease(click.Choice[str]):
+    """One of the words of a setting, or a release of torch."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row.words)
+        self._row = row
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The word. Fails for another text, which is neither."""
+        if not self._row.takes(value):
+            self.fail(f"{value!r} is not {self._row.choices}.", param, ctx)
+        return value
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """`[cpu|real|RELEASE]`."""
+        return f"[{self._row.placeholder}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The words, and the releases that anymps knows."""
+        from anymps.rules import NEWEST, OLDEST
+
+        releases = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
+        words = [*self._row.words, *releases]
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 def _path() -> Any:

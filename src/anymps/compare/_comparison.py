@@ -6,22 +6,28 @@ __all__ = ["Comparison", "LossPair", "compare_traces"]
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anymps.compare._align import Pair, aligned
-from anymps.compare._divergences import Divergence, Judge, Rounding
+from anymps.compare._divergences import Divergence, Judge, Rounding, Shared
 from anymps.compare._trace import Call, Ending, Lists, Read, Site, Trace
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the runs: its name, its facts, and how it ended."""
+    """One of the runs: its name, its facts, how it ended, and how many of its calls PyTorch's own kernels computed."""
 
     name: str
     facts: dict[str, str]
     ending: Ending
     calls: int
     traced_steps: tuple[int, ...]
+    kernel_calls: int = 0
+
+    @property
+    def kernels_torch(self) -> str:
+        """The release of the Metal kernels that it ran on, such as 2.15.0; empty without them."""
+        return self.facts.get("kernels_torch", "")
 
     @property
     def is_used(self) -> bool:
@@ -61,8 +67,9 @@ class Comparison:
     """Two runs side by side.
 
     `divergences` are the calls with a cause of their own, in program order; `compared` counts the pairs of calls.
-    `losses` are what backward was called on, or, without backward, the values that one line reads. `loss_site` is
-    their line. `decided` is the last value read before the paths through the program diverge, if it differed.
+    `losses` are what backward was called on, or, without backward, the values that one line reads. `loss_site` is their
+    line. `by_kernels` counts the pairs that PyTorch's own kernels computed. `decided` is the last value read before the
+    paths through the program diverge, if it differed.
     """
 
     script: str
@@ -74,6 +81,12 @@ class Comparison:
     loss_site: Site
     decided: ReadPair | None
     lists: dict[str, Lists]
+    by_kernels: Shared = field(default_factory=Shared)
+
+    @property
+    def has_releases(self) -> bool:
+        """Whether the runs are on the kernels of two releases."""
+        return len({side.kernels_torch for side in self.sides} - {""}) > 1
 
     @property
     def first(self) -> Divergence | None:
@@ -126,11 +139,13 @@ def compare_traces(script: str, names: tuple[str, str], left: Trace, right: Trac
         site,
         _decided(left, right, branch) if branch is not None else None,
         {**left.lists, **right.lists},
+        judge.by_kernels,
     )
 
 
 def _side(name: str, trace: Trace) -> Side:
-    return Side(name, trace.facts, trace.ending, len(trace.calls), tuple(trace.traced_steps))
+    by_kernels = sum(call.by_kernel for call in trace.calls)
+    return Side(name, trace.facts, trace.ending, len(trace.calls), tuple(trace.traced_steps), by_kernels)
 
 
 def _by_step(left: Trace, right: Trace) -> Iterator[Pair]:

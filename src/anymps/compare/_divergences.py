@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Cause", "Divergence", "Judge", "Rounding"]
+__all__ = ["Cause", "Divergence", "Judge", "Rounding", "Shared"]
 
 import enum
 import math
@@ -53,23 +53,42 @@ class Divergence:
     @property
     def relative(self) -> float:
         """The difference relative to the largest value."""
-        size = max(self.one.size if self.one else 0.0, self.other.size if self.other else 0.0)
-        return self.apart / size if size else math.inf if self.apart else 0.0
+        return _relative(self.one, self.other, self.apart)
+
+
+def _relative(one: Sketch | None, other: Sketch | None, apart: float) -> float:
+    size = max(one.size if one else 0.0, other.size if other else 0.0)
+    return apart / size if size else math.inf if apart else 0.0
 
 
 @dataclass(frozen=True)
 class Rounding:
     """What rounding did where inputs were the same bytes: `first` are the calls whose results were not.
 
-    `same` of `compared` results were the same bytes; `share` is the largest difference relative to what is allowed.
+    `apart` is the first difference. `same` of `compared` results were the same bytes; `share` is the largest difference
+    relative to what is allowed.
     """
 
     first: Pair | None = None
     one: Sketch | None = None
     other: Sketch | None = None
+    apart: float = 0.0
     compared: int = 0
     same: int = 0
     share: float = 0.0
+
+    @property
+    def relative(self) -> float:
+        """The first difference relative to the largest value."""
+        return _relative(self.one, self.other, self.apart)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How many of the compared calls PyTorch's own kernels computed: in `both` runs, in `one` alone."""
+
+    both: int = 0
+    one: int = 0
 
 
 _UNMADE = (
@@ -90,6 +109,7 @@ class Judge:
         self._before: Pair | None = None
         self._unread = min(_gap(left.traced_steps), _gap(right.traced_steps))
         self.compared = 0
+        self.by_kernels = Shared()
 
     @property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -129,6 +149,7 @@ class Judge:
         if not results:
             return
         self.compared += 1
+        self._count(pair)
         # Of a single operator the first result counts: what it saves for its backward may have another dtype.
         counted = results[:1] if pair.is_single else results
         differing = [both for both in (*inputs.pairs, *counted) if _differ_in_dtype(*both)]
@@ -162,6 +183,11 @@ class Judge:
             chosen = not one.is_floating or not other.is_floating
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
 
+    def _count(self, pair: Pair) -> None:
+        by = [any(call.by_kernel for call in calls) for calls in (pair.left, pair.right)]
+        kept = self.by_kernels
+        self.by_kernels = Shared(kept.both + all(by), kept.one + (any(by) and not all(by)))
+
     def _take_own(self, pair: Pair, results: Sequence[tuple[Sketch, Sketch]], inputs: _Inputs) -> None:
         """From the same bytes: any difference is the operator's own."""
         for one, other in results:
@@ -176,7 +202,7 @@ class Judge:
                 self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, apart, limit))
                 return
             if apart and kept.first is None:
-                self._rounding = replace(self._rounding, first=pair, one=one, other=other)
+                self._rounding = replace(self._rounding, first=pair, one=one, other=other, apart=apart)
 
     def _nothing_differs(self, pair: Pair) -> bool:
         """Whether all until this forward call was bit-identical: some operators write more than their schema says."""

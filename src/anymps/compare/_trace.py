@@ -113,7 +113,8 @@ class Call:
     """One operator call. `number` counts from 0 in the run, `step` the optimizer steps before it.
 
     `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
-    was on, empty for none. `is_random` says that it draws from a generator, `with_generator` that the program gave one.
+    was on, empty for none. `by_kernel` says that PyTorch's own kernels computed it. `is_random` says that it draws from
+    a generator, `with_generator` that the program gave one.
     """
 
     number: int
@@ -127,6 +128,7 @@ class Call:
     is_random: bool = False
     with_generator: bool = False
     autocast: str = ""
+    by_kernel: bool = False
 
     @property
     def name(self) -> str:
@@ -249,7 +251,7 @@ class _Reader:
             trace.ending = Ending(site=site, **value)
 
     def _call(self, value: Any) -> Call:
-        number, operator, site, step, backward, inputs, results, bound, generator, autocast = value
+        number, operator, site, step, backward, inputs, results, bound, generator, autocast, kernel = value
         name, is_random = self._operators[operator]
         return Call(
             number,
@@ -263,4 +265,5 @@ class _Reader:
             is_random,
             bool(generator),
             autocast,
+            bool(kernel),
         )

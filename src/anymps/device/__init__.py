@@ -20,7 +20,7 @@ from anymps.device._enable import (
 )
 from anymps.device._internal_code import internal_folders, written_by_torch
 from anymps.device._kernels import metal_kernels
-from anymps.device._launched import real_calls
+from anymps.device._launched import real_calls, release_of_kernels
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
@@ -55,6 +55,7 @@ __all__ = [
     "native",
     "python_headers",
     "real_calls",
+    "release_of_kernels",
     "state",
     "this_mac",
     "why_no_card",

@@ -17,11 +17,11 @@ from anymps._settings import asked_for, set_variable, variable_of
 from anymps.device._card_settings import settle_accuracy
 from anymps.device._cards import take_card, too_small
 from anymps.device._launched import (
-    ON_A_MAC,
     check_kernels_again,
     kernels_asked_for,
     offer_calls,
     open_real_kernels,
+    refuse_on_a_mac,
 )
 from anymps.device._law import law
 from anymps.device._machine import machine
@@ -55,7 +55,7 @@ class State:
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
     `host`, `cuda` where the NVIDIA card `card` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
     mps answers for CUDA; `kernels` is `real` where PyTorch's own kernels compute what their launches are described for,
-    else `cpu`.
+    else `cpu`; `kernels_torch` is the release of these kernels, such as 2.15.0, else empty.
     """
 
     virtual: bool
@@ -65,7 +65,14 @@ class State:
     substrate: str = "host"
     cuda_as_mps: bool = False
     kernels: str = "cpu"
+    kernels_torch: str = ""
     card: Card | None = None
+
+    @property
+    def kernels_named(self) -> str:
+        """What a sentence calls the kernels: whose they are, where not the installed torch's."""
+        is_other = self.kernels_torch and self.kernels_torch != self.torch.partition("+")[0]
+        return f"the kernels of torch {self.kernels_torch}" if is_other else "PyTorch's own kernels"
 
 
 _enabling = threading.Lock()
@@ -155,7 +162,8 @@ def enable(
 
     With `kernels="real"`, else with `ANYMPS_KERNELS=real` in the environment, PyTorch's own Metal kernels compute the
     operators whose launch is described, after `anymps kernels add`; the CPU computes the others, as it does all of them
-    with `"cpu"` (docs/kernels.md).
+    with `"cpu"` (docs/kernels.md). A release, such as `kernels="2.15"`, takes that release's kernels, whatever torch is
+    installed.
 
     With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
     only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
@@ -219,7 +227,7 @@ def _enable(
     global _state
     if _state is not None:
         _check_again(_state, chosen if mac_named else None, fallback, require, substrate)
-        check_kernels_again(_state.kernels, kernels)
+        check_kernels_again(_state.kernels_torch or "cpu", kernels, check_supported(_state.torch))
         return _state
     allowed = _fallback_allowed(fallback)
     strict = asked_for("strict_copies")
@@ -233,18 +241,19 @@ def _enable(
             raise EnableError(f"anymps: {asked} needs the virtual device, and this Mac has a real one")
         if require == "virtual":
             raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
-        if kernels == "real":
-            raise EnableError(ON_A_MAC)
+        refuse_on_a_mac(kernels)
         _state = State(False, None, allowed, torch.__version__)
         enforce_hazards(hazards_of_this_mac(version))
         return _state
     if require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
     card = take_card() if substrate == "cuda" else None  # before anything is built
-    metallib = open_real_kernels(version) if kernels == "real" else None
-    _install(version, chosen, allowed, substrate or "host", metallib, card)
+    real = open_real_kernels(kernels, version)
+    _install(version, chosen, allowed, substrate or "host", real, card)
     native().hold_back_copies(bool(strict))
-    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", kernels=kernels or "cpu", card=card)
+    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", card=card)
+    if real is not None:
+        _state = replace(_state, kernels="real", kernels_torch=real[0])
     if substrate in ("host", "cuda"):
         set_variable("substrate", substrate)  # child processes do the same
     if not quiet:
@@ -259,7 +268,7 @@ def banner(current: State) -> str:
     """The one line that says what the device is."""
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
-    how = SUBSTRATES[current.substrate] + (" and by PyTorch's own kernels" if current.kernels == "real" else "")
+    how = SUBSTRATES[current.substrate] + (f" and by {current.kernels_named}" if current.kernels == "real" else "")
     how += f" (cuda:{current.card.number}, {current.card.name})" if current.card is not None else ""
     how += ", answers for cuda" if current.cuda_as_mps else ""
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
@@ -311,7 +320,12 @@ def _fallback_allowed(fallback: bool | None) -> bool:
 
 
 def _install(
-    version: TorchVersion, mac: Mac, fallback: bool, substrate: str, kernels: Metallib | None, card: Card | None
+    version: TorchVersion,
+    mac: Mac,
+    fallback: bool,
+    substrate: str,
+    kernels: tuple[str, Metallib] | None,
+    card: Card | None,
 ) -> None:
     global _native
     from anymps.device._surface import install_surface
@@ -324,7 +338,8 @@ def _install(
         )
     core.configure(law(version))
     if kernels is not None:
-        offer_calls(core, kernels, version, mac)
+        release, metallib = kernels
+        offer_calls(core, metallib, release, mac)
     if card is not None:
         settle_accuracy(card.number)
     core.install_device(machine(version, mac, substrate, 0 if card is None else card.number))

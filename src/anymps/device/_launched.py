@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anymps._errors import EnableError
+from anymps._errors import EnableError, KernelsError
 from anymps._settings import asked_for, row_of, set_variable
+from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from anymps.metal.kernels import Launcher, Metallib
     from anymps.rules import TorchVersion
 
-KERNELS = row_of("kernels").words
-ON_A_MAC = "anymps: kernels='real' is for the virtual device; this Mac runs PyTorch's own kernels anyway"
+KERNELS = row_of("kernels")
 
 # Where scans of floats take kernels whose groups wait for one another (ScanKernel.mm of the pytorch tree)
 _WITHOUT_LOOKING_BACK = {"apple7", "apple8"}
@@ -26,18 +26,18 @@ _core: NativeCore | None = None
 
 
 def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
-    """`real`, `cpu`, or None where nobody asked. What was asked for is the environment's for child processes.
+    """`real`, `cpu`, a release, or None where nobody asked. Child processes find it in the environment.
 
     Raises EnableError for another word, and for real kernels on a substrate that does not compute on the CPU.
     """
-    if asked is not None and asked not in KERNELS:
-        raise EnableError(f"anymps: kernels={asked!r} must be {' or '.join(KERNELS)}")
+    if asked is not None and not KERNELS.takes(asked):
+        raise EnableError(f"anymps: kernels={asked!r} must be {KERNELS.choices}")
     text: str | None = asked if asked is not None else asked_for("kernels")
     if substrate == "shape":
-        if asked == "real":
-            raise EnableError("anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one")
+        if asked not in (None, "cpu"):
+            raise EnableError(f"anymps: kernels={asked!r} computes, and substrate='shape' computes nothing: choose one")
         return None  # a plan of a program that runs so
-    if substrate == "cuda" and text == "real":
+    if substrate == "cuda" and text not in (None, "cpu"):
         raise EnableError(
             "anymps: real kernels run on this machine's CPU, and the cuda substrate computes on a card: choose one"
         )
@@ -46,32 +46,62 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
     return text
 
 
-def check_kernels_again(current: str, asked: str | None) -> None:
-    """Raises EnableError if the device is on with other kernels."""
-    if asked not in (None, current):
+def refuse_on_a_mac(asked: str | None) -> None:
+    """Raises EnableError if kernels were asked for that only the virtual device runs."""
+    if asked not in (None, "cpu"):
         raise EnableError(
-            f"anymps: the device is already on with kernels={current!r}; start a new process for kernels={asked!r}"
+            f"anymps: kernels={asked!r} is for the virtual device; this Mac runs PyTorch's own kernels anyway"
         )
 
 
-def open_real_kernels(version: TorchVersion) -> Metallib:
-    """The kernels of the installed release.
+def check_kernels_again(current: str, asked: str | None, version: TorchVersion) -> None:
+    """Raises EnableError if the device is on with other kernels; `current` is their release, or `cpu`."""
+    wanted = _release_of(version) if asked == "real" else asked
+    if wanted is not None and current != wanted and not current.startswith(f"{wanted}."):
+        has = "real" if current == _release_of(version) else current
+        raise EnableError(
+            f"anymps: the device is already on with kernels={has!r}; start a new process for kernels={asked!r}"
+        )
 
-    Raises KernelsError if they were not added or cannot be read, also without llvmlite; BuildError without a compiler.
+
+def open_real_kernels(asked: str | None, version: TorchVersion) -> tuple[str, Metallib] | None:
+    """The release of the kernels that were asked for, and they themselves; None where the CPU is to compute.
+
+    Raises KernelsError if they were not added, cannot be read or are of a release whose launches are not known, also
+    without llvmlite; BuildError without a compiler.
     """
+    if asked in (None, "cpu"):
+        return None
     from anymps.metal.kernels import check_tools, open_kernels
 
-    found = open_kernels(str(version).partition("+")[0])
+    release = _release_of(version) if asked == "real" else release_of_kernels(asked)
+    found = open_kernels(release)
     check_tools()
-    return found
+    return release, found
 
 
-def offer_calls(core: NativeCore, kernels: Metallib, version: TorchVersion, mac: Mac) -> None:
-    """Has the device offer its calls to the kernels first."""
+def release_of_kernels(asked: str) -> str:
+    """The release, such as 2.15.0, of the added kernels that `2.15` means.
+
+    Raises KernelsError, in one line, if they were not added, or their launches are not known.
+    """
+    from anymps.metal.kernels import added_release
+
+    if not OLDEST <= parse_torch_version(asked).release <= NEWEST:
+        raise KernelsError(f"the Metal kernels of torch {asked} are not known; those of torch {SUPPORTED} are")
+    return added_release(asked)
+
+
+def _release_of(version: TorchVersion) -> str:
+    return str(version).partition("+")[0]
+
+
+def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> None:
+    """Has the device offer its calls to the kernels of a release first."""
     global _launcher, _core
     from anymps.metal.kernels import KernelLibrary, Launcher
 
-    major, minor, *_ = version.release
+    major, minor = parse_torch_version(release).release
     looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
     _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
     core.offer_calls(_launcher.operators(), _launcher.answer)

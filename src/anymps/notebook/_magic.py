@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import shlex
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from anymps._errors import AnympsError, UsageError
@@ -26,8 +27,19 @@ def _form(row: Row) -> dict[str, Any]:
     """How argparse reads the setting."""
     if row.kind == "flag":
         return {"action": "store_true"}
-    form: dict[str, Any] = {"choices": row.words} if row.words else {}
+    form: dict[str, Any] = {"choices": row.words} if row.words and not row.releases else {}
+    if row.releases:
+        form["type"] = _word_of(row)
     return {**form, "nargs": "?", "const": row.bare} if row.bare else form
+
+
+def _word_of(row: Row) -> Callable[[str], str]:
+    def word(text: str) -> str:
+        if not row.takes(text):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {row.choices}")
+        return text
+
+    return word
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -44,7 +44,7 @@ class Option:
             return cls(name, "reports", row.pytest, row.metavar, row)
         if row.kind == "file":
             return cls(name, "file", row.pytest, "FILE", row)
-        return cls(name, "text", row.pytest, row.metavar or "|".join(row.words), row)
+        return cls(name, "text", row.pytest, row.placeholder, row)
 
     @property
     def flag(self) -> str:
@@ -97,8 +97,8 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> PytestS
             value = _READ[option.kind](config, options, option.name)
             if option.row.bare:
                 value = option.row.bare if value else None
-            if option.row.words and value is not None and value not in option.row.words:
-                words = " or ".join(option.row.words)
+            if option.row.words and value is not None and not option.row.takes(value):
+                words = option.row.choices
                 raise pytest.UsageError(f"{option.flag} (ini: {option.name}) must be {words}, not {value!r}")
             values[option.row.name] = option.row.default if value is None else value
     for name in ("manifest", "baseline"):

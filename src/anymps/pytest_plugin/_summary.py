@@ -317,7 +317,7 @@ class Summary:
             from anymps.report import RealShare
 
             calls, real = sum(test.calls for test in facts), sum(test.real for test in facts)
-            yield RealShare({"": real}, calls).in_short
+            yield RealShare({"": real}, calls, self._state.kernels_named).in_short
 
     def _lists_all(self) -> bool:
         return self._settings.update_manifest or self._config.get_verbosity() > 0

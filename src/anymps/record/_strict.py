@@ -287,8 +287,8 @@ def _checked(value: object) -> bool:
 META: Final[Mapping[str, Callable[[object], bool]]] = {
     **dict.fromkeys(
         (
-            "anymps_version", "directory", "mac", "mac_details", "machine", "platform", "python_version", "script",
-            "source", "started", "torch_version", "loop", "times_of",
+            "anymps_version", "directory", "kernels_torch", "mac", "mac_details", "machine", "platform",
+            "python_version", "script", "source", "started", "torch_version", "loop", "times_of",
         ),
         _text,
     ),

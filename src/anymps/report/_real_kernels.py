@@ -15,10 +15,14 @@ _WORTH = (
 
 @dataclass(frozen=True)
 class RealShare:
-    """Calls that PyTorch's own kernels have computed, by operator, and how many calls mps had, views and copies too."""
+    """Calls that PyTorch's own kernels have computed, by operator, and how many calls mps had, views and copies too.
+
+    `kernels` is what a sentence calls the kernels.
+    """
 
     operators: dict[str, int]
     of: int
+    kernels: str = "PyTorch's own kernels"
 
     @property
     def calls(self) -> int:
@@ -29,14 +33,17 @@ class RealShare:
     def in_short(self) -> str:
         """`PyTorch's own kernels computed 310 of 1,024 calls on mps (30 %).`."""
         share = percent(self.calls, self.of)
-        return f"PyTorch's own kernels computed {self.calls:,} of {plural(self.of, 'call')} on mps" + (
-            f" ({share})." if share else "."
-        )
+        computed = f"{self.kernels[0].upper()}{self.kernels[1:]} computed {self.calls:,}"
+        return f"{computed} of {plural(self.of, 'call')} on mps" + (f" ({share})." if share else ".")
 
     @property
     def in_full(self) -> str:
         """The same, with what a result of theirs is."""
-        return f"{self.in_short} That is {_WORTH}. This machine's CPU computed the others."
+        return f"{self.in_short} That is {self._worth}. This machine's CPU computed the others."
+
+    @property
+    def _worth(self) -> str:
+        return _WORTH.replace("the Mac", "a Mac with that release") if "torch" in self.kernels else _WORTH
 
 
 def real_share(recording: Recording) -> RealShare | None:
@@ -45,7 +52,11 @@ def real_share(recording: Recording) -> RealShare | None:
     if not isinstance(counted, dict):
         return None
     operators = {str(name): count for name, count in counted.items() if isinstance(count, int)}
-    return RealShare(operators, sum(use.count for use in recording.operators() if use.fate is Fate.NATIVE))
+    of = sum(use.count for use in recording.operators() if use.fate is Fate.NATIVE)
+    release = recording.meta.get("kernels_torch") or ""
+    if release == str(recording.meta.get("torch_version") or "").partition("+")[0]:
+        release = ""
+    return RealShare(operators, of, f"the kernels of torch {release}") if release else RealShare(operators, of)
 
 
 def real_object(recording: Recording) -> dict[str, object] | None:
@@ -53,4 +64,5 @@ def real_object(recording: Recording) -> dict[str, object] | None:
     share = real_share(recording)
     if share is None:
         return None
-    return {"calls": share.calls, "of": share.of, "operators": dict(sorted(share.operators.items()))}
+    release = recording.meta.get("kernels_torch") or None
+    return {"torch": release, "calls": share.calls, "of": share.of, "operators": dict(sorted(share.operators.items()))}

@@ -79,12 +79,14 @@ class TraceSession:
             in_host_memory = state.virtual and state.substrate == "host"
             facts = {"mac": state.mac.name if state.mac is not None else "", "kernels": state.kernels}
             facts |= {"substrate": state.substrate, "virtual": "1" if state.virtual else ""}
+            facts |= {"kernels_torch": state.kernels_torch}
         else:
             hide_mps()
             if order.device == "cuda" and not torch.cuda.is_available():
                 raise RequireError("anymps: torch finds no NVIDIA card, so nothing can run on cuda")
         seed_generators()
         from anymps.compare.inside import TracedRun
+        from anymps.device import real_calls
 
         self._run = TracedRun(
             Path(order.folder, TRACE),
@@ -92,6 +94,7 @@ class TraceSession:
             full_steps=order.full_steps,
             random_on_cpu=order.random_on_cpu,
             in_host_memory=in_host_memory,
+            by_kernels=real_calls,
             facts=facts,
         )
         self._run.start()

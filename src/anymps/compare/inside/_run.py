@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["TracedRun"]
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ class TracedRun:
     """Traces this process from `start` until `close`.
 
     `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` optimizer steps are
-    traced call by call, then steps at doubling intervals.
+    traced call by call, then steps at doubling intervals. `by_kernels` counts the calls that PyTorch's own kernels have
+    computed, by operator; None where there are no such kernels.
     """
 
     def __init__(
@@ -34,13 +36,18 @@ class TracedRun:
         full_steps: int,
         random_on_cpu: bool,
         in_host_memory: bool,
+        by_kernels: Callable[[], Counter[str] | None],
         facts: dict[str, str],
     ) -> None:
         self._writer = TraceWriter(path)
         self._writer.row("facts", {"device": device, "torch": torch.__version__, **facts})
         self._device, self._full = device, full_steps
         self._tracer = Tracer(
-            self._writer, device, in_host_memory=in_host_memory, random_on_cpu=random_on_cpu and device != "cpu"
+            self._writer,
+            device,
+            in_host_memory=in_host_memory,
+            random_on_cpu=random_on_cpu and device != "cpu",
+            by_kernels=by_kernels,
         )
         self._is_entered = False
         self._losses = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["MOST_CALLS", "Tracer", "is_full_step"]
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -48,13 +49,23 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Traces the calls of the process into `writer` while it is entered.
 
     `device` is what the run is about; `in_host_memory` says that the virtual device's memory can be read here;
-    `random_on_cpu` has random numbers drawn by the CPU's generator, wherever they go.
+    `random_on_cpu` has random numbers drawn by the CPU's generator, wherever they go; `by_kernels` counts the calls
+    that PyTorch's own kernels have computed.
     """
 
-    def __init__(self, writer: TraceWriter, device: str, *, in_host_memory: bool, random_on_cpu: bool) -> None:
+    def __init__(
+        self,
+        writer: TraceWriter,
+        device: str,
+        *,
+        in_host_memory: bool,
+        random_on_cpu: bool,
+        by_kernels: Callable[[], Counter[str] | None],
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._writer, self._device = writer, device
         self._in_host_memory, self.random_on_cpu = in_host_memory, random_on_cpu
+        self._by_kernels = by_kernels
         self.lines = Lines()
         self.calls = 0
         self.left_out = 0
@@ -82,7 +93,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
         self._note_use(_tensors((args, kwargs)))
         inputs = [self._value(tensor) for tensor in given]
+        before = self._launched()
         out = run(func, args, kwargs)
+        by_kernel = self._launched() > before
         results = [tensor for tensor in _tensors(out) if readable(tensor)]
         returned = {id(tensor) for tensor in results}
         results += [
@@ -107,10 +120,16 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._bound(func, given, results),
                 int(is_random and _has_generator((args, kwargs))),
                 self.autocast,
+                int(by_kernel),
             ],
         )
         self.calls += 1
         return out
+
+    def _launched(self) -> int:
+        """How many calls PyTorch's own kernels have computed so far."""
+        counted = self._by_kernels()
+        return 0 if counted is None else sum(counted.values())
 
     def _kind(self, func: Any) -> tuple[bool, bool, int]:
         """Whether it computes, whether it draws random numbers, and its number."""

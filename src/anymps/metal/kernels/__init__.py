@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
     from anymps.metal.kernels._metallib import Metallib, StoredKernel
     from anymps.metal.kernels._names import operator_of
-    from anymps.metal.kernels._store import add_kernels, added_releases, open_kernels, remove_kernels
-    from anymps.metal.kernels._wheel import download, wheel_digest
+    from anymps.metal.kernels._store import add_kernels, added_release, added_releases, open_kernels, remove_kernels
+    from anymps.metal.kernels._wheel import download, read_release, wheel_digest
 
 __all__ = [
     "BufferArgument",
@@ -30,12 +30,14 @@ __all__ = [
     "StoredKernel",
     "StructField",
     "add_kernels",
+    "added_release",
     "added_releases",
     "check_tools",
     "download",
     "module_text",
     "open_kernels",
     "operator_of",
+    "read_release",
     "read_signature",
     "remove_kernels",
     "wheel_digest",
@@ -51,7 +53,7 @@ if not TYPE_CHECKING:
             "_metadata": "BufferArgument PositionArgument Signature StructField read_signature",
             "_metallib": "Metallib StoredKernel",
             "_names": "operator_of",
-            "_store": "add_kernels added_releases open_kernels remove_kernels",
-            "_wheel": "download wheel_digest",
+            "_store": "add_kernels added_release added_releases open_kernels remove_kernels",
+            "_wheel": "download read_release wheel_digest",
         },
     )

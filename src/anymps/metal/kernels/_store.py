@@ -28,6 +28,19 @@ def added_releases() -> list[str]:
     return sorted(found, key=lambda release: [int(part) if part.isdigit() else 0 for part in release.split(".")])
 
 
+def added_release(release: str) -> str:
+    """The added release that a text means: `2.15` is the newest added 2.15, and `2.15.0` that one.
+
+    Raises KernelsError, with the command that adds them, if there is none.
+    """
+    meant = [one for one in added_releases() if one == release or one.startswith(f"{release}.")]
+    if not meant:
+        raise KernelsError(
+            f"the Metal kernels of torch {release} were not added: anymps kernels add --torch {release} --download"
+        )
+    return meant[-1]
+
+
 def open_kernels(release: str) -> Metallib:
     """The kernels of a release.
 
@@ -59,7 +72,7 @@ def add_kernels(wheel: Path, release: str) -> Metallib:
     """
     found = read_release(wheel)
     if found != release:
-        raise KernelsError(f"{wheel} is torch {found}, and {release} is installed: add the wheel of that release")
+        raise KernelsError(f"{wheel} is torch {found}, not {release}; to add it, name its release: --torch {found}")
     target = _place(release)
     try:
         target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -181,9 +181,13 @@ def _compared(found: Comparison) -> Section:
         later = ", ".join(f"{step + 1:,}" for step in steps if step and step - 1 not in steps)
         and_later = f", and of {'steps' if ',' in later else 'step'} {later}" if later else ""
         rows.append(("steps", f"every call of the {_run_of(steps)}{and_later}; the losses of all steps"))
-    rows.append(("calls", f"{found.compared:,} matched and compared"))
+    shared = found.by_kernels
+    on_kernels = f"; {shared.both:,} by the kernels of both releases, {shared.one:,} by those of one alone"
+    rows.append(("calls", f"{found.compared:,} matched and compared{on_kernels if found.has_releases else ''}"))
     results = text.plural(rounding.compared, "result") if rounding.compared else "no results"
     rows.append(("same inputs", f"{results}, {rounding.same:,} bit-identical" if rounding.compared else results))
+    if rounding.first is not None:
+        rows.append(("first rounding", words.first_rounding(found, rounding)))
     left_out = max(side.ending.left_out for side in found.sides)
     if left_out:
         rows.append(("left out", f"{text.plural(left_out, 'call')} over the limit of one trace"))

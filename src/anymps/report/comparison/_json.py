@@ -37,6 +37,7 @@ def comparison_json(found: Comparison) -> str:
             "first": None if began is None else _call(began.right[-1]),
         },
         "calls_compared": found.compared,
+        "calls_by_kernels": {"both": found.by_kernels.both, "one": found.by_kernels.one},
         "losses": {
             "line": _site(found.loss_site),
             "difference": _number(found.largest_apart),
@@ -53,6 +54,8 @@ def _side(side: Side) -> dict[str, Any]:
         "torch": side.facts.get("torch", ""),
         "mac": side.facts.get("mac") or None,
         "kernels": side.facts.get("kernels") or None,
+        "kernels_torch": side.kernels_torch or None,
+        "kernel_calls": side.kernel_calls,
         "substrate": side.facts.get("substrate") or None,
         "calls": side.calls,
         "steps": ending.steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["advice", "apart", "facts", "numbers", "operators", "place", "reason", "verdict", "why"]
+__all__ = ["advice", "apart", "facts", "first_rounding", "numbers", "operators", "place", "reason", "verdict", "why"]
 
 import math
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ from anymps.rules.faults import Hazard, all_hazards
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
+    from anymps.compare import Call, Comparison, Divergence, Rounding, Side, Site, Sketch
 
 _DEVICES: Final = {"cpu": "the CPU", "cuda": "CUDA", "mps": "mps"}
 _GENERATORS: Final = {"cpu": "the Mersenne Twister", "cuda": "CUDA's Philox", "mps": "Metal's Philox"}
@@ -67,7 +67,17 @@ def verdict(found: Comparison) -> str:
     if found.losses:
         apart = found.largest_apart
         losses = "; the losses are identical" if not apart else f"; the losses differ by at most {percent(apart)}"
-    return f"The runs agree: {bound}{losses}."
+    return f"The runs agree: {bound}{losses}.{_on_both(found)}"
+
+
+def _on_both(found: Comparison) -> str:
+    """How much an agreement of two releases' kernels says; empty for other comparisons."""
+    if not found.has_releases:
+        return ""
+    first, second = (side.name for side in found.sides)
+    if not found.by_kernels.both:
+        return f" No call ran on both {first} and {second}, so this says nothing about them."
+    return f" {found.by_kernels.both:,} of {text.plural(found.compared, 'call')} ran on the kernels of both releases."
 
 
 def _other(found: Comparison, side: Side) -> Side:
@@ -142,7 +152,7 @@ def why(found: Comparison, divergence: Divergence) -> str:
 
 
 def _random(found: Comparison, divergence: Divergence) -> str:
-    names = [_GENERATORS.get(side.name.partition(",")[0], side.name) for side in found.sides]
+    names = [_GENERATORS.get(side.facts.get("device", ""), side.name) for side in found.sides]
     said = f"With the same seed, `{short(divergence.call)}` draws different numbers on each device"
     if divergence.call.with_generator:
         return f"{said}: the script passes a generator that belongs to the device."
@@ -197,23 +207,49 @@ def _in_pieces(found: Comparison, divergence: Divergence) -> str:
 
 def _kernel(found: Comparison, divergence: Divergence) -> str:
     said = (
-        "The inputs are the same, but the results differ by more than rounding explains: the two kernels compute "
-        f"different values.{_in_pieces(found, divergence)}"
+        "The inputs are the same, but the results differ by more than rounding explains: "
+        f"{_whose(found, divergence)}.{_in_pieces(found, divergence)}"
     )
-    faults = _faults(found, divergence)
-    if faults:
+    by_release: dict[str, list[Hazard]] = {}
+    for fault, release in _faults(found, divergence):
+        by_release.setdefault(f"torch {release}" if found.has_releases else "this release", []).append(fault)
+    for release, faults in by_release.items():
         names = " and ".join(f"{fault.id}, {fault.title}" for fault in faults[:3])
-        said += (
-            f" Known {'faults' if len(faults) > 1 else 'fault'} of `{divergence.call.name}` in this release: {names}."
-        )
+        said += f" Known {'faults' if len(faults) > 1 else 'fault'} of `{divergence.call.name}` in {release}: {names}."
     return said
 
 
-def _faults(found: Comparison, divergence: Divergence) -> list[Hazard]:
-    """Known faults of the operator on mps in the release of the second run."""
-    release = _release(found.sides[1].facts.get("torch", ""))
+def _whose(found: Comparison, divergence: Divergence) -> str:
+    """Which code computed the two results."""
+    by = [any(call.by_kernel for call in calls) for calls in (divergence.left, divergence.right)]
+    if not found.has_releases or not any(by):
+        return "the two kernels compute different values"
+    first, second = (side.kernels_torch for side in found.sides)
+    if all(by):
+        return f"the kernels of torch {first} and torch {second} compute different values"
+    own, other = (first, second) if by[0] else (second, first)
+    return (
+        f"the kernel of torch {own} and this machine's CPU compute different values. It is not known how torch {other} "
+        "launches its kernel for this call, so the CPU computed it there"
+    )
+
+
+def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str]]:
+    """Known faults of the operator on mps, each with the release: of the second run, or of either one's kernels."""
+    sides = list(zip(found.sides, (divergence.left, divergence.right), strict=True))
+    if found.has_releases:
+        releases = [side.kernels_torch for side, calls in sides if any(call.by_kernel for call in calls)]
+    else:
+        releases = [found.sides[1].kernels_torch or found.sides[1].facts.get("torch", "")]
     name = divergence.call.name
-    return [fault for fault in all_hazards() if name in fault.operators and fault.since <= release <= fault.until]
+    return [
+        (fault, release)
+        for release in releases
+        for fault in all_hazards()
+        if name in fault.operators
+        and fault.since <= _release(release) <= fault.until
+        and (len(releases) == 1 or not all(fault.since <= _release(one) <= fault.until for one in releases))
+    ]
 
 
 def _release(version: str) -> tuple[int, int]:
@@ -271,7 +307,8 @@ def _began(found: Comparison) -> str:
     if first is None:
         return ""
     call = first.right[-1]
-    sums = f", which sums {call.bound.terms:,} values in a device-specific order" if call.bound.kind == "sum" else ""
+    order = "each release's own order" if found.has_releases else "a device-specific order"
+    sums = f", which sums {call.bound.terms:,} values in {order}" if call.bound.kind == "sum" else ""
     where = place(call.site)
     return f" The first difference comes from `{short(call)}`" + (f" at {where}" if where else "") + f"{sums}."
 
@@ -306,21 +343,40 @@ _ADVICE: Final = {
 }
 
 
+_WHICH_IS_RIGHT: Final = (
+    "To see which release is right, compare its numbers with the CPU's: `anymps run --kernels {0} --check-numbers` and "
+    "`--kernels {1}`."
+)
+
+
 def advice(found: Comparison, divergence: Divergence) -> str:
     """What to do; empty where that depends on the program."""
     if len({call.autocast for call in (*divergence.left, *divergence.right) if call.autocast}) > 1:
         return "Use the same dtype on both devices: `torch.autocast(device.type, dtype=torch.bfloat16)`."
     faults = _faults(found, divergence) if divergence.cause.value == "number" else []
-    return f"If this is the known fault: {faults[0].fix}" if faults else _ADVICE[divergence.cause.value]
+    if faults:
+        return f"If this is the known fault: {faults[0][0].fix}"
+    if divergence.cause.value == "number" and found.has_releases:
+        return _WHICH_IS_RIGHT.format(*(side.kernels_torch for side in found.sides))
+    return _ADVICE[divergence.cause.value]
+
+
+def first_rounding(found: Comparison, rounding: Rounding) -> str:
+    """Where the first bits differ within the bound: `train.py:10, mm, call 3: 1.2e-05 % of the largest value`."""
+    assert rounding.first is not None
+    call = rounding.first.right[-1]
+    where = (place(call.site), short(call), step(found, call), f"call {call.number + 1:,}")
+    return f"{', '.join(filter(None, where))}: {percent(rounding.relative)} of the largest value"
 
 
 def facts(side: Side) -> str:
     """The run in one line: `torch 2.13.0, M3 Pro 18GB, 320 calls in 6 steps`."""
     known = side.facts
     words = [f"torch {known['torch']}" if known.get("torch") else "", known.get("mac", "")]
-    words += ["PyTorch's own kernels"] if known.get("kernels") == "real" else []
     words += ["on an NVIDIA card"] if known.get("substrate") == "cuda" else []
     steps = f" in {text.plural(side.ending.steps, 'step')}" if side.ending.steps else ""
     words.append(f"{text.plural(side.calls, 'call')}{steps}")
+    if side.kernels_torch:
+        words.append(f"{side.kernel_calls:,} of them by the Metal kernels of torch {side.kernels_torch}")
     words += ["ended early"] if side.ending.is_cut else []
     return ", ".join(filter(None, words))
