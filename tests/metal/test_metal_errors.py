@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import subprocess
 import sys
@@ -138,11 +139,14 @@ AFTER = ". On a Mac this is not caught, and the result is undefined"
 
 
 def test_bad_access_ends_the_kernel_and_not_the_process() -> None:
-    """In a loop and in a fiber; the thread is told where it is known. Kernels run on afterwards."""
+    """In a loop and in a fiber; kernels run on afterwards."""
     x = torch.zeros(64, device="mps")
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond(x, 1 << 40)
-    assert str(raised.value) == ("anymps: the Metal kernel 'beyond' read or wrote memory that is not there" + AFTER)
+    assert str(raised.value) == (
+        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there, "
+        "in the thread at (0, 0, 0) of the grid" + AFTER
+    )
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond_in_group(x, 1 << 40)
     assert str(raised.value) == (
@@ -152,11 +156,66 @@ def test_bad_access_ends_the_kernel_and_not_the_process() -> None:
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond(x)
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there: "
-        "it has 1 more buffer than the call gave it" + AFTER
+        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there, "
+        "in the thread at (0, 0, 0) of the grid: it has 1 more buffer than the call gave it" + AFTER
     )
     library(FAULTY).beyond_in_group(x, 0)
     assert x.sum().item() == 1
+
+
+ALONE = (
+    HEAD
+    + """
+kernel void gathers(device float* x, device const long* at, uint3 i [[thread_position_in_grid]],
+                    uint3 n [[threads_per_grid]]) {
+  uint k = (i.z * n.y + i.y) * n.x + i.x;
+  x[k] = x[at[k]] + 1.0;
+}
+kernel void shares(device int* x, device const int* by, uint3 i [[thread_position_in_grid]],
+                   uint3 n [[threads_per_grid]]) {
+  uint k = (i.z * n.y + i.y) * n.x + i.x;
+  x[k] = 6 / by[k];
+}
+kernel void clears(device float* x, device long* at, uint i [[thread_position_in_grid]]) {
+  long k = at[i];
+  at[i] = 0;
+  x[k] = 1.0;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("shape", [(40000, 1, 1), (200, 90, 1), (5, 7, 11), (3000, 1, 4)])
+@pytest.mark.parametrize("share", [0.0, 0.37, 0.999])
+def test_a_fault_in_a_loop_over_the_grid_names_its_thread(shape: tuple[int, int, int], share: float) -> None:
+    """Wherever the grid is cut, and though the loop runs several threads at a time."""
+    width, height, depth = shape
+    count = width * height * depth
+    bad = int(share * count)
+    where = f"in the thread at ({bad % width}, {bad // width % height}, {bad // width // height}) of the grid"
+    places = torch.zeros(count, dtype=torch.int64)
+    places[bad] = 1 << 40
+    with pytest.raises(RuntimeError) as raised:
+        library(ALONE).gathers(torch.zeros(count, device="mps"), places.to("mps"), threads=shape)
+    assert str(raised.value) == (
+        f"anymps: the Metal kernel 'gathers' read or wrote memory that is not there, {where}" + AFTER
+    )
+    if platform.machine() != "x86_64":
+        return  # only x86 traps where an integer is divided by zero
+    by = torch.ones(count, dtype=torch.int32)
+    by[bad] = 0
+    with pytest.raises(RuntimeError) as raised:
+        library(ALONE).shares(torch.zeros(count, dtype=torch.int32, device="mps"), by.to("mps"), threads=shape)
+    assert str(raised.value) == f"anymps: the Metal kernel 'shares' divided an integer by zero, {where}" + AFTER
+
+
+def test_a_fault_that_does_not_come_again_names_no_thread() -> None:
+    """The thread has overwritten what led it astray."""
+    places = torch.zeros(100, dtype=torch.int64)
+    places[41] = 1 << 40
+    with pytest.raises(RuntimeError) as raised:
+        library(ALONE).clears(torch.zeros(100, device="mps"), places.to("mps"))
+    assert str(raised.value) == "anymps: the Metal kernel 'clears' read or wrote memory that is not there" + AFTER
 
 
 def test_division_by_zero_ends_the_kernel_and_not_the_process() -> None:

@@ -1,6 +1,7 @@
 // A dispatch cut into pieces, boxes of the grid or groups, which workers take one after the other.
 #include "launch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -26,7 +27,7 @@ struct Job : Stoppable {
   Report report{};
 };
 
-void run_plain(const Job& job, uint64_t piece) {
+Box box_of(const Job& job, uint64_t piece) {
   Box box;
   for (unsigned axis = 0; axis < 3; ++axis) {
     const uint64_t index = piece % job.tiles[axis];
@@ -36,7 +37,7 @@ void run_plain(const Job& job, uint64_t piece) {
     box.from[axis] = static_cast<unsigned>(from);
     box.to[axis] = static_cast<unsigned>(to < job.launch.grid[axis] ? to : job.launch.grid[axis]);
   }
-  job.kernel->plain(job.launch, box);
+  return box;
 }
 
 // Which group a piece is.
@@ -107,26 +108,26 @@ const Lanes& lanes_of(const Kernel& kernel) {
   return *reinterpret_cast<const Lanes*>(reinterpret_cast<uintptr_t>(kernel.thread));
 }
 
-// Whether a lane that runs alone was stopped by what stopped all of them: a register holds the numbers of several.
+// Whether a thread that runs alone was stopped by what stopped several at once: a register holds the numbers of all.
 bool is_same_fault(const Guard& guard, int signal, uintptr_t address) {
   constexpr uintptr_t kRegister = 64;
   return guard.caught == signal && (signal == SIGFPE || guard.address - address + kRegister <= 2 * kRegister);
 }
 
-// Which thread of the group stopped a loop over lanes; kMaxThreads if none does so again. Lanes run once more for it, each
-// alone: what they write beside is lost with the launch.
-unsigned find_lane(Guard& guard, Fibers& fibers, const Group& group, const Lanes& lanes) {
+// Which of `count` threads that ran in one loop stopped it; `count` if none does so again. They run once more for it, each
+// alone, by run(i): what they write beside is lost with the launch.
+template <class Run>
+uint64_t find_thread(Guard& guard, uint64_t count, const Run& run) {
   const int signal = guard.caught;
   const uintptr_t address = guard.address;
-  const bool faulted = fibers.running && (signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE);
-  volatile unsigned lane = fibers.last_lanes().from;
-  const unsigned end = faulted ? fibers.last_lanes().to : 0;
+  const bool faulted = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE;
+  volatile uint64_t thread = 0;
   bool found = false;
   if (sigsetjmp(guard.out, 0) == 0) {
     guard.guarded = 1;
-    while (lane < end) {
-      fibers.run_lane_again(group, lanes, lane);
-      lane = lane + 1;
+    while (faulted && thread < count) {
+      run(thread);
+      thread = thread + 1;
     }
     guard.guarded = 0;
   } else {
@@ -135,7 +136,51 @@ unsigned find_lane(Guard& guard, Fibers& fibers, const Group& group, const Lanes
   }
   guard.caught = signal;
   guard.address = address;
-  return found ? lane : kMaxThreads;
+  return found ? thread : count;
+}
+
+// Where the thread that stopped the job is in the grid. False where nobody knows.
+bool find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& group, uint64_t piece, unsigned (&position)[3]) {
+  const Kernel& kernel = *job.kernel;
+  if (kernel.form == Form::Plain) {
+    const Box box = box_of(job, piece);
+    const uint64_t across = box.to[0] - box.from[0], down = box.to[1] - box.from[1];
+    const uint64_t count = across * down * (box.to[2] - box.from[2]);
+    const auto one = [&](uint64_t thread) {
+      const uint64_t at[3] = {thread % across, thread / across % down, thread / across / down};
+      Box alone;
+      for (unsigned axis = 0; axis < 3; ++axis) {
+        alone.from[axis] = box.from[axis] + static_cast<unsigned>(at[axis]);
+        alone.to[axis] = alone.from[axis] + 1;
+      }
+      return alone;
+    };
+    const uint64_t thread = find_thread(guard, count, [&](uint64_t again) { kernel.plain(job.launch, one(again)); });
+    std::copy_n(one(thread).from, 3, position);
+    return thread < count;
+  }
+  if (!fibers.running || kernel.together != 0) {
+    return false;
+  }
+  unsigned thread = fibers.current;
+  if (kernel.form == Form::Lanes) {
+    const Fibers::Span& span = fibers.last_lanes();
+    const unsigned count = span.to - span.from;
+    const auto run = [&](uint64_t again) {
+      fibers.run_lane_again(group, lanes_of(kernel), span.from + static_cast<unsigned>(again));
+    };
+    const auto found = static_cast<unsigned>(find_thread(guard, count, run));
+    if (found == count) {
+      return false;
+    }
+    thread = span.from + found;
+  }
+  unsigned local[3];
+  place_in(group, thread, local);
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    position[axis] = group.position[axis] * job.launch.group[axis] + local[axis];
+  }
+  return true;
 }
 
 // Runs pieces of the job until none is left; a fault ends the job.
@@ -146,6 +191,7 @@ void work(void* context) {
   Group group{&job.launch, {}, {}, 0, fibers.shared_of_current()};
   Team team{job.kernel, &group};
   Batch batch{&job, 0, {}};
+  volatile uint64_t last = 0;  // piece
   if (sigsetjmp(guard.out, 0) == 0) {
     guard.of = &job;
     guard.base = static_cast<char*>(__builtin_frame_address(0));
@@ -157,7 +203,8 @@ void work(void* context) {
       }
       const uint64_t left = job.pieces - piece, count = left < job.at_once ? left : job.at_once;
       if (job.kernel->form == Form::Plain) {
-        run_plain(job, piece);
+        last = piece;
+        job.kernel->plain(job.launch, box_of(job, piece));
         continue;
       }
       if (job.kernel->together != 0) {
@@ -185,20 +232,15 @@ void work(void* context) {
   }
   // A fault: the fibers of the group are left where they are.
   guard.guarded = 0;
-  const unsigned thread = job.kernel->form == Form::Lanes ? find_lane(guard, fibers, group, lanes_of(*job.kernel))
-                          : fibers.running && job.kernel->together == 0 ? fibers.current
-                                                                        : kMaxThreads;
+  unsigned position[3];
+  const bool known = find_position(job, guard, fibers, group, last, position);
   const std::lock_guard<std::mutex> lock(job.mutex);
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
     job.report.address = guard.address;
-    if (thread < kMaxThreads) {
+    if (known) {
       job.report.has_thread = 1;
-      unsigned local[3];
-      place_in(group, thread, local);
-      for (unsigned axis = 0; axis < 3; ++axis) {
-        job.report.position[axis] = group.position[axis] * job.launch.group[axis] + local[axis];
-      }
+      std::copy_n(position, 3, job.report.position);
     }
   }
   Fibers::drop();
