@@ -90,8 +90,26 @@ template <> struct wider<bfloat> { using type = float; };
 template <unsigned N> struct wider<vec<half, N>> { using type = vec<float, N>; };
 template <unsigned N> struct wider<vec<bfloat, N>> { using type = vec<float, N>; };
 
+// The tree of all 32 lanes, without a look at who is there: the compiler makes vectors of it.
+template <class W, class Op, unsigned Half, unsigned Width> inline void halve(W* values) {
+  if constexpr (Half > 0) {
+    for (unsigned base = 0; base < 32; base += Width) {
+      for (unsigned i = base; i < base + Half; ++i) values[i] = Op::apply(values[i], values[i + Half]);
+    }
+    halve<W, Op, Half / 2, Width>(values);
+  }
+}
+template <class T, class Op, unsigned Width> void reduce_all(void* const* slots) {
+  using W = typename wider<T>::type;
+  W values[32];
+  for (unsigned i = 0; i < 32; ++i) values[i] = W(at<T>(slots, i).value);
+  halve<W, Op, Width / 2, Width>(values);
+  for (unsigned i = 0; i < 32; ++i) own<T>(slots, i).result = T(values[i / Width * Width]);
+}
+
 // A tree over the lanes that are there, 32 wide: halves, quarters, and so on. Of `width` neighbours each.
 template <class T, class Op, unsigned Width> void reduce(void* const* slots, unsigned lanes) {
+  if (lanes == ~0u) return reduce_all<T, Op, Width>(slots);
   using W = typename wider<T>::type;  // rounded once, at the end
   W values[32];
   bool there[32];
