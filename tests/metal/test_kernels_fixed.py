@@ -192,3 +192,48 @@ def test_a_launch_is_described_until_it_has_had_enough_threads(tmp_path: Path) -
     assert library.at(special.entry) is special
     library.f.depends = False
     assert kernel_for([8, 7, 25, 0], threads) is library.f
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_is_described_each_time_runs_on_a_kernel_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Once it has had enough threads, and with the same bits; a work that is kept is counted by its recipe alone."""
+    from anymps.metal.kernels import Launcher
+    from anymps.metal.kernels._hot import ENOUGH, FEW
+    from anymps.metal.kernels._library import CompiledKernel
+    from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
+
+    library = stored(tmp_path, module("f", BUFFERS, INDEX, STRIDED))
+    ran: list[CompiledKernel] = []
+    run_it = CompiledKernel.run
+    monkeypatch.setattr(CompiledKernel, "run", lambda self, *rest: ran.append(self) or run_it(self, *rest))
+
+    def describe(call: Call) -> Work:
+        x = call.given["self"]
+        out = torch.empty(x.numel())
+        places = [x.shape[0], x.shape[1], 1, 0]  # it turns rows into columns
+        return Work((out,), (Launch("f", (out, x, places, (2.0, 1.0)), (out.numel(),), (64,)),), kept=kept)
+
+    monkeypatch.setitem(DESCRIBED, "exp", describe)  # type: ignore[arg-type]  # it is a dict
+    launcher = Launcher(library, (2, 13))
+
+    def answer(rows: int, columns: int) -> bool:
+        """Whether it came with a recipe."""
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(3))
+        results, recipe, _ = launcher.answer("aten::exp", [x], [])
+        assert results is not None
+        assert torch.equal(results[0], 2 * x.t().reshape(-1))
+        return recipe is not None
+
+    recipes = [answer(256, ENOUGH // 512) for _ in range(3)]
+    if kept:
+        assert (recipes, ran) == ([False, True, True], [library.f] * 3)
+        return
+    special = ran[1]
+    assert special is not library.f
+    assert library.at(special.entry) is special
+    assert (recipes, ran) == ([False] * 3, [library.f, special, special])
+    ran.clear()
+    assert not any(answer(8, FEW // 16) for _ in range(4))
+    assert ran == [library.f] * 4
