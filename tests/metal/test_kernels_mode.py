@@ -39,6 +39,25 @@ def planted(name: str, operation: str, place: str = "%k") -> str:
     )
 
 
+def adding(name: str) -> str:
+    """A kernel with out[i] += a[i], and four more buffers of integers."""
+    more = [(f"n{place}", "long", 0) for place in range(4)]
+    return module(
+        name,
+        [("a", "float", 0), ("out", "float", 0), *more],
+        _INDEX,
+        """
+      %k = zext i32 %i to i64
+      %pa = getelementptr float, ptr addrspace(1) %a, i64 %k
+      %to = getelementptr float, ptr addrspace(1) %out, i64 %k
+      %x = load float, ptr addrspace(1) %pa
+      %y = load float, ptr addrspace(1) %to
+      %z = fadd float %x, %y
+      store float %z, ptr addrspace(1) %to
+      ret void""",
+    )
+
+
 def new_cache(folder: Path) -> Path:
     """A cache with the core that was built before, and no kernels."""
     folder.mkdir(mode=0o755)
@@ -63,6 +82,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> d
     texts = {
         "add_dense_float_float": planted("add_dense_float_float", "fsub"),
         "add_dense_scalar_float_float": planted("add_dense_scalar_float_float", "fsub", "0"),
+        "unfold_backward_float": adding("unfold_backward_float"),
     }
     library = metallib({name: bitcode(text) for name, text in texts.items()})
     (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
@@ -129,6 +149,29 @@ def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, s
         "'add.out', 'mul.Tensor', 'add.Tensor']",
         "{'aten::add.Tensor': 5, 'aten::add_.Tensor': 3, 'aten::add.out': 2}",
     ]
+
+
+def test_a_result_that_kernels_add_to_begins_as_zeros_each_time(kernels: dict[str, str]) -> None:
+    """Also in memory that others have used; the call is described once."""
+    if _minor() != (2, 13):
+        pytest.skip("what unfold_backward does in other releases was not looked up")
+    code = (
+        "from anymps.device import real_calls\n"
+        f"{REAL}"
+        "x = torch.arange(1000.0, device='mps')\n"
+        "for _ in range(5):\n"
+        "    used = [torch.full((1000,), 7.0) for _ in range(8)]\n"
+        "    del used\n"
+        "    out = torch.ops.aten.unfold_backward(x.view(1000, 1), [1000], 0, 1, 1)\n"
+        "    assert torch.equal(out, x), out\n"
+        "    del out\n"
+        "print(real_calls()['aten::unfold_backward'])\n"
+    )
+    counted = "from anymps.metal.kernels import Launcher\nasked, described = [], Launcher.answer\n" + (
+        "Launcher.answer = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
+    )
+    after = "print(asked.count('aten::unfold_backward'))\n"
+    assert run_with_torch(counted + code + after, kernels).lines == ["5", "1"]
 
 
 def test_the_reports_say_which_share(kernels: dict[str, str], tmp_path: Path) -> None:

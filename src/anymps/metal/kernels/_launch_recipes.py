@@ -8,7 +8,7 @@ error buffer or a table of tensors, or a buffer of which nobody says what is in 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from anymps.metal.kernels._support import support
 from anymps.metal.kernels.launches import SCALAR_TYPES, Call, Launch, Work
 
 _ARGUMENT, _RESULT, _VALUE = range(3)  # kept::Source
+_ROOM = ("room", "zeros")
 _NONE = 0  # a type that nobody reads
 _ITEM = 1 << 16  # kept::kItem, between the places of a list of tensors
 
@@ -42,8 +43,9 @@ def recipe_of(
     if not work.kept or work.cast is not None or work.copies:
         return None
     arguments = [(at, name, one) for at, (name, one) in enumerate(call.given.items()) if isinstance(one, torch.Tensor)]
-    room = [one.tensor for one in work.made if one.how == "room"]
-    results = [_result(one, arguments, before) for one in (*work.results, *room)]
+    zeros = [one.tensor for one in work.made if one.how == "zeros"]
+    room = [one.tensor for one in work.made if one.how in _ROOM and not _is_among(one.tensor, work.results)]
+    results = [_result(one, arguments, before, _is_among(one, zeros)) for one in (*work.results, *room)]
     if any(one is None for one in results):
         return None
     items = [
@@ -68,14 +70,20 @@ def recipe_of(
 _Arguments = Sequence[tuple[int, str, torch.Tensor]]
 
 
-def _result(one: torch.Tensor, arguments: _Arguments, before: Mapping[str, torch.Size]) -> tuple[Any, ...] | None:
-    """A result: an argument, perhaps with a new shape, or a tensor to be made."""
+def _is_among(tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> bool:
+    return any(one is tensor for one in others)
+
+
+def _result(
+    one: torch.Tensor, arguments: _Arguments, before: Mapping[str, torch.Size], zeroed: bool
+) -> tuple[Any, ...] | None:
+    """A result: an argument, perhaps with a new shape, or a tensor to be made, perhaps of zeros."""
     shape = (SCALAR_TYPES[one.dtype], tuple(one.shape), one.stride())
     for at, name, argument in arguments:
         if argument is one:
-            return (at, *shape, before[name] != one.shape)
+            return None if zeroed else (at, *shape, before[name] != one.shape, False)
     whole = one.untyped_storage().nbytes() == one.numel() * one.element_size()
-    return (-1, *shape, False) if whole and not one.storage_offset() else None
+    return (-1, *shape, False, zeroed) if whole and not one.storage_offset() else None
 
 
 def _launch(
@@ -88,7 +96,7 @@ def _launch(
 ) -> tuple[Any, ...] | None:
     if launch.errors is not None:
         return None
-    made = {id(one.tensor): one for one in work.made if one.how != "room"}
+    made = {id(one.tensor): one for one in work.made if one.how not in _ROOM}
     buffers: list[Any] = []
     found: dict[int, tuple[int, int, int, int]] = {}  # by slot: source, index, offset, type
     for slot, buffer in enumerate(launch.buffers):

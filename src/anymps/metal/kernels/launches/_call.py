@@ -27,12 +27,12 @@ class Launch:
 class Made:
     """A tensor among the buffers of a launch that a description has made itself.
 
-    `how`: room that a launch fills before it is read, a number that each call of the same signature has, or the value
-    of the 0-dim argument `of`, in another dtype.
+    `how`: room that a launch fills before it is read, room or a result that begins as zeros, a number that each call of
+    the same signature has, or the value of the 0-dim argument `of`, in another dtype.
     """
 
     tensor: torch.Tensor
-    how: Literal["room", "number", "value"]
+    how: Literal["room", "zeros", "number", "value"]
     of: str = ""
 
 
@@ -42,8 +42,8 @@ class Work:
 
     `cast` is the dtype to which the host casts the results after the last one, if it does; `copies` are pairs of a
     tensor and what the host copies into it then. Launches are `kept` for calls of the same signature (dtypes, sizes,
-    strides, numbers) if nothing else decides on them, each new result is written as a whole, and `made` tells what
-    else they need.
+    strides, numbers) if nothing else decides on them, each new result is written as a whole or begins as zeros, and
+    `made` tells so and what else they need.
     """
 
     results: tuple[torch.Tensor, ...]

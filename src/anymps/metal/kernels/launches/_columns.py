@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
@@ -121,7 +121,7 @@ def _scale_gradient(call: Call) -> Work | None:
         "padding_idx": call.given["padding_idx"],
     }
     launch = Launch(name, (gradient, weight, indices, bags, out, params), (indices.numel() * gradient.shape[1],))
-    return Work((out,), (launch,))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
 COLUMNS: dict[str, Describe] = {

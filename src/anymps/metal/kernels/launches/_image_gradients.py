@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._images import grid_params, resampling_buffers
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
@@ -33,7 +33,8 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
         return None
     out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
     buffers = resampling_buffers(call, out, gradient, dims)
-    return Work((out,), (Launch(name, buffers, (math.prod(gradient.shape[2:]),)),))
+    launch = Launch(name, buffers, (math.prod(gradient.shape[2:]),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
 def _params(
@@ -67,19 +68,24 @@ def _grid(call: Call, dims: int) -> Work | None:
         gradient, x, grid = (one.contiguous() for one in (gradient, x, grid))
     params = _params(call, (gradient, x, grid), to_input, to_grid, dims)
     results = (to_input, to_grid)
+    made = tuple(Made(one, "zeros") for one in results)
     if dims == 3:
         name = call.first([f"grid_sampler_3d_backward_{of}"])
         depth, height, width = grid.shape[1:4]
         threads = (width, height * depth, x.shape[0])
         buffers = (gradient, x, grid, to_input, to_grid, params)
-        return None if name is None or mode > _NEAREST else Work(results, (Launch(name, buffers, threads, _TILE),))
+        if name is None or mode > _NEAREST:
+            return None
+        return Work(results, (Launch(name, buffers, threads, _TILE),), kept=True, made=made)
     which = f"grid_sampler_2d_backward_{_MODES[mode]}"
     padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
     threads_ = (math.prod(grid.shape[:-1]),)
     launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
     if mode != _NEAREST:
         launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
-    return Work(results, tuple(launches)) if all(one.kernel in call.kernels for one in launches) else None
+    if not all(one.kernel in call.kernels for one in launches):
+        return None
+    return Work(results, tuple(launches), kept=True, made=made)
 
 
 def _upsampling(kernel: str, dims: int) -> Describe:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
 from anymps.metal.kernels.launches._types import NAMES
 
@@ -146,7 +146,9 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     counts = torch.zeros(rows, dtype=torch.int32, device="cpu") if by_count else total
     counting = (Launch(count, (indices, counts, params), (indices.numel(),)),) if by_count else ()
     adding = Launch(name, (gradient, indices, counts, total, params), (gradient.numel(),))
-    return Work((total,), (*counting, adding), gradient.dtype)
+    made = tuple(Made(one, "zeros") for one in ((total, counts) if by_count else (total,)))
+    cast = None if gradient.dtype == total.dtype else gradient.dtype
+    return Work((total,), (*counting, adding), cast, kept=cast is None, made=made)
 
 
 PLACES: dict[str, Describe] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._elements import have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
@@ -57,7 +57,7 @@ def _unfold_backward(call: Call) -> Work | None:
     out = torch.zeros(shape, dtype=gradient.dtype, device="cpu")
     settings = [call.given["dim"] % len(shape), call.given["size"], call.given["step"], len(shape)]
     buffers = (gradient, out, gradient.stride(), list(shape), out.stride(), settings)
-    return Work((out,), (Launch(name, buffers, (out.numel(),)),))
+    return Work((out,), (Launch(name, buffers, (out.numel(),)),), kept=True, made=(Made(out, "zeros"),))
 
 
 def _unpool(call: Call, dims: int) -> Work | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._types import NAMES
 
 _READ = (2, 13)  # what the host does in later releases was not looked up
@@ -75,7 +75,8 @@ def _max_pool_backward(call: Call) -> Work | None:
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE, "indices_strides": list(places.stride())}
     params |= {**_placed("grad_input", out), **_placed("grad_output", gradient)}
-    return Work((out,), (Launch(name, (out, gradient, places, params), (gradient.numel(),)),))
+    launch = Launch(name, (out, gradient, places, params), (gradient.numel(),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
 def _mean_params(call: Call, x: torch.Tensor, out: torch.Tensor, dims: int) -> dict[str, Any]:
@@ -110,7 +111,8 @@ def _avg_pool_backward(call: Call) -> Work | None:
         return None
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params = _mean_params(call, out, gradient, _SPACE)
-    return Work((out,), (Launch(name, (out, gradient, params), (gradient.numel(),)),))
+    launch = Launch(name, (out, gradient, params), (gradient.numel(),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
 WINDOWS: dict[str, Describe] = {

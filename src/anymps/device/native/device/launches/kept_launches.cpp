@@ -41,12 +41,13 @@ struct Launch {
   std::vector<Patch> patches;
 };
 
-// A tensor that the call makes, or an argument that it writes; `resized` for one that was empty.
+// A tensor that the call makes, or an argument that it writes; `resized` for one that was empty, `zeroed` for one that the
+// kernels add to.
 struct Result {
   int64_t argument;  // -1: made here
   c10::ScalarType type;
   std::vector<int64_t> sizes, strides;
-  bool resized;
+  bool resized, zeroed;
 };
 
 constexpr size_t kItem = 1 << 16;
@@ -215,18 +216,23 @@ bool read_launch(PyObject* given, Launch& launch) {
 
 bool read_result(PyObject* given, Result& result) {
   long long argument;
-  int type, resized;
+  int type, resized, zeroed;
   PyObject *sizes, *strides;
-  if (!PyArg_ParseTuple(given, "LiO!O!p", &argument, &type, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &resized)) {
+  if (!PyArg_ParseTuple(
+          given, "LiO!O!pp", &argument, &type, &PyTuple_Type, &sizes, &PyTuple_Type, &strides, &resized, &zeroed)) {
     return false;
   }
-  result = {argument, static_cast<c10::ScalarType>(type), to_sizes(sizes), to_sizes(strides), resized != 0};
+  result = {argument, static_cast<c10::ScalarType>(type), to_sizes(sizes), to_sizes(strides), resized != 0, zeroed != 0};
   return PyErr_Occurred() == nullptr;
 }
 
 at::Tensor make_result(const Result& result, c10::ArrayRef<c10::IValue> arguments) {
   if (result.argument < 0) {
-    return at::detail::empty_strided_cpu(result.sizes, result.strides, result.type);
+    at::Tensor made = at::detail::empty_strided_cpu(result.sizes, result.strides, result.type);
+    if (result.zeroed) {
+      std::memset(made.mutable_data_ptr(), 0, made.storage().nbytes());
+    }
+    return made;
   }
   at::Tensor tensor = arguments[static_cast<size_t>(result.argument)].toTensor();
   if (result.resized) {
