@@ -75,7 +75,8 @@ SANITIZERS = {
     "thread": Sanitizer(
         flags="-fsanitize=thread",
         runtime="libtsan.so",
-        options={"TSAN_OPTIONS": "halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1"},
+        # A worker of a data loader is forked from a process with threads, and starts some of its own.
+        options={"TSAN_OPTIONS": "halt_on_error=1:exitcode=66:die_after_fork=0:ignore_noninstrumented_modules=1"},
         faults=(
             Fault(
                 "#include <thread>\n"
