@@ -1,4 +1,7 @@
-"""Launches of kernels that torch 2.15 has, and 2.13 lacks: halves, two parts, three tensors and a number, softmax."""
+"""Launches of kernels that torch 2.15 has, and 2.13 lacks.
+
+Halves, two parts, three tensors and a number, softmax, likelihoods, large convolutions, small matrices.
+"""
 
 from __future__ import annotations
 
@@ -97,3 +100,63 @@ def test_factors_by_blocks_of_later_releases() -> None:
     work = describe("linalg_cholesky_ex", release=LATER, self=torch.eye(40), upper=False, check_errors=False)
     assert work is not None
     assert len(work.launches) == 5
+
+
+def test_likelihoods() -> None:
+    """Classes in the second dimension; what is ignored, and whether there are weights."""
+    x, target = torch.zeros(2, 5, 3, 4), torch.zeros(2, 3, 4, dtype=torch.int64)
+    given = {"self": x, "target": target, "ignore_index": 2}
+    work = describe("nll_loss2d_forward", weight=None, reduction=0, **given)
+    launch = launch_of(work)
+    assert (launch.kernel, launch.threads, launch.errors) == ("nllnd_loss_forward_float", (24,), 6)
+    forward = {
+        "n_classes": 5,
+        "map_size": 12,
+        "batch_stride": 60,
+        "class_stride": 12,
+        "ignore_index": 2,
+        "tid_offset": 0,
+        "has_weight": False,
+    }
+    assert launch.buffers[5] == forward
+    assert describe("nll_loss2d_forward", weight=None, reduction=1, **given) is None  # sums are further kernels'
+    for reduction, told in ((0, (False, False)), (1, (True, True)), (2, (True, False))):
+        backward = {"weight": x[0, :, 0, 0].contiguous(), "total_weight": x[0, 0, 0, 0], "reduction": reduction}
+        work = describe("nll_loss2d_backward", grad_output=x[0, 0, 0, 0], **given, **backward)
+        params = launch_of(work).buffers[5]
+        assert (params["is_reduction"], params["is_mean"]) == told
+        assert params["forward"] == {**forward, "has_weight": True}
+        assert not work.results[0].any() if work else False
+
+
+def test_large_kernels_of_convolutions() -> None:
+    """From 256 on in one dimension; four neighbours a thread where there are many."""
+    given = {"bias": None, "stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "groups": 1, "transposed": False}
+    x, weight = torch.zeros(1, 1, 2, 300), torch.zeros(2, 1, 1, 256)
+    launch = launch_of(describe("convolution", input=x, weight=weight, **given))
+    assert (launch.kernel, launch.threads) == ("conv2d_r1_i32_float", (2 * 2 * 45,))
+    assert (launch.buffers[4]["outW"], launch.buffers[4]["C_out_per_group"]) == (45, 2)
+    wide = torch.zeros(1, 1, 40, 3700)
+    launch = launch_of(describe("convolution", input=wide, weight=weight, **given))
+    assert (launch.kernel, launch.threads) == ("conv2d_r4_i32_float", (2 * 40 * 862,))
+    assert describe("convolution", input=x, weight=weight[..., :255], **given) is None
+    assert describe("convolution", input=x[..., :255], weight=weight, **given) is None
+
+
+def test_small_inverses() -> None:
+    """A thread a matrix, up to four rows; results lie column by column."""
+    launch = launch_of(describe("linalg_inv_ex", A=torch.zeros(5, 2, 3, 3), check_errors=False))
+    assert (launch.kernel, launch.threads) == ("luInvSmall_3", (10,))
+    assert list(launch.buffers[3].values()) == [9, 3, 1, 9, 1, 3]
+    assert describe("linalg_inv_ex", A=torch.zeros(5, 5), check_errors=False) is None
+
+
+def test_products_of_small_integers() -> None:
+    """Summed in 32 bits."""
+    x = torch.zeros(20, 33, dtype=torch.int8)
+    work = describe("_int_mm", self=x, mat2=x.t())
+    assert work is not None
+    assert work.results[0].dtype == torch.int32
+    launch = launch_of(work)
+    assert (launch.kernel, launch.threads, launch.group) == ("int_mm_char", (32, 32), (16, 16))
+    assert launch.buffers[3:] == ([33, 1, 1, 33, 20, 1], [20, 33, 20])

@@ -21,6 +21,8 @@ _NOT_SEEN = {"addmm"}
 _OF_2_15 = {
     *("ceil", "floor", "isneginf", "isposinf", "heaviside", "addcmul", "addcdiv"),
     *("glu", "glu_backward", "frexp", "_softmax", "_log_softmax"),
+    *("nll_loss_forward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward"),
+    *("_int_mm", "linalg_inv_ex", "convolution"),
 }
 """Operators of which torch 2.13 has no kernel."""
 

@@ -45,7 +45,7 @@ _OF_BOTH = re.compile(
 )
 _OF_2_15 = re.compile(
     r"addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
-    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float$"
+    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float$|nllnd_loss_|conv2d_r\d_i32_|int_mm_|luInvSmall_"
 )
 """Of later releases alone."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")

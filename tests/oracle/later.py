@@ -49,6 +49,19 @@ def _scaled(name: str, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
     )
 
 
+def _scores(dtype: torch.dtype) -> Iterator[Given]:
+    """Scores of five classes, their weights, and targets."""
+    yield numbers(dtype, 9, 5), numbers(dtype, 5).abs() + 1, torch.arange(9) % 5
+
+
+def _images(dtype: torch.dtype) -> Iterator[Given]:
+    yield numbers(dtype, 2, 5, 3, 4), numbers(dtype, 5).abs() + 1, torch.arange(24).view(2, 3, 4) % 5
+
+
+def _small_matrices(dtype: torch.dtype) -> Iterator[Given]:
+    return ((numbers(dtype, 7, size, size),) for size in range(1, 5))
+
+
 def _softmax(kernel: str) -> tuple[Asked, ...]:
     call = getattr(F, kernel)
     return (
@@ -84,6 +97,65 @@ LATER: tuple[Asked, ...] = (
     ),
     Asked("frexp", "frexp", FLOATS, torch.frexp, each((5, 8), (400,))),
     Asked("frexp, a part", "frexp", FLOATS, lambda x: torch.frexp(x[:, ::2]), each((5, 8), (40, 30))),
+    Asked(
+        "nll_loss_forward",
+        "nll_loss",
+        FLOATS,
+        lambda x, w, t: _aten.nll_loss_forward(x, t, w, 0, 2),
+        _scores,
+        first=True,
+    ),
+    Asked(
+        "nll_loss_forward",
+        "nll_loss",
+        FLOATS,
+        lambda x, w, t: _aten.nll_loss_forward(x, t, None, 0, -100),
+        _scores,
+        first=True,
+    ),
+    Asked(
+        "nll_loss2d_forward",
+        "nll_loss",
+        FLOATS,
+        lambda x, w, t: _aten.nll_loss2d_forward(x, t, w, 0, 2),
+        _images,
+        first=True,
+    ),
+    *(
+        Asked(
+            f"nll_loss_backward, reduction = {reduction}",
+            "nll_loss",
+            FLOATS,
+            lambda x, w, t, reduction=reduction: _aten.nll_loss_backward(
+                x[0, 0] if reduction else x[:, 0], x, t, w, reduction, 2, w[1]
+            ),
+            _scores,
+        )
+        for reduction in range(3)
+    ),
+    Asked(
+        "nll_loss2d_backward",
+        "nll_loss",
+        FLOATS,
+        lambda x, w, t: _aten.nll_loss2d_backward(x[0, 0, 0, 0], x, t, w, 1, 2, w[1]),
+        _images,
+    ),
+    Asked("_int_mm", "int_mm", (torch.int8, torch.uint8), torch._int_mm, of((20, 33), (33, 17))),
+    Asked("linalg.inv_ex", "linalg_inv", (torch.float32,), torch.linalg.inv_ex, _small_matrices),
+    Asked(
+        "nn.functional.conv2d, kernels of 256",
+        "conv2d",
+        FLOATS,
+        lambda x, w, b: F.conv2d(x, w, b, padding=(0, 3), stride=(1, 2), groups=2),
+        of((2, 4, 5, 300), (6, 2, 2, 256), (6,)),
+    ),
+    Asked(
+        "nn.functional.conv2d, kernels of 256",
+        "conv2d",
+        FLOATS,
+        F.conv2d,
+        of((2, 1, 40, 700), (3, 1, 1, 256)),
+    ),
     *_softmax("softmax"),
     *_softmax("log_softmax"),
 )

@@ -50,6 +50,8 @@ _REASONS = {
     "lerp": "The kernel is a + w·(b - a) in the type itself; the CPU's code starts from b where w is a half or more.",
     "addcmul": "The kernel fuses the product with the sum, which shows where they cancel.",
     "softmax": _ORDER,
+    "conv2d": _ORDER,
+    "linalg_inv": _ORDER,
     "log_softmax": _ORDER,
     "igamma": _OWN,
     "igammac": _OWN,

@@ -13,6 +13,7 @@ from anymps.metal.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
+from anymps.metal.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
@@ -25,6 +26,7 @@ from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
 from anymps.metal.kernels.launches._joins import JOINS as _JOINS
 from anymps.metal.kernels.launches._linalg import LINALG as _LINALG
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
+from anymps.metal.kernels.launches._losses import LOSSES as _LOSSES
 from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
@@ -79,6 +81,8 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SAMPLERS,
     **_HALVES,
     **_SOFTMAX,
+    **_LOSSES,
+    **_CONVOLUTIONS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

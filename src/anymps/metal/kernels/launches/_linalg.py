@@ -17,6 +17,7 @@ from anymps.metal.kernels.launches._unary import launch_of_one
 _BLOCK = 32
 _CHOLESKY = (32, 8, 1)  # threads of a group
 _MOST = 1024
+_SMALL = 4  # rows of a matrix that one thread inverts
 _LARGEST = 512  # rows or columns that the kernel of QR takes
 
 
@@ -110,7 +111,26 @@ def _householder(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (out, factors, *products, params), threads, (width,)),))
 
 
+def _inverse(call: Call) -> Work | None:
+    """Of matrices of one to four rows, as torch 2.15 finds it: a thread each."""
+    matrix = call.given["A"]
+    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
+        return None
+    size = matrix.shape[-1]
+    name = call.first([f"luInvSmall_{size}"])
+    if name is None or size > _SMALL:
+        return None
+    batch = matrix.reshape(-1, size, size)
+    out = torch.empty(matrix.shape, dtype=matrix.dtype, device="cpu").mT
+    info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device="cpu")
+    strides = (*batch.stride(), size * size, *out.stride()[-2:])
+    names = (f"{which}_{kind}stride" for which in "AX" for kind in "brc")
+    params = dict(zip(names, strides, strict=True))
+    return Work((out, info), (Launch(name, (batch, out, info, params), (len(batch),)),))
+
+
 LINALG: dict[str, Describe] = {
+    "linalg_inv_ex": _inverse,
     "linalg_cholesky_ex": _cholesky,
     "linalg_qr": _qr,
     "linalg_householder_product": _householder,

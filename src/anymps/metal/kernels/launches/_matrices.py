@@ -63,6 +63,23 @@ def _mm(call: Call) -> Work | None:
     return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
 
 
+def _int_mm(call: Call) -> Work | None:
+    """Integers of eight bits, whose products are summed in 32; of torch 2.15."""
+    x, other = call.given["self"], call.given["mat2"]
+    if call.foreign or not (x.numel() and other.numel()) or x.dtype != other.dtype:
+        return None
+    out = result_of(call, (x.shape[0], other.shape[1]), torch.int32)
+    if out is None:
+        return None
+    name = call.first([f"int_mm_{NAMES.get(x.dtype)}"])
+    strides = [*x.stride(), *other.stride(), *out.stride()]
+    if name is None:
+        return None
+    threads, group = _threads(out, 1)
+    launch = Launch(name, (x, other, out, strides, [*x.shape, out.shape[1]]), threads[:2], group[:2])
+    return Work((out,), (launch,), kept=True)
+
+
 def _factors(call: Call) -> list[Any]:
     """As the kernel takes them: pairs for complex numbers."""
     factors = [call.given[name] for name in ("alpha", "beta")]
@@ -118,6 +135,7 @@ def _added(call: Call, kernel: str) -> Work | None:
 
 
 MATRICES: dict[str, Describe] = {
+    "_int_mm": _int_mm,
     "mm": _mm,
     "addmm": _addmm,
     "bmm": _bmm,
