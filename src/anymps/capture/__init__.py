@@ -12,7 +12,7 @@ from anymps._lazy import lazy_face
 if TYPE_CHECKING:
     from anymps.capture._cells import name_cell
     from anymps.capture._endings import INTERRUPTED, ending_of
-    from anymps.capture._progress import Progress
+    from anymps.capture._part import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
     from anymps.capture._start import record
     from anymps.capture._suite import Allocation, LateError, Section, SuiteCapture
@@ -38,7 +38,7 @@ if not TYPE_CHECKING:
         {
             "_cells": "name_cell",
             "_endings": "INTERRUPTED ending_of",
-            "_progress": "Progress",
+            "_part": "Progress",
             "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
             "_start": "record",
             "_suite": "Allocation LateError Section SuiteCapture",

@@ -20,8 +20,7 @@ from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
-from anymps.capture._part import HeldMarks, Part, check_steps
-from anymps.capture._progress import Progress, StepClock
+from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
 from anymps.capture._run_facts import choose_source, environment, machine_facts
 from anymps.device import children_used_mps, native, real_calls, state
 from anymps.record import Fate, RefusalKind
@@ -124,7 +123,7 @@ class Capture:
         if _current is not None:
             raise EnableError("anymps: a recording is already running in this process")
         self._source = choose_source(self._source, current)
-        from anymps.record import RecordingWriter  # it brings all that reads recordings
+        from anymps.record import RecordingWriter
 
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()

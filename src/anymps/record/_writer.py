@@ -9,12 +9,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anymps._errors import RecordingError
 from anymps.record._file import open_readonly
 from anymps.record._place import check_free, held, name_of_new, remove_recording, take_name
-from anymps.record._recording import Recording
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import connect_memory, new_identity, own_writer, register, unregister
@@ -32,6 +31,9 @@ from anymps.record.format import (
     create_tables,
     expand_spool,
 )
+
+if TYPE_CHECKING:
+    from anymps.record._recording import Recording
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _CHECKPOINT_PAGES = 16384  # 64 MiB: a checkpoint syncs the disk, and the training thread would wait for it
@@ -216,6 +218,8 @@ class RecordingWriter:
         Packed entries count too. Once the file is whole, this opens it. What came from elsewhere is to be `checked`,
         value by value; RecordingError is raised for one that no recording holds.
         """
+        from anymps.record._recording import Recording  # who only writes does not wait for all that reads
+
         if self._path is not None and self._at_rest:
             return Recording(open_readonly(self._path), self._name, foreign=checked)
         if not self._closed:

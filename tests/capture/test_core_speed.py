@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.capture import _core_speed
-from anymps.capture._core_speed import core_speed
+from anymps.capture import _run_facts
+from anymps.capture._run_facts import core_speed
 
 
 def test_the_quickest_slice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice of 280 us is half as fast as an M1, whatever the others took; it is measured once."""
     slices = iter([900_000, 280_000, 420_000])
-    monkeypatch.setattr(_core_speed, "_SLICES", 3)
-    monkeypatch.setattr(_core_speed, "_slice", lambda _: next(slices))
+    monkeypatch.setattr(_run_facts, "_SLICES", 3)
+    monkeypatch.setattr(_run_facts, "_slice", lambda _: next(slices))
     core_speed.cache_clear()
     try:
         assert [core_speed(), core_speed()] == [0.5, 0.5]
@@ -23,7 +23,7 @@ def test_the_quickest_slice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("slice_ns", "speed"), [(1, 4.0), (1_000_000_000, 0.1)])
 def test_nonsense_is_held_within_bounds(monkeypatch: pytest.MonkeyPatch, slice_ns: int, speed: float) -> None:
     """A clock that stands still, and a machine that stopped."""
-    monkeypatch.setattr(_core_speed, "_slice", lambda _: slice_ns)
+    monkeypatch.setattr(_run_facts, "_slice", lambda _: slice_ns)
     core_speed.cache_clear()
     try:
         assert core_speed() == speed
@@ -33,4 +33,4 @@ def test_nonsense_is_held_within_bounds(monkeypatch: pytest.MonkeyPatch, slice_n
 
 def test_a_slice_takes_processor_time() -> None:
     """What other programs take of the core is not in it, so it is no more than the clock of the wall says."""
-    assert 0 < _core_speed._slice([float(-number) for number in range(4096)])
+    assert 0 < _run_facts._slice([float(-number) for number in range(4096)])
