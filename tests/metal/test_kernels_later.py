@@ -1,6 +1,7 @@
 """Launches of kernels that torch 2.15 has, and 2.13 lacks.
 
-Halves, two parts, three tensors and a number, softmax, likelihoods, large convolutions, small matrices.
+Halves, two parts, three tensors and a number, softmax, likelihoods, large convolutions, small matrices,
+numbers at equal distances.
 """
 
 from __future__ import annotations
@@ -100,6 +101,10 @@ def test_factors_by_blocks_of_later_releases() -> None:
     work = describe("linalg_cholesky_ex", release=LATER, self=torch.eye(40), upper=False, check_errors=False)
     assert work is not None
     assert len(work.launches) == 5
+    numbers = torch.eye(3, dtype=torch.complex64)
+    work = describe("linalg_cholesky_ex", release=LATER, self=numbers, upper=True, check_errors=False)
+    assert work is not None
+    assert [one.kernel for one in work.launches] == ["factorDiagonalBlockU_float2", "triu_inplace_int_float2"]
 
 
 def test_likelihoods() -> None:
@@ -160,3 +165,14 @@ def test_products_of_small_integers() -> None:
     launch = launch_of(work)
     assert (launch.kernel, launch.threads, launch.group) == ("int_mm_char", (32, 32), (16, 16))
     assert launch.buffers[3:] == ([33, 1, 1, 33, 20, 1], [20, 33, 20])
+
+
+def test_numbers_at_equal_distances() -> None:
+    """The first and the step, then how far apart the places lie; another size is made by the host first."""
+    out = torch.zeros(20)[::2]
+    launch = launch_of(describe("arange", (out,), start=1, end=6, step=0.5, out=out))
+    assert (launch.kernel, launch.threads) == ("arange_float_i32", (10,))
+    assert launch.buffers[1:] == ([1, 0.5], [2, 0])
+    assert describe("arange", (out,), start=1, end=7, step=0.5, out=out) is None
+    whole = torch.zeros(10, dtype=torch.int64)
+    assert describe("arange", (whole,), start=1, end=6, step=0.5, out=whole) is None

@@ -22,7 +22,7 @@ _OF_2_15 = {
     *("ceil", "floor", "isneginf", "isposinf", "heaviside", "addcmul", "addcdiv"),
     *("glu", "glu_backward", "frexp", "_softmax", "_log_softmax"),
     *("nll_loss_forward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward"),
-    *("_int_mm", "linalg_inv_ex", "convolution"),
+    *("_int_mm", "linalg_inv_ex", "convolution", "arange"),
 }
 """Operators of which torch 2.13 has no kernel."""
 

@@ -162,7 +162,7 @@ def _placed(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
 def _symmetric(dtype: torch.dtype) -> Iterator[Given]:
     for size in (1, 5, 32, 33, 70):
         x = numbers(dtype, 2, size, size)
-        yield (x @ x.mT + size * torch.eye(size),)
+        yield (x @ x.mH + size * torch.eye(size),)
 
 
 def _reflections(dtype: torch.dtype) -> Iterator[Given]:
@@ -294,11 +294,11 @@ ASKED: tuple[Asked, ...] = (
     Asked("linalg.cross, broadcast", "cross", (*FLOATS, *INTEGERS, *COMPLEX), torch.linalg.cross, of((9, 3), (1, 3))),
     *_matrices(False, INTEGERS),
     *_matrices(True, (*FLOATS, *COMPLEX)),
-    Asked("linalg.cholesky_ex", "cholesky", (torch.float32,), torch.linalg.cholesky_ex, _symmetric),
+    Asked("linalg.cholesky_ex", "cholesky", (torch.float32, *COMPLEX), torch.linalg.cholesky_ex, _symmetric),
     Asked(
         "linalg.cholesky_ex, upper",
         "cholesky",
-        (torch.float32,),
+        (torch.float32, *COMPLEX),
         lambda x: torch.linalg.cholesky_ex(x, upper=True),
         _symmetric,
     ),

@@ -45,7 +45,7 @@ _OF_BOTH = re.compile(
 )
 _OF_2_15 = re.compile(
     r"addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
-    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float$|nllnd_loss_|conv2d_r\d_i32_|int_mm_|luInvSmall_"
+    r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
 )
 """Of later releases alone."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
@@ -75,12 +75,29 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
     ),
     _LARGE: (
-        r"cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
+        r"conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_",
+        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
+    ),
+    "floats of eight bits": (
+        r"scaled_mm_|\w*float8",
+        "The comparison's device, of torch 2.13, has no such dtype.",
+    ),
+    "bytes, rows and places that are moved": (
+        r"(contiguous_byte_copy|inner_contiguous_(copy|scatter)|nchw_to_nhwc|conv_weight_to|transposeInPlaceLU"
+        r"|laswpGatherLU|luApplyPivotsRHS|flip_)",
+        "They move numbers, and compute nothing.",
+    ),
+    "factors by panels": (
+        r"(factorDiagonalPanel|applyPanelTRSM)[LU]$",
+        "The host takes them on chips with matrix units for tensors, which no virtual Mac has.",
+    ),
+    "eigenvalues, singular values, large triangles": (
+        r"(eigh|svd)_jacobi_|triangular_solve_float|histc_atomic_threadgroup_",
+        "They take threadgroup memory whose length comes with the launch, and no launch here gives one.",
     ),
     "tables of offsets": (
         r"kernel_index_offsets_",

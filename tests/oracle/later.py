@@ -140,6 +140,20 @@ LATER: tuple[Asked, ...] = (
         lambda x, w, t: _aten.nll_loss2d_backward(x[0, 0, 0, 0], x, t, w, 1, 2, w[1]),
         _images,
     ),
+    Asked(
+        "arange",
+        "arange",
+        (*FLOATS, *INTEGERS),
+        lambda x: torch.arange(2, 90, 3, out=x),
+        each((30,)),
+    ),
+    Asked(
+        "arange, of steps",
+        "arange",
+        FLOATS,
+        lambda x: torch.arange(-2.5, 7, 0.3, out=x),
+        each((32,)),
+    ),
     Asked("_int_mm", "int_mm", (torch.int8, torch.uint8), torch._int_mm, of((20, 33), (33, 17))),
     Asked("linalg.inv_ex", "linalg_inv", (torch.float32,), torch.linalg.inv_ex, _small_matrices),
     Asked(

@@ -28,13 +28,13 @@ def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
 def _cholesky(call: Call) -> Work | None:
     """Block by block: the diagonal one, those behind it in its column, and what they take from the rest."""
     matrix, upper = call.given["self"], call.given["upper"]
-    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
+    if not _is_plain(call, matrix) or matrix.is_conj() or call.given["check_errors"]:
         return None
-    side = "U" if upper else "L"
-    cut = f"tri{side.lower()}_inplace_int_float"
+    side, of = "U" if upper else "L", NAMES.get(matrix.dtype)
+    cut = f"tri{side.lower()}_inplace_int_{of}"
     steps = (f"factorDiagonalBlock{side}", f"applyTRSM{side}", f"applySYRK{side}")
     # Torch 2.15 names the dtype, too; on chips with matrix units, which no virtual one is, it goes by panels.
-    found = [call.first([one, f"{one}_float"]) for one in steps]
+    found = [call.first([one, f"{one}_{of}"] if of == "float" else [f"{one}_{of}"]) for one in steps]
     if None in found or cut not in call.kernels:
         return None
     factor, solve, update = (one or "" for one in found)
