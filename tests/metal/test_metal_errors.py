@@ -209,6 +209,28 @@ def test_a_fault_in_a_loop_over_the_grid_names_its_thread(shape: tuple[int, int,
     assert str(raised.value) == f"anymps: the Metal kernel 'shares' divided an integer by zero, {where}" + AFTER
 
 
+def test_a_fault_in_a_group_that_runs_as_one_names_the_group() -> None:
+    """Its threads meet at the top of the body, so a piece of it is a loop over all of them."""
+    source = HEAD + (
+        "kernel void reads(device float* x, device const long* at, uint2 i [[thread_position_in_grid]],\n"
+        "                  uint2 n [[threads_per_grid]]) {\n"
+        "  float value = x[at[i.y * n.x + i.x]];\n"
+        "  threadgroup_barrier(mem_flags::mem_none);\n"
+        "  x[i.y * n.x + i.x] = simd_sum(value);\n"
+        "}\n"
+    )
+    places = torch.zeros(48, 96, dtype=torch.int64)
+    places[37, 70] = 1 << 40
+    with pytest.raises(RuntimeError) as raised:
+        library(source).reads(
+            torch.zeros(48 * 96, device="mps"), places.to("mps"), threads=(96, 48), group_size=(32, 8)
+        )
+    assert str(raised.value) == (
+        "anymps: the Metal kernel 'reads' read or wrote memory that is not there, in the threadgroup at (2, 4, 0)"
+        + AFTER
+    )
+
+
 def test_a_fault_that_does_not_come_again_names_no_thread() -> None:
     """The thread has overwritten what led it astray."""
     places = torch.zeros(100, dtype=torch.int64)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from anymps.metal._runtime import FAULTS, SECONDS_VARIABLE, Report, shader_seconds
 
 _NEAR = 1 << 20
+_GROUP = 2  # of `Report.known` in runtime/launch.h
 _UNALIGNED = (1 << 64) - 1  # as runtime/guard.cpp reports it
 
 
@@ -24,8 +25,11 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
     unaligned = address == _UNALIGNED and number in (signal.SIGSEGV, signal.SIGBUS)
     what = "read or wrote an address that is misaligned for its vector, or that cannot exist" if unaligned else ""
     text = f"anymps: the Metal kernel '{name}' {what or FAULTS.get(number, f'was stopped by {number.name}')}"
-    if report.has_thread:
-        text += f", in the thread at ({', '.join(map(str, report.position))}) of the grid"
+    where = f"({', '.join(map(str, report.position))})"
+    if report.known:
+        text += (
+            f", in the threadgroup at {where}" if report.known == _GROUP else f", in the thread at {where} of the grid"
+        )
     if number in (signal.SIGSEGV, signal.SIGBUS) and not unaligned:
         place = _place(address, ranges)
         if place:

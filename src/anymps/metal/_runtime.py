@@ -60,7 +60,7 @@ class Report(ctypes.Structure):
 
     _fields_ = (
         ("signal", ctypes.c_int),
-        ("has_thread", ctypes.c_int),
+        ("known", ctypes.c_int),
         ("position", ctypes.c_uint * 3),
         ("address", ctypes.c_void_p),
     )

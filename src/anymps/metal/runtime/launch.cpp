@@ -139,8 +139,10 @@ uint64_t find_thread(Guard& guard, uint64_t count, const Run& run) {
   return found ? thread : count;
 }
 
-// Where the thread that stopped the job is in the grid. False where nobody knows.
-bool find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& group, uint64_t piece, unsigned (&position)[3]) {
+enum Known : int { kNothing, kThread, kGroup };
+
+// Where the thread that stopped the job is in the grid, or, of a group that runs as one, where that is.
+Known find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& group, uint64_t piece, unsigned (&position)[3]) {
   const Kernel& kernel = *job.kernel;
   if (kernel.form == Form::Plain) {
     const Box box = box_of(job, piece);
@@ -157,10 +159,14 @@ bool find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& gr
     };
     const uint64_t thread = find_thread(guard, count, [&](uint64_t again) { kernel.plain(job.launch, one(again)); });
     std::copy_n(one(thread).from, 3, position);
-    return thread < count;
+    return thread < count ? kThread : kNothing;
   }
-  if (!fibers.running || kernel.together != 0) {
-    return false;
+  if (kernel.together != 0) {
+    return kNothing;
+  }
+  if (!fibers.running) {
+    std::copy_n(group.position, 3, position);
+    return kernel.form == Form::Groups ? kGroup : kNothing;
   }
   unsigned thread = fibers.current;
   if (kernel.form == Form::Lanes) {
@@ -171,7 +177,7 @@ bool find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& gr
     };
     const auto found = static_cast<unsigned>(find_thread(guard, count, run));
     if (found == count) {
-      return false;
+      return kNothing;
     }
     thread = span.from + found;
   }
@@ -180,7 +186,7 @@ bool find_position(const Job& job, Guard& guard, Fibers& fibers, const Group& gr
   for (unsigned axis = 0; axis < 3; ++axis) {
     position[axis] = group.position[axis] * job.launch.group[axis] + local[axis];
   }
-  return true;
+  return kThread;
 }
 
 // Runs pieces of the job until none is left; a fault ends the job.
@@ -233,13 +239,13 @@ void work(void* context) {
   // A fault: the fibers of the group are left where they are.
   guard.guarded = 0;
   unsigned position[3];
-  const bool known = find_position(job, guard, fibers, group, last, position);
+  const Known known = find_position(job, guard, fibers, group, last, position);
   const std::lock_guard<std::mutex> lock(job.mutex);
   if (job.report.signal == 0) {
     job.report.signal = guard.caught;
     job.report.address = guard.address;
-    if (known) {
-      job.report.has_thread = 1;
+    job.report.known = known;
+    if (known != kNothing) {
       std::copy_n(position, 3, job.report.position);
     }
   }

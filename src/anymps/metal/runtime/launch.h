@@ -10,8 +10,8 @@ namespace anymps_rt {
 // What a launch came to; read by Python.
 struct Report {
   int signal;  // 0: well
-  int has_thread;
-  unsigned position[3];  // of the thread in the grid, if it is known
+  int known;             // of where it was stopped: 0 nothing, 1 the thread, 2 its group
+  unsigned position[3];  // of that
   uintptr_t address;
 };
 
