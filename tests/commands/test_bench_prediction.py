@@ -137,7 +137,7 @@ def test_markdown_has_the_same_numbers() -> None:
     other = replace(timing, name="fused", virtual=True)
     lines = bench_text(Comparison((timing, other)), [], "markdown").splitlines()
     assert lines[0] == "### fused: as fast as step of train.py, within 1 % (1.00 to 1.00 times)"
-    assert lines[-1] == "- fused: virtual device: computed on this machine's CPU, so these are not a Mac's times"
+    assert lines[-1] == "- fused: virtual device: these are this machine's times, not a Mac's"
 
 
 def test_times_of_another_release_are_compared_with_nothing() -> None:

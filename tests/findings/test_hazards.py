@@ -157,6 +157,71 @@ def test_the_words_of_every_finding() -> None:
     assert "\n\n".join(map(text_of_finding, found)) + "\n" == TEXTS.read_text(encoding="utf-8")
 
 
+REAL = {"virtual": True, "real_calls": {"aten::amax": 2, "aten::abs.out": 1, "aten::index_add": 3}}
+RIGHT = "A known bug in the backend. The values here are right. On a Mac they may be wrong."
+
+
+@pytest.mark.parametrize(
+    ("meta", "call", "why"),
+    [
+        ({"virtual": True}, "MPS620 aten::amax", RIGHT),
+        (
+            REAL,
+            "MPS620 aten::amax",
+            "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: PyTorch's own "
+            "kernels computed `amax`.",
+        ),
+        (REAL, "MPS620 aten::amin", RIGHT),  # which the CPU computed
+        ({**REAL, "kernels_torch": "2.15.0"}, "MPS620 aten::amax", RIGHT),  # where it is mended
+        (
+            {"virtual": False},
+            "MPS620 aten::amax",
+            "A known bug in the backend. The values may be wrong, without an error.",
+        ),
+        (
+            {"virtual": False},
+            "MPS611 aten::mm",
+            "A known bug in the backend. The values are wrong, without an error.",
+        ),
+        (
+            REAL,
+            "MPS611 aten::mm",
+            "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
+        ),
+        (
+            {**REAL, "real_calls": {"aten::mm.out": 1}},
+            "MPS611 aten::mm",
+            "A known bug in the backend. On a Mac the values are wrong, without an error. Here they can be, too: "
+            "PyTorch's own kernels computed `mm`.",
+        ),
+        ({}, "MPS661 aten::index_add", "The values are the same in every run here. On a Mac the last digits vary."),
+        (
+            REAL,
+            "MPS661 aten::index_add_",
+            "On a Mac the last digits vary from run to run. Here they may, too: PyTorch's own kernels computed "
+            "`index_add`.",
+        ),
+        ({"virtual": False}, "MPS661 aten::index_add", "The last digits vary from run to run."),
+        (
+            {"virtual": False},
+            "MPS618 aten::fmod.Tensor",
+            "Metal leaves the result unspecified: no error, and any number.",
+        ),
+        (
+            REAL,
+            "MPS618 aten::fmod.Tensor",
+            "Metal leaves the result unspecified: no error, and any number. Here it is the result of dividing by one; "
+            "a Mac may give another.",
+        ),
+    ],
+)
+def test_a_finding_says_whose_values_the_run_had(meta: dict[str, object], call: str, why: str) -> None:
+    """The CPU's, those of PyTorch's own kernels where they computed the operator and have the fault, or a Mac's."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0", **meta})
+    builder.entry(f"{MARK}{call}", start_ns=0, fate=Fate.MARK, flags=Flag.HAZARD)
+    assert [finding.why for finding in find(builder.close()) if finding.id == call[:6]] == [why]
+
+
 def in_two_threads(builder: RecordingBuilder, *, apart: int = 0, flags: Flag | None = None) -> None:
     """Two operators of two threads, the second `apart` ns after the first has begun, which takes 100."""
     site = builder.site("train.py", 7)
@@ -205,7 +270,7 @@ def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: l
             "A module with an nn.LayerNorm was compiled in a way that MPS can compute incorrectly: an nn.LayerNorm "
             "compiled "
             "by inductor was off by more than the range of its input, without a warning.\n"
-            "A known bug in the backend. The values here are right. On a Mac they may be wrong.\n"
+            "A known bug in the backend. On a Mac the values may be wrong.\n"
             "Use torch 2.13 or newer, or do not compile.\n"
             "pytorch issue #191976; reported in August 2026 of a release before 2.13; right in 2.13 (the reporter and "
             "a maintainer); torch 2.11 to 2.12 (fixed in 2.13)"

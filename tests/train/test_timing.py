@@ -159,9 +159,7 @@ def test_virtual_device_is_named_first() -> None:
     """Nobody takes this machine's times for a Mac's: in the table and in words."""
     found = timing_of(*[10] * 8, device="mps", virtual=True)
     assert "mps (virtual)" in timing.table([found])
-    assert timing.warnings_of(found) == (
-        "virtual device: computed on this machine's CPU, so these are not a Mac's times",
-    )
+    assert timing.warnings_of(found) == ("virtual device: these are this machine's times, not a Mac's",)
     assert found.to_json()["virtual"] is True
 
 

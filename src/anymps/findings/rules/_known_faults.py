@@ -1,7 +1,8 @@
-"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse. The virtual device computes them right.
+"""MPS6xx: calls that a Mac is known to compute wrong, to abort on or to refuse.
 
-The device recognises such a call by its own torch, macOS and GPU, and leaves a mark on the tape; see
-`rules/faults/_model.py`.
+The virtual device computes them right on the CPU. PyTorch's own kernels compute them as wrong as a Mac does, where they
+compute the call (`--kernels real`); so a finding says whose values the run had. The device recognises such a call by
+its own torch, macOS and GPU, and leaves a mark on the tape; see `rules/faults/_model.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from anymps._text import base_name
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._release import known_fault
+from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Recording
 from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 
@@ -19,13 +21,17 @@ MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
 
 _UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
+_RIGHT_HERE: Final = (
+    "The virtual device computes the right ones on this machine's CPU; with `--kernels real`, PyTorch's own kernels "
+    "may compute the wrong ones there, too."
+)
 _WHY: Final = {
-    Outcome.WRONG: "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
-    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values here are right. On a Mac they may be wrong.",
-    Outcome.VARIES: "The values are the same in every run here. On a Mac the last digits vary.",
+    Outcome.WRONG: f"A known bug in the backend. On a Mac the values are wrong, without an error. {_RIGHT_HERE}",
+    Outcome.MAY_BE_WRONG: f"A known bug in the backend. On a Mac the values may be wrong. {_RIGHT_HERE}",
+    Outcome.VARIES: "On a Mac the last digits vary from run to run.",
     Outcome.OPEN: (
-        "Metal leaves the result unspecified: no error, and any number. Here it is the result of dividing by one; a "
-        "Mac may give another."
+        "Metal leaves the result unspecified: no error, and any number. The virtual device divides by one; a Mac may "
+        "give another number."
     ),
     Outcome.ABORTS: "A known bug in the backend: the process dies, and there is no exception to catch.",
     Outcome.MAY_ABORT: "A known bug in the backend: the process can die, and there is no exception to catch.",
@@ -33,6 +39,55 @@ _WHY: Final = {
     Outcome.MAY_HANG: "A known bug in the backend: the call may never return.",
     Outcome.RAISES: "A limit of the backend.",
 }
+
+
+_BY_THE_CPU: Final = {
+    Outcome.WRONG: "A known bug in the backend. The values here are right. On a Mac they are wrong, without an error.",
+    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values here are right. On a Mac they may be wrong.",
+    Outcome.VARIES: "The values are the same in every run here. On a Mac the last digits vary.",
+    Outcome.OPEN: (
+        "Metal leaves the result unspecified: no error, and any number. Here it is the result of dividing by one; a "
+        "Mac may give another."
+    ),
+}
+_BY_KERNELS: Final = {
+    Outcome.WRONG: "A known bug in the backend. On a Mac the values are wrong, without an error. Here they can be, "
+    "too: PyTorch's own kernels computed `{}`.",
+    Outcome.MAY_BE_WRONG: "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: "
+    "PyTorch's own kernels computed `{}`.",
+    Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: PyTorch's own kernels computed "
+    "`{}`.",
+}
+_ON_THIS_MAC: Final = {
+    Outcome.WRONG: "A known bug in the backend. The values are wrong, without an error.",
+    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values may be wrong, without an error.",
+    Outcome.VARIES: "The last digits vary from run to run.",
+    Outcome.OPEN: "Metal leaves the result unspecified: no error, and any number.",
+}
+
+
+def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
+    """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
+    if recording.meta.get("virtual") is False:
+        return _ON_THIS_MAC.get(hazard.outcome, "")
+    if _by_faulty_kernels(recording, hazard, operator) and hazard.outcome in _BY_KERNELS:
+        return _BY_KERNELS[hazard.outcome].format(operator)
+    return _BY_THE_CPU.get(hazard.outcome, "")
+
+
+def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
+    """Whether PyTorch's own kernels computed calls of the operator, and their release has the fault."""
+    counted = recording.meta.get("real_calls")
+    if not isinstance(counted, dict) or operator not in map(base_name, counted):
+        return False
+    release = release_in(recording, "kernels_torch") or release_of(recording)
+    return release is None or any(
+        one.since <= release <= one.until for one in all_hazards() if one.id == hazard.id and _is_of(one, operator)
+    )
+
+
+def _is_of(hazard: Hazard, operator: str) -> bool:
+    return not hazard.operators or any(base_name(f"::{name}") == operator for name in hazard.operators)
 
 
 def _rule(hazards: list[Hazard]) -> Rule:
@@ -69,6 +124,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         later = " The tensor was read again later." if hazard.check is Check.NARROWING_COPY else ""
         yield _RULE_OF[identity].finding(
             line.site,
+            why=_why(recording, hazard, base_name(call)),
             what=f"`{call}` was called {times(line.count)} in a way that {_verb(hazard)}: {hazard.what}.{later}",
             count=line.count,
             per_step=line.per_step,
@@ -101,6 +157,10 @@ def _verb(hazard: Hazard) -> str:
     }[hazard.outcome]
 
 
+_COMPILED: Final = "A known bug in the backend. On a Mac the values may be wrong."
+"""Of compiled code: the virtual device runs Inductor's kernel, whose values nobody has compared with a Mac's."""
+
+
 def _compiled(recording: Recording) -> Iterator[Finding]:
     """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
     hazard = known_fault(recording, Check.COMPILED_LAYER_NORM)
@@ -109,6 +169,7 @@ def _compiled(recording: Recording) -> Iterator[Finding]:
         if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
             yield _RULE_OF[hazard.id].finding(
                 site,
+                why=_COMPILED,
                 what=f"A module with an nn.LayerNorm was compiled in a way that {_verb(hazard)}: {hazard.what}.",
                 count=compiled.occurrence.count,
             )

@@ -18,7 +18,7 @@ SLOW_FIRST = 3.0
 LARGE_SYNCHRONIZE = 0.10
 """From this share of a run on, the empty synchronise is worth a word."""
 
-VIRTUAL = "virtual device: computed on this machine's CPU, so these are not a Mac's times"
+VIRTUAL = "virtual device: these are this machine's times, not a Mac's"
 
 
 class Run(NamedTuple):
