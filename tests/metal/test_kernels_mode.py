@@ -410,3 +410,47 @@ def test_a_known_fault_of_an_offered_call_is_told_once() -> None:
     first = "        " + REAL.replace("\n", "\n        ")
     (line,) = run_with_torch(f"{first}{code}").lines
     assert line == ("[('anymps::hazard.MPS634 aten::native_layer_norm', 1)]" if _minor() < (2, 14) else "[]")
+
+
+def test_integers_divided_by_zero_go_on() -> None:
+    """As on a Mac, and as without the mode: MPS618, and no error."""
+    _needs_the_wheel()
+    code = """
+        x, zero = torch.tensor([7, -7], device="mps"), torch.tensor([0, 2], device="mps")
+        with anymps.record() as capture:
+            print((x // zero).tolist(), (x % zero).tolist(), torch.fmod(x, zero).tolist())
+        print([(found.operator, found.count) for found in capture.recording.hazards()])
+    """
+    first = "        " + REAL.replace("\n", "\n        ")
+    assert run_with_torch(f"{first}{code}").lines == [
+        "[7, -4] [0, 1] [0, -1]",
+        "[('anymps::hazard.MPS618 aten::floor_divide', 1), ('anymps::hazard.MPS618 aten::remainder.Tensor', 1), "
+        "('anymps::hazard.MPS618 aten::fmod.Tensor', 1)]",
+    ]
+
+
+def test_operators_with_a_kernel_of_their_own_are_offered() -> None:
+    """Products of integers with a bias, out of place: by the release's kernel, to the last number."""
+    _needs_the_wheel()
+    if _minor() != (2, 13):
+        pytest.skip("the launches of integer products are known for torch 2.13")
+    code = """
+        from anymps.device import real_calls
+        torch.manual_seed(0)
+        bias, x, y = (torch.randint(-9, 9, shape) for shape in ((7,), (5, 33), (33, 7)))
+        for _ in range(2):
+            for factors in {}, {"beta": 2, "alpha": -3}:
+                found = torch.addmm(bias.to("mps"), x.to("mps"), y.to("mps"), **factors)
+                print(torch.equal(found.cpu(), torch.addmm(bias, x, y, **factors)))
+        print(real_calls()["aten::addmm"])
+        try:
+            torch.addmm(torch.ones(2, device="mps"), *[torch.ones(2, 2, device="mps")] * 2, alpha=1j)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0])
+    """
+    first = "        " + REAL.replace("\n", "\n        ")
+    assert run_with_torch(f"{first}{code}").lines == [
+        *["True"] * 4,
+        "4",
+        "value cannot be converted to type double without overflow",
+    ]

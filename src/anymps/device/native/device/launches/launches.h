@@ -7,6 +7,7 @@
 
 #include <Python.h>
 
+#include <optional>
 #include <unordered_set>
 
 namespace anymps {
@@ -21,5 +22,17 @@ void offer_calls(const std::unordered_set<std::string>& operators, PyObject* lau
 // caller's arguments; none if all tensors are known to be on mps. False if it has not: then nothing is changed. Raises what
 // the launcher raises.
 bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given);
+
+// The same for an operator whose kernel here is a function of its own, with that function's arguments, all on mps: the result
+// of the launcher, nothing if it has none.
+template <class... Args>
+std::optional<at::Tensor> launched(const Rule& rule, const Args&... args) {
+  if (C10_LIKELY(!rule.offered)) {
+    return std::nullopt;
+  }
+  torch::jit::Stack stack;
+  torch::jit::push(stack, args...);
+  return launch(rule, stack, {}) ? std::optional<at::Tensor>(stack[0].toTensor()) : std::nullopt;
+}
 
 }  // namespace anymps

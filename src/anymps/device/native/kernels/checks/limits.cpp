@@ -228,10 +228,18 @@ at::Tensor traced_convolution(
 // Up to torch 2.14 the factors are read as doubles, which a complex number with an imaginary part is not.
 struct Addmm {
   static at::Tensor call(
-      const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2, const c10::Scalar& beta, const c10::Scalar& alpha) {
+      const Rule& rule,
+      const at::Tensor& self,
+      const at::Tensor& mat1,
+      const at::Tensor& mat2,
+      const c10::Scalar& beta,
+      const c10::Scalar& alpha) {
     if (C10_UNLIKELY(!release::complex_addmm_scalars && (alpha.isComplex() || beta.isComplex()))) {
       alpha.toDouble();  // raises: value cannot be converted to type double without overflow
       beta.toDouble();
+    }
+    if (std::optional<at::Tensor> result = launched(rule, self, mat1, mat2, beta, alpha)) {
+      return *std::move(result);
     }
     return at::_ops::addmm::redispatch(key_of(self), self, mat1, mat2, beta, alpha);
   }
@@ -269,6 +277,9 @@ struct Softmax {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t dim, bool half_to_float) {
     if (C10_UNLIKELY(half_to_float)) {
       refuse_limit(rule, "softmax cast", self);
+    }
+    if (std::optional<at::Tensor> result = launched(rule, self, dim, half_to_float)) {
+      return *std::move(result);
     }
     return at::_ops::_softmax::redispatch(key_of(self), self, dim, half_to_float);
   }

@@ -166,6 +166,9 @@ class Redirect final : public c10::OperatorKernel {
       return call.to_alias(tensor, written, position);
     }, call.device());
     const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
+    if (offered && C10_UNLIKELY(rule_.change != nullptr)) {
+      rule_.change(rule_, *stack, first);
+    }
     if (!offered || !launch(rule_, *stack, given)) {
       if (C10_LIKELY(on_host)) {
         compute_by_cpu(rule_, op, host_key_, stack, first);
