@@ -23,6 +23,11 @@ _OF_2_15 = {
     *("glu", "glu_backward", "frexp", "_softmax", "_log_softmax"),
     *("nll_loss_forward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss2d_backward"),
     *("_int_mm", "linalg_inv_ex", "convolution", "arange"),
+    *("mish", "trunc", "softplus", "nan_to_num", "log_sigmoid_forward", "where", "prod", "var", "std"),
+    *("logical_not", "logical_and", "logical_or", "logical_xor", "special_laguerre_polynomial_l"),
+    *("sigmoid_backward", "tanh_backward", "mish_backward", "log_sigmoid_backward", "softplus_backward"),
+    *("logit_backward", "upsample_nearest1d", "upsample_nearest2d"),
+    *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d"),
 }
 """Operators of which torch 2.13 has no kernel."""
 

@@ -65,6 +65,8 @@ class Asked:
 def numbers(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
     """The same ones each time."""
     generator = torch.Generator().manual_seed(sum(sizes))
+    if dtype == torch.bool:
+        return torch.rand(sizes, generator=generator) > 0.5
     if dtype in INTEGERS:
         low = 0 if dtype == torch.uint8 else -4
         return torch.randint(low, 5, sizes, generator=generator).to(dtype)
@@ -147,6 +149,17 @@ def _split_scans(title: str, call: Callable[..., Any]) -> tuple[Asked, ...]:
             looks_back=False,
         ),
     )
+
+
+def _log_sigmoid(dtype: torch.dtype) -> Iterator[Given]:
+    """A gradient, numbers, and what the CPU's forward keeps for its backward."""
+    gradient, x = numbers(dtype, 5, 7), numbers(dtype, 7, 5).t().contiguous()
+    yield gradient, x, torch.exp(-x.abs())
+
+
+def _chosen(dtype: torch.dtype) -> Iterator[Given]:
+    """A condition and two tensors."""
+    yield numbers(torch.bool, 3, 5, 7), numbers(dtype, 3, 5, 7), numbers(dtype, 7, 5, 3).transpose(0, 2)
 
 
 def _moved(tensors: Given, like: torch.Tensor) -> Given:
@@ -258,6 +271,14 @@ ASKED: tuple[Asked, ...] = (
         FLOATS,
         lambda g, x: _aten.elu_backward(g.t(), 1.3, 1.1, 0.9, False, x),
         of((5, 7), (7, 5)),
+    ),
+    Asked("log_sigmoid_backward", "log_sigmoid_backward", FLOATS, _aten.log_sigmoid_backward, _log_sigmoid),
+    *(
+        Asked(f"where{title}", "where", (*FLOATS, *INTEGERS, torch.bool, *COMPLEX), call, _chosen)
+        for title, call in (
+            ("", torch.where),
+            (", transposed", lambda one, x, y: torch.where(one.mT[:1], x.mT, y.mT)),
+        )
     ),
     Asked("lerp, one weight", "lerp", (*FLOATS, *COMPLEX), torch.lerp, of((5, 7), (5, 7), ())),
     Asked(

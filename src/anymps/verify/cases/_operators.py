@@ -63,7 +63,8 @@ _PAIRS = (
 _PAIRS += " gcd bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge polar"
 _POLYNOMIALS = "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
 _POLYNOMIALS += " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
-_POLYNOMIALS += " shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he"
+_POLYNOMIALS += " shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
+
 
 OPERATORS: tuple[Operator, ...] = (
     *(_unary(name) for name in _PLAIN.split()),
@@ -76,6 +77,12 @@ OPERATORS: tuple[Operator, ...] = (
     _unary("hardsigmoid", F.hardsigmoid, "nn.functional.hardsigmoid"),
     _unary("gelu", F.gelu, "nn.functional.gelu"),
     _unary("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), "nn.functional.gelu", variant="tanh"),
+    _unary("mish", F.mish, "nn.functional.mish"),
+    _unary("trunc"),
+    _unary("logical_not"),
+    _unary("softplus", lambda x: F.softplus(x, 1.5, 10), "nn.functional.softplus"),
+    _unary("nan_to_num"),
+    _unary("log_sigmoid_forward", F.logsigmoid, "nn.functional.logsigmoid"),
     _unary("sqr", torch.square, "square"),
     _unary("trigamma", lambda x: torch.polygamma(1, x), "polygamma", variant="n = 1"),
     _unary("copy_identity", torch.clone, "clone"),
@@ -90,6 +97,12 @@ OPERATORS: tuple[Operator, ...] = (
     _unary("round_decimals", lambda x: torch.round(x, decimals=2), "round", variant="2 decimals", alpha=2),
     *(_binary(name) for name in _PAIRS.split()),
     *(_special(name, 2) for name in ("zeta", "xlog1py", *_POLYNOMIALS.split())),
+    *(_binary(f"logical_{name}") for name in ("and", "or", "xor")),
+    _binary("sigmoid_backward", aten.sigmoid_backward),
+    _binary("tanh_backward", aten.tanh_backward),
+    _binary("mish_backward", aten.mish_backward),
+    _binary("softplus_backward", lambda g, x: aten.softplus_backward(g, x, 1.5, 10)),
+    _binary("logit_backward", lambda g, x: aten.logit_backward(g, x, 0.1)),
     _binary("div_true", torch.div, "div", divides=True),
     _binary("div_floor", torch.floor_divide, "floor_divide", divides=True),
     _binary("div_trunc", lambda x, y: torch.div(x, y, rounding_mode="trunc"), "div", variant="trunc", divides=True),

@@ -44,11 +44,13 @@ from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.metal.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
 from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
 
 DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
+    **_NEVER_ALONE,
     **_BINARY,
     **_TERNARY,
     **_ROWS,

@@ -65,6 +65,15 @@ def _power(call: Call) -> Work | None:
     return (_TENSOR_POWER if isinstance(call.given["exponent"], torch.Tensor) else UNARY["pow"])(call)
 
 
+def _softplus_params(call: Call) -> dict[str, Any]:
+    return {name: call.given[name] for name in ("beta", "threshold")}
+
+
+def _eps(call: Call) -> float:
+    """Negative where the call names none: then numbers outside of 0 to 1 have no gradient."""
+    return -1.0 if call.given["eps"] is None else float(call.given["eps"])
+
+
 def _elu_params(call: Call) -> dict[str, Any]:
     return {name: call.given[name] for name in ("alpha", "scale", "input_scale", "is_result")}
 
@@ -76,7 +85,7 @@ _ALIKE = (
 _POLYNOMIALS = (
     "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
     "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
-    "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he"
+    "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
 )
 _TABLE: dict[str, tuple[Binary, ...]] = {
     **{name: (Binary(name),) for name in _ALIKE.split()},
@@ -84,7 +93,15 @@ _TABLE: dict[str, tuple[Binary, ...]] = {
     **{name: (Binary(name, "float"),) for name in ("atan2", "xlogy")},
     **{f"special_{name}": (Binary(name, "float"),) for name in ("zeta", "xlog1py")},
     **{f"special_{name}": (Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
-    "heaviside": (Binary("heaviside", operands=("self", "values")),),  # of torch 2.15
+    # From here of torch 2.15.
+    "heaviside": (Binary("heaviside", operands=("self", "values")),),
+    **{f"logical_{name}": (Binary(f"logical_{name}", "bool"),) for name in ("and", "or", "xor")},
+    **{name: (Binary(name, operands=("grad_output", "output")),) for name in ("sigmoid_backward", "tanh_backward")},
+    "mish_backward": _backward("mish_backward"),
+    "log_sigmoid_backward": (Binary("log_sigmoid_backward", operands=("self", "grad_output")),),
+    "softplus_backward": (Binary("softplus_backward", "same", ("grad_output", "self"), _softplus_params),),
+    "logit_backward": (Binary("logit_backward", "same", ("grad_output", "self"), _eps),),
+    # To here.
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "div": (
@@ -173,7 +190,7 @@ def launch_of_two(
     layout, broadcast = _layout(a, b, out)
     ends = [""] if number is None else [f"_{NAMES[of]}", "_float"]
     if isinstance(number, dict):
-        ends = [f"_ELUBackwardParams_{NAMES[of]}"]
+        ends = ["_SoftplusParams"] if "beta" in number else [f"_ELUBackwardParams_{NAMES[of]}"]
     for one in dict.fromkeys((layout, "strided")):
         name = f"{row.kernel}_{one}{'_cast' * cast}_{NAMES[out.dtype]}_{NAMES[of]}"
         found = call.first([name + end for end in ends])

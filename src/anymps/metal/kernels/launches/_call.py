@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 import torch
 
+READ = ((2, 13), (2, 15))
+"""Releases whose kernels were run as a file describes and compared with the CPU, but where it names another."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -71,6 +74,16 @@ class Call:
     kernels: Container[str]
     release: tuple[int, int]
     looks_back: bool = True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the host code of the release was read, or its kernels were run with these arguments and compared."""
+        return self.release in READ
+
+    @property
+    def is_read_or_older(self) -> bool:
+        """The same for launches that releases before torch 2.13 share."""
+        return self.is_read or self.release < READ[0]
 
     def first(self, names: list[str]) -> str | None:
         """The first of these kernels that there is."""

@@ -13,7 +13,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _GROUP, _LANES, _MOST = 64, 32, 1024
 _MAX = 2  # EmbeddingBagMode
 
@@ -39,7 +38,7 @@ def _im2col(call: Call) -> Work | None:
     x = call.given["self"]
     windows = _windows(call, *x.shape[-2:]) if x.dim() in (3, 4) else None
     name = call.first([f"im2col_{NAMES.get(x.dtype)}_u32"])
-    if call.release > _READ or call.written or call.foreign or windows is None or name is None or not x.numel():
+    if not call.is_read_or_older or call.written or call.foreign or windows is None or name is None or not x.numel():
         return None
     kernel, dilation, padding, stride = (call.given[one] for one in ("kernel_size", "dilation", "padding", "stride"))
     image = x if x.dim() == 4 else x.unsqueeze(0)
@@ -58,7 +57,7 @@ def _col2im(call: Call) -> Work | None:
     x, (height, width) = call.given["self"], call.given["output_size"]
     windows = _windows(call, height, width) if x.dim() in (2, 3) else None
     name = call.first([f"col2im_kernel_{NAMES.get(x.dtype)}_u32"])
-    if call.release > _READ or call.written or call.foreign or windows is None or name is None or not x.numel():
+    if not call.is_read_or_older or call.written or call.foreign or windows is None or name is None or not x.numel():
         return None
     kernel, dilation, padding, stride = (call.given[one] for one in ("kernel_size", "dilation", "padding", "stride"))
     columns = x if x.dim() == 3 else x.unsqueeze(0)
@@ -81,7 +80,7 @@ def _bag_gradient(call: Call) -> Work | None:
     )
     scales, mode = call.given["per_sample_weights"], call.given["mode"]
     name = call.first([f"embedding_bag_backward_{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"])
-    if call.release > _READ or call.written or call.foreign or name is None or call.given["scale_grad_by_freq"]:
+    if not call.is_read_or_older or call.written or call.foreign or name is None or call.given["scale_grad_by_freq"]:
         return None
     if not all(one.is_contiguous() for one in (indices, bags)) or not indices.numel() or not gradient.numel():
         return None
@@ -108,7 +107,7 @@ def _scale_gradient(call: Call) -> Work | None:
     gradient, weight, indices, bags = (call.given[name] for name in ("grad", "weight", "indices", "offset2bag"))
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"
     name = call.first([f"embedding_bag_per_sample_weights_backward_{types}"])
-    if call.release > _READ or call.written or call.foreign or name is None or not indices.numel():
+    if not call.is_read_or_older or call.written or call.foreign or name is None or not indices.numel():
         return None
     if not all(one.is_contiguous() for one in (indices, bags)) or bags.numel() != indices.numel():
         return None

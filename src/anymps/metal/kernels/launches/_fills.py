@@ -16,7 +16,6 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import is_dense, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MOST = 1024  # threads of a group
 
@@ -34,7 +33,7 @@ def _number(value: Any, dtype: torch.dtype) -> torch.Tensor | None:
 def _fill(call: Call) -> Work | None:
     x = call.given["self"]
     number = _number(call.given["value"], x.dtype)
-    if call.release != _READ or call.foreign or number is None or not x.numel() or x.is_conj() or x.is_neg():
+    if not call.is_read or call.foreign or number is None or not x.numel() or x.is_conj() or x.is_neg():
         return None
     if not call.written:
         x = torch.empty_like(x)
@@ -76,7 +75,7 @@ def _fits(mask: torch.Tensor, x: torch.Tensor, grows: bool) -> bool:
 def _masked_fill(call: Call) -> Work | None:
     x, mask = call.given["self"], call.given["mask"]
     number = _number(call.given["value"], x.dtype)
-    if call.release != _READ or call.foreign or mask.dtype != torch.bool or number is None:
+    if not call.is_read or call.foreign or mask.dtype != torch.bool or number is None:
         return None
     if not x.numel() or not mask.numel() or x.is_conj() or x.is_neg():
         return None

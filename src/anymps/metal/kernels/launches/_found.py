@@ -12,7 +12,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _MOST, _LANES = 1024, 32  # threads of a group, of a SIMD group
 
 
@@ -37,7 +36,7 @@ def _launches(call: Call, x: torch.Tensor, out: torch.Tensor) -> tuple[Launch, .
 
 def _nonzero(call: Call) -> Work | None:
     x = call.given["self"]
-    if call.release != _READ or call.written or call.foreign or not x.dim() or not x.numel():
+    if not call.is_read or call.written or call.foreign or not x.dim() or not x.numel():
         return None
     if x.is_conj() or x.is_neg():
         return None
@@ -52,7 +51,7 @@ def _nonzero(call: Call) -> Work | None:
 
 def _repeat_interleave(call: Call) -> Work | None:
     repeats = call.given.get("repeats")
-    if call.release != _READ or call.written or call.foreign or not isinstance(repeats, torch.Tensor):
+    if not call.is_read or call.written or call.foreign or not isinstance(repeats, torch.Tensor):
         return None
     name = call.first([f"repeat_interleave_{ {torch.int32: 'int32_t', torch.int64: 'int64_t'}.get(repeats.dtype) }"])
     if name is None or repeats.dim() != 1 or not repeats.numel() or "self" in call.given or bool((repeats < 0).any()):

@@ -13,7 +13,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _BLOCK, _LANES, _MOST = 4, 32, 1024
 
 
@@ -43,7 +42,7 @@ def _params(call: Call) -> dict[str, Any]:
 def _is_plain(call: Call, *tensors: torch.Tensor | None) -> bool:
     given = [one for one in tensors if one is not None]
     return (
-        call.release <= _READ
+        call.is_read_or_older
         and not call.written
         and not call.foreign
         and all(one.is_contiguous() and one.numel() for one in given)

@@ -18,7 +18,6 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Wo
 from anymps.metal.kernels.launches._images import grid_params, resampling_buffers
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 _NEAREST = 1
 _TILE = (16, 16, 1)  # threads of a group in three dimensions
@@ -26,7 +25,7 @@ _TILE = (16, 16, 1)  # threads of a group in three dimensions
 
 def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     gradient, to = call.given["grad_output"], call.given["input_size"]
-    if call.release != _READ or call.written or call.foreign or not gradient.numel() or 0 in to:
+    if not call.is_read or call.written or call.foreign or not gradient.numel() or 0 in to:
         return None
     name = call.first([f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"])
     if name is None or gradient.dim() != dims + 2:
@@ -56,7 +55,7 @@ def _params(
 def _grid(call: Call, dims: int) -> Work | None:
     gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
-    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or gradient.dtype != x.dtype:
+    if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or gradient.dtype != x.dtype:
         return None
     if x.dim() != dims + 2 or not all(one.numel() for one in (gradient, x, grid)) or not call.given["output_mask"][0]:
         return None  # without a gradient of the images the result is no tensor

@@ -18,7 +18,7 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
+_STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
 _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
@@ -54,14 +54,14 @@ def resampling_buffers(call: Call, image: torch.Tensor, result: torch.Tensor, di
         "input_sizes": list(image.shape),
         "output_sizes": list(result.shape),
     }
-    if dims == 3:
+    if dims == 3 or call.release >= _STRUCTS:
         return (image, result, {**shapes, "scales": scales, "align_corners": align})
     return (image, result, *shapes.values(), scales * (3 - dims), align)
 
 
 def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     x, size = call.given.get("self"), call.given.get("output_size")
-    if call.release != _READ or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
+    if not call.is_read or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
         return None
     name = call.first([f"upsample_{kernel}_{NAMES.get(x.dtype)}"])
     if name is None or not x.numel() or min(size) <= 0:
@@ -84,7 +84,7 @@ def grid_params(
 def _grid_sampler(call: Call, dims: int) -> Work | None:
     x, grid = call.given["input"], call.given["grid"]
     mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
-    if call.release != _READ or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
+    if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
         return None
     out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
     small = all(one.numel() <= MOST_32 for one in (x, grid, out))
@@ -105,6 +105,10 @@ def _upsampling(kernel: str, dims: int) -> Describe:
 
 IMAGES: dict[str, Describe] = {
     "upsample_linear1d": _upsampling("linear1d", 1),
+    "upsample_nearest1d": _upsampling("nearest1d", 1),
+    "upsample_nearest2d": _upsampling("nearest2d", 2),
+    "_upsample_nearest_exact1d": _upsampling("nearest_exact1d", 1),
+    "_upsample_nearest_exact2d": _upsampling("nearest_exact2d", 2),
     "upsample_bilinear2d": _upsampling("bilinear2d", 2),
     "upsample_bicubic2d": _upsampling("bicubic2d", 2),
     "_upsample_bilinear2d_aa": _upsampling("bilinear2d_aa", 2),

@@ -17,7 +17,6 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _ERRORS = 10  # the slot of the error buffer
 _MOST = 16  # dimensions that a kernel counts
 
@@ -88,7 +87,7 @@ def _launch(kernel: str, found: _Indexed, to: torch.Tensor, source: torch.Tensor
 
 def _index(call: Call) -> Work | None:
     x = call.given["self"]
-    if call.release != _READ or call.written or call.foreign or not x.is_contiguous() or x.is_conj() or x.is_neg():
+    if not call.is_read or call.written or call.foreign or not x.is_contiguous() or x.is_conj() or x.is_neg():
         return None
     found = _indexed(x, call.given["indices"])
     name = call.first([f"index_select_{8 * x.element_size()}bit"])
@@ -100,7 +99,7 @@ def _index(call: Call) -> Work | None:
 
 def _index_put(call: Call) -> Work | None:
     x, values = call.given["self"], call.given["values"]
-    if call.release != _READ or call.foreign or not call.written or call.written[0] is not x:
+    if not call.is_read or call.foreign or not call.written or call.written[0] is not x:
         return None
     tensors = [one for one in call.given["indices"] if one is not None]
     if not x.numel() or not values.numel() or not _apart(x, values, *tensors):

@@ -14,13 +14,12 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import MOST_32, NAMES, UNSIGNED
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _NAMES = {**NAMES, **UNSIGNED}
 
 
 def _cat(call: Call) -> Work | None:
     tensors = [one for one in call.given["tensors"] if one.numel()]
-    if call.release != _READ or call.written or call.foreign or not tensors:
+    if not call.is_read or call.written or call.foreign or not tensors:
         return None
     if any(one.is_conj() or one.is_neg() for one in tensors):
         return None

@@ -14,7 +14,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _MAX = 2  # EmbeddingBagMode
 _ERRORS = 9  # the slot of the error buffer
 
@@ -23,7 +22,7 @@ def _embedding_bag(call: Call) -> Work | None:
     weight, indices, offsets = (call.given[name] for name in ("weight", "indices", "offsets"))
     scales, mode = call.given.get("per_sample_weights"), call.given["mode"]
     tensors = [weight, indices, offsets, *([] if scales is None else [scales])]
-    if call.release > _READ or call.written or call.foreign or not all(one.is_contiguous() for one in tensors):
+    if not call.is_read_or_older or call.written or call.foreign or not all(one.is_contiguous() for one in tensors):
         return None
     if indices.dim() != 1 or offsets.dim() != 1 or indices.dtype != offsets.dtype or call.given["scale_grad_by_freq"]:
         return None
@@ -55,7 +54,7 @@ def _embedding_bag(call: Call) -> Work | None:
 def _adaptive_max_pool2d(call: Call) -> Work | None:
     x, size = call.given["self"], call.given["output_size"]
     sizes: Sequence[int] = x.shape[-2:]
-    if call.release > _READ or call.written or x.dim() not in (3, 4) or not x.numel():
+    if not call.is_read_or_older or call.written or x.dim() not in (3, 4) or not x.numel():
         return None
     if any(large < small or small <= 0 for large, small in zip(sizes, size, strict=True)):
         return None

@@ -16,7 +16,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _CHUNK = 65536
 _MOST = 32  # tensors of a launch, and chunks
 _STEP_WIDTH, _SCALING_WIDTH, _SINGLE_WIDTH = 512, 64, 256  # threads of a group
@@ -80,7 +79,7 @@ def _step(call: Call, kernel: str, lists: _Lists, numbers: Sequence[str]) -> Wor
     scaler = [call.given[name] for name in ("grad_scale", "found_inf")]
     sizes = {tuple(one.numel() for one in tensors) for name, tensors in lists.items() if name != "state_steps"}
     if (
-        call.release > _READ
+        not call.is_read_or_older
         or call.first([kernel]) is None
         or rate is None
         or len(sizes) != 1
@@ -137,7 +136,7 @@ def _unscale(call: Call) -> Work | None:
     The kernel of a single one goes on from its first number, whatever its strides.
     """
     tensors, found, scale = (call.given[name] for name in ("self", "found_inf", "inv_scale"))
-    if call.release > _READ or call.foreign or {found.dtype, scale.dtype} != {torch.float32} or not tensors:
+    if not call.is_read_or_older or call.foreign or {found.dtype, scale.dtype} != {torch.float32} or not tensors:
         return None
     of = tensors[0].dtype
     together = [one for one in tensors if one.dtype == of and _fills_its_memory(one)]
@@ -161,7 +160,7 @@ def _unscale(call: Call) -> Work | None:
 def _update_scale(call: Call) -> Work | None:
     scale, tracker, found = (call.given[name] for name in ("self", "growth_tracker", "found_inf"))
     kernel = call.first([f"ampUpdateScale_{NAMES.get(scale.dtype)}"])
-    if call.release > _READ or call.foreign or kernel is None or tracker.dtype != torch.int32:
+    if not call.is_read_or_older or call.foreign or kernel is None or tracker.dtype != torch.int32:
         return None
     if any(one.storage_offset() for one in (scale, tracker, found)):
         return None  # the host gives whole buffers

@@ -16,14 +16,13 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Wo
 from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
 _MOST = 16  # dimensions that a kernel counts
 _REDUCED = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "amax", "amin": "amin"}
 
 
 def _is_known(call: Call, *tensors: torch.Tensor) -> bool:
-    return call.release <= _READ and not call.foreign and have_numbers(tensors)
+    return call.is_read_or_older and not call.foreign and have_numbers(tensors)
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:

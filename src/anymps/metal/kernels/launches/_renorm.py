@@ -12,12 +12,10 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
-
 
 def _renorm(call: Call) -> Work | None:
     x, of = call.given["self"], NAMES.get(call.given["self"].dtype)
-    if call.release != _READ or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
+    if not call.is_read or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
         return None
     kept = call.given["dim"] % x.dim()
     factors, product = (call.first([one]) for one in (f"renorm_{of}", f"mul_strided_{of}_{of}"))

@@ -17,6 +17,7 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._norms import PLACED
 from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS
+from anymps.metal.kernels.launches._split_reductions import SPLIT, SPLIT_REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
 _LANES = 32  # of a SIMD group
@@ -94,13 +95,13 @@ def _extreme(kernel: str, result: torch.dtype | None = None) -> Describe:
 
 
 def _by_release(name: str, later: Describe) -> Describe:
-    """As torch 2.13's host does it, which was read; in other releases as `later` says."""
-    read = {**REDUCTIONS, **PLACED}[name]
-    return lambda call: (read if call.release == READ else later)(call)
+    """As the hosts of torch 2.13 and 2.15 do it, which were read; in other releases as `later` says."""
+    read = {READ: {**REDUCTIONS, **PLACED}.get(name, later), SPLIT: SPLIT_REDUCTIONS[name]}
+    return lambda call: read.get(call.release, later)(call)
 
 
 ROWS: dict[str, Describe] = {
-    **{name: _by_release(name, lambda call: None) for name in ("sum", "nansum", "mean")},
+    **{name: _by_release(name, lambda call: None) for name in ("sum", "nansum", "mean", "prod", "var", "std")},
     **{name: _by_release(name, _extreme(name, torch.int64)) for name in ("argmax", "argmin")},
     **{name: _by_release(name, _extreme(kernel)) for name, kernel in {"amax": "max", "amin": "min"}.items()},
     **{name: _by_release(name, _extreme(name, torch.bool)) for name in ("any", "all")},

@@ -11,12 +11,11 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _MOST, _MOST_GROUPS = 1024, 1024
 
 
 def _search(call: Call, x: object, boundaries: torch.Tensor, right: bool, sorter: torch.Tensor | None) -> Work | None:
-    if call.release != _READ or call.written or call.foreign or not isinstance(x, torch.Tensor):
+    if not call.is_read or call.written or call.foreign or not isinstance(x, torch.Tensor):
         return None
     given = [x, boundaries, *([] if sorter is None else [sorter])]
     if x.dtype != boundaries.dtype or not all(one.is_contiguous() and one.numel() for one in given):

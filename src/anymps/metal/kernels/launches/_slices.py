@@ -15,13 +15,12 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _RARE = 16  # from one index in so many places on, a mask is filled first
 _INDICES = (torch.int64, torch.int32)
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return call.release == _READ and not call.foreign and have_numbers(tensors)
+    return call.is_read and not call.foreign and have_numbers(tensors)
 
 
 def _others(values: Any, dim: int) -> list[int]:

@@ -15,7 +15,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._types import NAMES, UNSIGNED
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _A_THREAD, _LANES, _MOST = 4, 32, 1024
 _MOST_SHORT = 65_536  # numbers of a row that 16 bits count
 _FUSED_BLOCKS, _FUSED_WORK = 4, 128  # blocks whose counts are added up by the kernel that counts, or that moves
@@ -205,7 +204,7 @@ def _sorted(
 def _dim(call: Call, x: torch.Tensor) -> int | None:
     """The dimension that is sorted; None for a call that no kernel does."""
     dim = call.given["dim"]
-    if call.release != _READ or call.foreign or not isinstance(dim, int):
+    if not call.is_read or call.foreign or not isinstance(dim, int):
         return None
     if not x.dim() or not x.numel() or x.is_complex() or x.is_conj() or x.is_neg() or x.dtype not in _NAMES:
         return None

@@ -15,12 +15,11 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Wo
 from anymps.metal.kernels.launches._elements import have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _ERRORS = 4  # the slot of the error buffer of an unpooling
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return call.release == _READ and not call.written and not call.foreign and have_numbers(tensors)
+    return call.is_read and not call.written and not call.foreign and have_numbers(tensors)
 
 
 def _pad(call: Call) -> Work | None:

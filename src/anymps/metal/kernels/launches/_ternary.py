@@ -48,6 +48,12 @@ def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, .
     return (sizes, *(strides_of(one, out.shape) for one in (out, *operands)), len(sizes))
 
 
+def _grid(call: Call, out: torch.Tensor) -> tuple[int, ...]:
+    """Threads of a strided launch: an element each, by the two innermost dimensions and the rest from torch 2.15 on."""
+    sizes = sizes_of(out.shape)
+    return (*[*sizes, 1][:2], math.prod(sizes[2:])) if call.release > _FLAT else (out.numel(),)
+
+
 def _clamp(call: Call) -> Work | None:
     low, high = call.given["min"], call.given["max"]
     if not isinstance(low, torch.Tensor) and not isinstance(high, torch.Tensor):
@@ -75,9 +81,8 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
         return None
     further: tuple[Any, ...] = () if number is None else (number,)
     threads: tuple[int, ...] = (out.numel(),)
-    if layout == "strided" and call.release > _FLAT:
-        sizes = sizes_of(out.shape)
-        threads = (sizes[0], math.prod(sizes[1:2]), math.prod(sizes[2:]))
+    if layout == "strided":
+        threads = _grid(call, out)
     if layout == "dense":
         told = (*operands, out) if call.release > _FLAT else operands
         sizes_and_types = ([one.element_size() for one in told], [SCALAR_TYPES[one.dtype] for one in told])
@@ -178,7 +183,30 @@ def _lerp_launch(
     return _work(out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
 
 
+def _where(call: Call) -> Work | None:
+    """The condition comes first, as truth; the host copies numbers of another dtype to that of the result before."""
+    given = [call.given.get(name) for name in ("condition", "self", "other")]
+    operands = [one for one in given if isinstance(one, torch.Tensor)]
+    if len(operands) < len(given) or call.foreign:
+        return None
+    chosen, x, other = operands
+    if chosen.dtype != torch.bool or x.dtype != other.dtype or x.dtype not in NAMES:
+        return None
+    if any(one.is_conj() or one.is_neg() for one in operands):
+        return None
+    shape = torch._C._infer_size(torch._C._infer_size(chosen.shape, x.shape), other.shape)
+    out = result_of(call, shape, x.dtype, operands)
+    layout = "dense" if out is not None and all_dense((out, *operands)) else "strided"
+    name = call.first([f"where_{layout}_{NAMES[x.dtype]}_bool"])
+    if out is None or name is None:
+        return None
+    if layout == "dense":
+        return _work(out, Launch(name, (out, *operands), (out.numel(),)))
+    return _work(out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
+
+
 TERNARY: dict[str, Describe] = {
+    "where": _where,
     "clamp": _clamp,
     "clamp_min": _clamp_one("min", "max"),
     "clamp_max": _clamp_one("max", "min"),

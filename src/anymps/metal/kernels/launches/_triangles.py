@@ -14,13 +14,12 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of, sizes_of
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
 _ONE_PASS = 1 << 22  # elements of a matrix that one kernel writes, zeros and ones
 
 
 def _triangle(call: Call, which: str) -> Work | None:
     x, diagonal = call.given["self"], call.given["diagonal"]
-    if call.release != _READ or call.foreign or x.dim() < 2 or not 0 < x.numel() <= MOST_32:
+    if not call.is_read or call.foreign or x.dim() < 2 or not 0 < x.numel() <= MOST_32:
         return None
     if x.is_conj() or x.is_neg() or abs(diagonal) > MOST_32:
         return None
@@ -41,7 +40,7 @@ def _triangle(call: Call, which: str) -> Work | None:
 def _eye(call: Call) -> Work | None:
     rows = call.given["n"]
     columns = call.given.get("m", rows)
-    if call.release != _READ or not call.written or rows <= 0 or columns <= 0:
+    if not call.is_read or not call.written or rows <= 0 or columns <= 0:
         return None
     out = result_of(call, (rows, columns), call.written[0].dtype)
     if out is None:

@@ -1,6 +1,7 @@
 """Operators of one tensor, each element by itself.
 
-Source: `c10/metal/indexing.h` (unary_dense, unary_dense_scalar, unary_strided, unary_alpha_*) of torch 2.13's wheel.
+Source: `c10/metal/indexing.h` (unary_dense, unary_dense_scalar, unary_strided, unary_alpha_*) of torch 2.13's wheel,
+and for what torch 2.15 adds the arguments of its kernels, and `UnaryKernel.h` and `Activation.h` of its wheel.
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ def _floats(kernel: str) -> _Unary:
 
 def _numbered(kernel: str, name: str) -> _Unary:
     return _Unary(kernel, number=lambda call: call.given[name])
+
+
+def _fields(*names: str) -> Callable[[Call], dict[str, Any]]:
+    return lambda call: {name: call.given[name] for name in names}
+
+
+def _finite(call: Call) -> dict[str, float]:
+    """What stands for NaN and for the infinities: 0 and the ends of the dtype unless the call says otherwise."""
+    given, dtype = call.given, call.given["self"].dtype
+    ends = torch.finfo(dtype if dtype in (torch.float16, torch.bfloat16) else torch.float32)
+    values = {"nan": 0.0, "posinf": ends.max, "neginf": ends.min}
+    return {name: usual if given[name] is None else float(given[name]) for name, usual in values.items()}
 
 
 def _exact(call: Call) -> bool:
@@ -106,8 +119,14 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
         _Unary("sqrt", when=_to_the(0.5)),
         _Unary("pow_scalar", number=_power, when=_by_a_number),
     ),
-    "elu": (_Unary("elu", number=lambda call: {name: call.given[name] for name in ("alpha", "scale", "input_scale")}),),
+    "elu": (_Unary("elu", number=_fields("alpha", "scale", "input_scale")),),
+    **{name: (_Unary(name),) for name in ("mish", "trunc")},
+    "logical_not": (_Unary("logical_not", "bool"),),
+    "softplus": (_Unary("softplus", number=_fields("beta", "threshold")),),
+    "nan_to_num": (_Unary("nan_to_num", number=_finite),),
 }
+_PARAMS = {"alpha": "ELUParams_{}", "beta": "SoftplusParams", "nan": "NanToNumParams_float"}
+"""How kernels' names end that take a struct, by its first field."""
 
 
 def _describe(call: Call, row: _Unary) -> Work | None:
@@ -154,7 +173,7 @@ def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
     """How the names of kernels with one more argument may end: its type is that of the tensor, or wider."""
     own = NAMES[dtype]
     if isinstance(number, dict):
-        return [f"_ELUParams_{own}"]
+        return [f"_{_PARAMS[next(iter(number))]}".format(own)]
     return [f"_{one}" for one in (own, "float", "long", "int", "float2")]
 
 
@@ -166,4 +185,14 @@ def _describer(rows: tuple[_Unary, ...]) -> Describe:
     return describe
 
 
+def _log_sigmoid(call: Call) -> Work | None:
+    """The second result is for the CPU's backward alone, and empty here."""
+    work = _describe(call, _Unary("log_sigmoid_forward")) if not call.written else None
+    if work is None:
+        return None
+    return Work((*work.results, work.results[0].new_empty(0)), work.launches)
+
+
 UNARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}
+NEVER_ALONE: dict[str, Describe] = {"log_sigmoid_forward": _log_sigmoid}
+"""Of one tensor, with more than one result."""

@@ -15,7 +15,6 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in later releases was not looked up
 _SPACE = 3  # dimensions
 
 
@@ -31,7 +30,7 @@ def _placed(word: str, tensor: torch.Tensor) -> dict[str, list[int]]:
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
     return (
-        call.release <= _READ
+        call.is_read_or_older
         and not call.written
         and not call.foreign
         and all(one.is_contiguous() and one.numel() for one in tensors)
@@ -64,6 +63,7 @@ def _max_pool(call: Call) -> Work | None:
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": dims, "return_indices": True}
     params |= {**_placed("input", x), **_placed("output", out), **_placed("indices", places)}
     params |= {**_settings(call, dims), "dilation": _each(call.given["dilation"], dims)}
+    params |= {"adaptive": False} if call.release > (2, 13) else {}
     return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),), kept=True)
 
 
