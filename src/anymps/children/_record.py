@@ -40,8 +40,7 @@ def record_here(folder: str, settings: ChildSettings) -> Callable[[], None]:
         if numbers is not None:
             from anymps.numerics import stop_checking
 
-            stop_checking()
-            capture.note_fact("numbers", numbers.facts())
+            stop_checking(capture.note_fact)
         capture.close(ending)
         with suppress(OSError):  # whoever has read it may have taken it away
             move_recording(path, finished_name(path, rank))

@@ -171,8 +171,7 @@ class RunSession:
             if self._numbers is not None:
                 from anymps.numerics import stop_checking
 
-                stop_checking()
-                self._capture.note_fact("numbers", self._numbers.facts())
+                stop_checking(self._capture.note_fact)
             self._capture.close(ending)
             joined = self._children.join(self._capture.recording, self._place)
             self._recording = joined.recording

@@ -97,7 +97,6 @@ def _recorded(shell: Any, cell: str, asked: Settings, path: str | None) -> Recor
             if numbers is not None:
                 from anymps.numerics import stop_checking
 
-                stop_checking()
-                capture.note_fact("numbers", numbers.facts())
+                stop_checking(capture.note_fact)
             capture.close(ending)
     return capture.recording

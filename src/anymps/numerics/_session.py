@@ -50,11 +50,13 @@ def start_checking(which: str = "some", told: Callable[[Found, int], None] | Non
     return _running
 
 
-def stop_checking() -> None:
-    """Compare no longer. Harmless if nothing is compared."""
+def stop_checking(note: Callable[[str, object], None] | None = None) -> None:
+    """Compare no longer; a recording's `note` is given what was compared. Harmless if nothing is compared."""
     global _running
     if _running is not None:
         native().stop_checking_numbers()
+        if note is not None:
+            note("numbers", _running.facts())
         _running = None
 
 

@@ -216,8 +216,7 @@ class Gate:
             if self._numbers is not None:
                 from anymps.numerics import stop_checking
 
-                stop_checking()
-                self.capture.note_fact("numbers", self._numbers.facts())
+                stop_checking(self.capture.note_fact)
             with as_it_was(self._config):
                 self.capture.close({"status": status}, suite)
 
