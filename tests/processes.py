@@ -19,6 +19,15 @@ MAC = "M3 Pro 18GB"
 ENABLE = f"import torch, anymps\nanymps.enable({MAC!r})\n"
 """First lines of a script that uses the device."""
 
+FLUSHED = """
+import time
+from anymps.capture import _recorder
+from anymps.record import Recording
+while not Recording.open(_recorder._current._path).entry_count:
+    time.sleep(0.1)
+"""
+"""Lines of a recorded script that wait until its file holds calls, which a killed process then leaves behind."""
+
 PATIENCE = 900
 """Seconds after which a process hangs: far more than any takes on the slowest and busiest of machines."""
 

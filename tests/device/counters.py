@@ -9,19 +9,21 @@ import torch
 
 import anymps
 
+_SAME = 4
+"""Readings in a row that must be equal: on a busy machine that thread may not run for some hundredths of a second."""
+
 
 def live() -> tuple[int, int]:
     """Bytes in use and the number of live blocks (0 on a real Mac, which does not tell), once they stand still.
 
     The autograd engine's thread lets go of a graph a moment after the backward has returned.
     """
-    found = _read()
-    while True:
+    found, same = _read(), 0
+    while same < _SAME:
         time.sleep(0.01)
         again = _read()
-        if again == found:
-            return found
-        found = again
+        found, same = again, same + 1 if again == found else 0
+    return found
 
 
 def settle() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anymps.record import Recording
-from processes import PATIENCE, Result, clean_environment
+from processes import FLUSHED, PATIENCE, Result, clean_environment
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +106,7 @@ def test_children_can_be_left_alone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_process_that_is_killed(tmp_path: Path) -> None:
     """What it had recorded is in, and it is said to have stopped in the middle."""
-    killed = CHILD + "import os, signal, time\ntime.sleep(3)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    killed = CHILD + FLUSHED + "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
     script = f"import pathlib\npathlib.Path('job/child.py').write_text({killed!r})\n" + SUBPROCESS
     result = run(tmp_path, script.replace(", check=True", ""))
     assert result.lines == ["Apple M1 6.0"]
@@ -117,8 +117,8 @@ def test_a_process_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
     """What it has done so far is in; one line says where the rest is, and that can be read."""
-    lasting = CHILD + (
-        "import os, pathlib, time\n"
+    lasting = (
+        CHILD + FLUSHED + "import os, pathlib\n"
         "pathlib.Path('here.tmp').write_text(str(os.getpid()))\n"
         "os.rename('here.tmp', 'here')\n"
         "while not os.path.exists('end'):\n"
@@ -128,7 +128,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
     script = (
         f"import os, pathlib, time\npathlib.Path('job/child.py').write_text({lasting!r})\n"
         + SUBPROCESS.replace("subprocess.run", "subprocess.Popen").replace(", check=True", ", stdout=-3, stderr=-3")
-        + "while not os.path.exists('here'):\n    time.sleep(0.1)\ntime.sleep(3)\n"
+        + "while not os.path.exists('here'):\n    time.sleep(0.1)\n"
     )
     result = run(tmp_path, script)
     ident = int((tmp_path / "here").read_text())
@@ -143,7 +143,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
             time.sleep(0.1)
         with Recording.open(part.with_suffix(".anymps")) as recording:
             assert recording.complete
-            assert any(Path(recorded.file).name == "child.py" and recorded.line == 10 for recorded in recording.lines())
+            assert any(Path(recorded.file).name == "child.py" and recorded.line == 16 for recorded in recording.lines())
     finally:
         shutil.rmtree(part.parent)
 

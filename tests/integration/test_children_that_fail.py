@@ -10,7 +10,7 @@ import pytest
 
 from anymps.findings import find
 from anymps.record import Recording
-from processes import PATIENCE, Result, clean_environment
+from processes import FLUSHED, PATIENCE, Result, clean_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -22,7 +22,7 @@ print(x.sum().item(), flush=True)
 if rank == 1:
     while not os.path.exists("ready"):
         time.sleep(0.1)
-    time.sleep(3)
+    exec({flushed!r})
     {ending}
 open("ready", "w").close()
 while True:
@@ -32,7 +32,7 @@ while True:
 
 def torchrun(folder: Path, ending: str, script: str = RANKS) -> Result:
     """Two ranks, the second of which ends so; the launcher then ends the first."""
-    (folder / "train.py").write_text(script.format(ending=ending), encoding="utf-8")
+    (folder / "train.py").write_text(script.format(ending=ending, flushed=FLUSHED), encoding="utf-8")
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
     answer = subprocess.run(
         [sys.executable, "-m", "anymps", "run", "--mac", "M1 8GB", "--record", "all.anymps", *launcher],

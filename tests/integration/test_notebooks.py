@@ -10,7 +10,7 @@ import pytest
 from anymps.notebook import html
 from anymps.record import Recording
 from plans import planned
-from processes import Result, run_command
+from processes import FLUSHED, Result, run_command
 from recordings import training
 
 pytestmark = [
@@ -193,7 +193,7 @@ def test_a_kernel_that_dies(tmp_path: Path) -> None:
     """One line; what it had recorded can be read."""
     write(
         tmp_path / "train.ipynb",
-        'import os, time, torch\nx = torch.ones(2, device="mps") + 1\ntime.sleep(3)\nos.kill(os.getpid(), 9)',
+        f'import os, torch\nx = torch.ones(2, device="mps") + 1\n{FLUSHED}\nos.kill(os.getpid(), 9)',
     )
     ran = run(tmp_path, "--record", "run.anymps", "train.ipynb")
     assert ran.status == 2

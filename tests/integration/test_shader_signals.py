@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from processes import PATIENCE
+
 pytestmark = pytest.mark.integration
 
 SOURCE = """
@@ -61,8 +63,8 @@ def on_alarm(number, frame):
 
 signal.signal(signal.SIGALRM, on_alarm)
 for name, threads in forms:
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
         getattr(library, name)(x, threads=threads, group_size=32)
     except Alarm as error:
         print(name, error.args == (signal.SIGALRM,), error.__traceback__.tb_frame.f_code.co_name)
@@ -78,7 +80,7 @@ def on_alarm(number, frame):
     global heard
     heard += 1
     library.more(y, group_size=32)
-    if heard == 3:
+    if heard == 3:  # on a busy machine one more may be on its way
         x[0] = 1
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -89,7 +91,7 @@ for name, threads in forms:
     before = y[0].item()
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
     getattr(library, name)(x, threads=threads, group_size=32)
-    print(name, heard, int(x[8:].sum().item()) == threads, (y - before).unique().tolist())
+    print(name, heard >= 3, int(x[8:].sum().item()) == threads, (y - before).unique().tolist() == [32.0 * heard])
 """
 )
 
@@ -102,7 +104,7 @@ def run(script: str, threads: int, **variables: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=PATIENCE,
         check=False,
     )
     return answer.stdout + answer.stderr
@@ -124,7 +126,7 @@ def test_a_handler_that_raises_ends_a_checked_kernel() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_kernel_goes_on_behind_a_handler(threads: int) -> None:
     """It runs kernels itself, and writes what the waiting one reads: that ends as it would have without signals."""
-    told = "".join(f"{name} 3 True [96.0]\n" for name in ("alone", "cut", "fibers", "first"))
+    told = "".join(f"{name} True True True\n" for name in ("alone", "cut", "fibers", "first"))
     assert run(GOES_ON, threads) == told
 
 
@@ -155,8 +157,8 @@ def on_alarm(number, frame):
 
 signal.signal(signal.SIGALRM, on_alarm)
 for name in ("cut", "fibers"):
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
         getattr(library, name)(x, threads=64, group_size=32)
     except Exception as error:
         print(name, repr(error))

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from anymps.metal._runtime import begin_runtime
+from processes import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 SOURCE = "kernel void f(device int* x) { x[0] = 7; }"
@@ -213,7 +214,7 @@ def test_two_processes_at_once(small_cache: Path) -> None:
     pair = [
         subprocess.Popen([sys.executable, "-c", CODE], env=home, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    assert [process.communicate(timeout=120)[0] for process in pair] == ["7\n", "7\n"]
+    assert [process.communicate(timeout=PATIENCE)[0] for process in pair] == ["7\n", "7\n"]
     assert len(kernels(small_cache)) == 1
 
 

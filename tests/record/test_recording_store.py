@@ -520,7 +520,7 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
         ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' makes no sense"),
         ("UPDATE meta SET value = 'Infinity' WHERE key = 'script'", "Infinity in JSON"),
         (
-            "UPDATE meta SET value = printf('%.*c', 999, '[') || '1' WHERE key = 'script'",
+            "UPDATE meta SET value = printf('%.*c', 999, '[') || printf('%.*c', 999, ']') WHERE key = 'script'",
             "JSON that is nested too deep",
         ),
     ],
