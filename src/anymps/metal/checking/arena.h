@@ -47,46 +47,34 @@ class Arena {
     size_ = 0;
   }
   bool has(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(memory_) < size_; }
-  Area& area(unsigned index) { return areas_[index]; }
+  const Area& area(unsigned index) const { return areas_[index]; }
 
   // The area next to an address within the arena.
-  unsigned find(uintptr_t address) {
-    const auto at = [&](unsigned i) { return address - low_[i] < low_[i + 1] - low_[i]; };
-    if (at(last_)) return last_;
-    unsigned from = 0, to = static_cast<unsigned>(areas_.size());
-    while (to - from > 1) {
-      const unsigned middle = (from + to) / 2;
-      (low_[middle] <= address ? from : to) = middle;
-    }
-    return last_ = from;
-  }
+  unsigned find(uintptr_t address) const { return of_piece_[(address - reinterpret_cast<uintptr_t>(memory_)) >> piece_]; }
 
  private:
-  static constexpr uint64_t kPage = 4096;
-
   bool map(uint64_t zone) {
-    uint64_t size = 0;
-    low_.clear();
-    for (const Area& area : areas_) {
-      low_.push_back(size);
-      size += 2 * zone + (area.bytes + kPage - 1) / kPage * kPage;
+    of_piece_.clear();
+    for (unsigned i = 0; i < areas_.size(); ++i) {
+      of_piece_.resize(of_piece_.size() + 2 + (areas_[i].bytes + zone - 1) / zone, i);
     }
-    low_.push_back(size);
+    const uint64_t size = of_piece_.size() * zone;
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return false;
     memory_ = memory;
     size_ = size;
-    last_ = 0;
-    for (unsigned i = 0; i < low_.size(); ++i) low_[i] += reinterpret_cast<uintptr_t>(memory);
-    for (unsigned i = 0; i < areas_.size(); ++i) areas_[i].start = reinterpret_cast<char*>(low_[i]) + zone;
+    piece_ = static_cast<unsigned>(__builtin_ctzll(zone));
+    for (size_t piece = of_piece_.size(); piece-- > 0;) {  // the first piece of each is the last one seen
+      areas_[of_piece_[piece]].start = static_cast<char*>(memory) + (piece + 1) * zone;
+    }
     return true;
   }
 
   std::vector<Area> areas_;
-  std::vector<uintptr_t> low_;  // where each area's zone begins, and the end of all
+  std::vector<uint32_t> of_piece_;  // the area of each piece of the arena; all are as large as a zone
+  unsigned piece_ = 0;              // the logarithm of that
   void* memory_ = nullptr;
   uint64_t size_ = 0;
-  unsigned last_ = 0;
 };
 
 }  // namespace anymps_check

@@ -55,7 +55,12 @@ int Checker::begin(Area* areas, unsigned count, unsigned shared_area, const void
   code_low_ = found.low;
   code_span_ = found.high - found.low;
   shared_ = shared_area;
-  races_.begin(arena_.area(shared_area).start, arena_.area(shared_area).bytes);
+  if (pattern_[0] == 0) {
+    for (size_t i = 0; i < kMostShared; ++i) pattern_[i] = unwritten(i);
+  }
+  shared_low_ = reinterpret_cast<uintptr_t>(arena_.area(shared_area).start);
+  shared_span_ = arena_.area(shared_area).bytes;
+  races_.begin(shared_low_, shared_span_);
   group_ = nullptr;
   same_.pending = false;
   stacks_low_ = 0;
@@ -67,6 +72,7 @@ void Checker::end() {
   settle();
   stacks_low_ = 0;
   stacks_span_ = ~uintptr_t(0);
+  shared_span_ = 0;
   arena_.close(true);
 }
 
@@ -85,7 +91,7 @@ void Checker::thread_begins(const Thread& thread) {
     races_.new_group();
     const Area& area = arena_.area(shared_);
     std::memset(initialised_, 0, area.bytes);
-    for (size_t i = 0; i < area.bytes; ++i) area.start[i] = unwritten(i);
+    std::memcpy(area.start, pattern_, area.bytes);
     opened_ = 0;
     for (Waiting& waiting : waiting_) waiting.calls = 0;
   }
@@ -156,11 +162,36 @@ void Checker::misaligned(uintptr_t address, unsigned alignment, const Caller& ca
 }
 
 // A write that was held back is in memory by now: whether it changed anything is seen.
-void Checker::settle() {
-  if (!same_.pending) return;
+void Checker::told_by_memory() {
   same_.pending = false;
   if (std::memcmp(reinterpret_cast<void*>(same_.address), same_.before, same_.size) == 0) same_.event.kind = SameValue;
   events.add(same_.event);
+}
+
+// Sees that threadgroup memory is written before it is read. Whether later reads there need no look.
+bool Checker::is_initialised(const Area& area, int64_t offset, unsigned size, int how, const Caller& caller) {
+  uint32_t four;
+  std::memcpy(&four, initialised_ + (size == 4 ? offset : 0), sizeof(four));
+  if (size == 4 && four == 0x01010101) return true;
+  const bool writes = (how & 1) != 0;
+  unsigned unknown = 0;
+  for (unsigned i = 0; i < size; ++i) {
+    // Written, though nobody told of it: by a store that the compiler does not instrument.
+    const bool changed = area.start[offset + i] != unwritten(static_cast<size_t>(offset) + i);
+    unknown += initialised_[static_cast<size_t>(offset) + i] != 0 || changed ? 0 : 1;
+  }
+  if (writes) std::memset(initialised_ + offset, 1, size);
+  // Whole structs and vectors of three are read with their gaps, which nobody writes.
+  if (!writes && unknown > (size > 8 ? size / 2 : 0)) {
+    Event found = blank(Uninitialised, frames(caller));
+    found.how = how;
+    found.size = size;
+    found.area = static_cast<int>(shared_);
+    found.offset = offset;
+    events.add(found);
+    std::memset(initialised_ + offset, 1, size);  // told once
+  }
+  return std::memchr(initialised_ + offset, 0, size) == nullptr;
 }
 
 void Checker::access(uintptr_t address, unsigned size, int how, const Caller& caller) {
@@ -175,7 +206,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     stop();
   }
   const unsigned index = arena_.find(address);
-  Area& area = arena_.area(index);
+  const Area& area = arena_.area(index);
   const int64_t offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(area.start));
   if (offset < 0 || static_cast<uint64_t>(offset) + size > area.bytes) {
     Event found = blank(Outside, frames(caller));
@@ -189,30 +220,11 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
   const bool writes = (how & 1) != 0;
   const bool shared = index == shared_;
   if (area.fixed != 0 && !writes) return;  // whoever reads beside others races with nobody
-  uint32_t four;
-  std::memcpy(&four, initialised_ + (shared && size == 4 ? offset : 0), sizeof(four));
-  if (shared && (size != 4 || four != 0x01010101)) {
-    unsigned unknown = 0;
-    for (unsigned i = 0; i < size; ++i) {
-      // Written, though nobody told of it: by a store that the compiler does not instrument.
-      const bool changed = area.start[offset + i] != unwritten(static_cast<size_t>(offset) + i);
-      unknown += initialised_[static_cast<size_t>(offset) + i] != 0 || changed ? 0 : 1;
-    }
-    if (writes) std::memset(initialised_ + offset, 1, size);
-    // Whole structs and vectors of three are read with their gaps, which nobody writes.
-    if (!writes && unknown > (size > 8 ? size / 2 : 0)) {
-      Event found = blank(Uninitialised, frames(caller));
-      found.how = how;
-      found.size = size;
-      found.area = static_cast<int>(index);
-      found.offset = offset;
-      events.add(found);
-      std::memset(initialised_ + offset, 1, size);  // told once
-    }
-  }
+  const bool known = shared && is_initialised(area, offset, size, how, caller);
   bool by_writes = false;
   const Touch other = races_.touch(
-      address, size, shared, current_, static_cast<unsigned>(how), static_cast<uint32_t>(reinterpret_cast<uintptr_t>(caller.pc) - code_low_), by_writes);
+      address, size, shared, known, current_, static_cast<unsigned>(how),
+      offset_of(caller), by_writes);
   if (other.time == 0) return;
   Event found = blank(Race, frames(caller));
   found.how = how;
@@ -247,7 +259,7 @@ void Checker::barrier(unsigned flags, unsigned long site, const Caller& caller) 
   ++mine.calls;
   mine.flags = flags;
   mine.site = site;
-  mine.frames = frames(caller);
+  mine.caller = caller;
   anymps_rt_barrier(0);
   settle();
   current_ = me;
@@ -267,10 +279,10 @@ void Checker::opened(unsigned calls) {
     flags &= waiting.flags;
     if (first == kMaxThreads) {
       first = thread;
-    } else if (waiting.frames.pcs[0] != waiting_[first].frames.pcs[0] || waiting.site != waiting_[first].site) {
-      Event found = blank(Places, waiting.frames);
+    } else if (waiting.caller.pc != waiting_[first].caller.pc || waiting.site != waiting_[first].site) {
+      Event found = blank(Places, frames(waiting.caller));
       place(found.thread, thread);
-      found.other_pc = waiting_[first].frames.pcs[0];
+      found.other_pc = frames(waiting_[first].caller).pcs[0];
       place(found.other, first);
       found.value = waiting.site != waiting_[first].site ? 1 : 0;
       events.add(found);
@@ -278,7 +290,7 @@ void Checker::opened(unsigned calls) {
   }
   races_.barrier((flags & 1u) != 0, (flags & 2u) != 0);
   if (absent != 0) {
-    Event found = blank(Missing, waiting_[first].frames);
+    Event found = blank(Missing, frames(waiting_[first].caller));
     place(found.thread, first);
     place(found.other, missing);
     found.value = absent;
@@ -304,7 +316,7 @@ void Checker::constant(const void* at, unsigned size) {
 
 void Checker::simd(void* slot, Resolve resolve, unsigned long site, const Caller& caller) {
   settle();
-  Lane lane{slot, resolve, current_, 0, frames(caller)};
+  Lane lane{slot, resolve, current_, 0, caller};
   // One function serves all calls, so that calls of different types at one line are told apart by their site alone.
   const unsigned long other_type = reinterpret_cast<uintptr_t>(resolve) >> 4 & 0xffff;
   anymps_rt_simd(&lane, resolve_call, site | other_type);
@@ -325,7 +337,7 @@ void Checker::resolve_call(void* const* slots, unsigned lanes) {
 
 void Checker::missing_lane(unsigned lane, unsigned source) {
   const Lane& mine = *lanes_[lane];
-  Event found = blank(anymps_check::Kind::Lane, mine.frames);
+  Event found = blank(anymps_check::Kind::Lane, frames(mine.caller));
   place(found.thread, mine.thread);
   found.value = source;
   place(found.other, std::min(mine.thread / 32 * 32 + source, group_->threads - 1));
@@ -335,7 +347,7 @@ void Checker::missing_lane(unsigned lane, unsigned source) {
 
 void Checker::missing_matrix(unsigned lanes) {
   const Lane& mine = *lanes_[__builtin_ctz(lanes)];
-  Event found = blank(Matrix, mine.frames);
+  Event found = blank(Matrix, frames(mine.caller));
   place(found.thread, mine.thread);
   found.value = 32 - __builtin_popcount(lanes);
   events.add(found);
@@ -343,7 +355,7 @@ void Checker::missing_matrix(unsigned lanes) {
 
 void Checker::simd_barrier(unsigned flags, unsigned long site, const Caller& caller) {
   settle();
-  Lane lane{nullptr, nullptr, current_, flags, frames(caller)};
+  Lane lane{nullptr, nullptr, current_, flags, caller};
   anymps_rt_simd(&lane, resolve_barrier, site);
   current_ = lane.thread;
 }
@@ -360,7 +372,7 @@ void Checker::resolve_barrier(void* const* slots, unsigned lanes) {
   const unsigned left = checker.group_->threads - simdgroup * 32;
   const unsigned there = left >= 32 ? ~0u : (1u << left) - 1;
   if (lanes != there) {
-    Event found = checker.blank(SimdMissing, first.frames);
+    Event found = checker.blank(SimdMissing, checker.frames(first.caller));
     checker.place(found.thread, first.thread);
     checker.place(found.other, simdgroup * 32 + static_cast<unsigned>(__builtin_ctz(there & ~lanes)));
     found.value = __builtin_popcount(there & ~lanes);

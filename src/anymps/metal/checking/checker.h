@@ -12,6 +12,7 @@
 namespace anymps_check {
 
 constexpr unsigned kMaxThreads = 1024;
+constexpr size_t kMostShared = 64 << 10;  // bytes of threadgroup memory: twice what Metal gives
 constexpr uintptr_t kStack = 72 << 10;  // a fiber's stack and the closed page below it
 
 // Who called a hook: the address to return to, and the frame in which that is.
@@ -23,7 +24,7 @@ struct Frames {
   uint64_t pcs[kFrames];
 };
 
-class Checker {
+class __attribute__((visibility("hidden"))) Checker {
  public:
   // Returns 0, or 1 where there is no memory for it.
   int begin(Area* areas, unsigned count, unsigned shared_area, const void* code);
@@ -39,7 +40,9 @@ class Checker {
 
   // Whether an access needs a look: not one of a thread's own variables, and not one outside of launches.
   bool concerns(uintptr_t address) const { return address - stacks_low_ >= stacks_span_; }
-  void access(uintptr_t address, unsigned size, int how, const Caller& caller);
+  void look(uintptr_t address, unsigned size, int how, const Caller& caller) {
+    if (concerns(address) && !(how == Read && is_plain(address, size, caller))) access(address, size, how, caller);
+  }
   void misaligned(uintptr_t address, unsigned alignment, const Caller& caller, const char* type);
   void event(int kind, int64_t value, const Caller& caller, const char* text = "");
   char* shared() { return arena_.area(shared_).start; }
@@ -51,14 +54,14 @@ class Checker {
     unsigned calls = 0;
     unsigned flags = 0;
     unsigned long site = 0;
-    Frames frames{};
+    Caller caller{};  // whose frames stay as long as it waits
   };
   struct Lane {  // at a SIMD call
     void* slot;
     anymps_rt::Resolve resolve;
     unsigned thread;
     unsigned flags;
-    Frames frames;
+    Caller caller;
   };
   struct Same {  // a write that races with another one, which may have written the same
     bool pending = false;
@@ -68,10 +71,32 @@ class Checker {
     Event event;
   };
 
+  // Whether a read is one of the many in which there is nothing to find: of a buffer that the kernel only reads, and of
+  // threadgroup memory that others read since a barrier.
+  bool is_plain(uintptr_t address, unsigned size, const Caller& caller) {
+    if (same_.pending) return false;
+    const uintptr_t place = address - shared_low_;
+    if (place < shared_span_) {
+      return (place | size) % Races::kBytes == 0 && size <= shared_span_ - place &&
+          races_.read_again(place, size, current_, offset_of(caller));
+    }
+    if (!arena_.has(address)) return false;
+    const Area& area = arena_.area(arena_.find(address));
+    const uint64_t offset = address - reinterpret_cast<uintptr_t>(area.start);
+    return area.fixed != 0 && offset < area.bytes && area.bytes - offset >= size;  // who reads beside others races with nobody
+  }
+  uint32_t offset_of(const Caller& caller) const {
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(caller.pc) - code_low_);
+  }
+  void access(uintptr_t address, unsigned size, int how, const Caller& caller);
   static void resolve_call(void* const* slots, unsigned lanes);
   static void resolve_barrier(void* const* slots, unsigned lanes);
+  bool is_initialised(const Area& area, int64_t offset, unsigned size, int how, const Caller& caller);
   void opened(unsigned calls);
-  void settle();
+  void settle() {
+    if (same_.pending) told_by_memory();
+  }
+  void told_by_memory();
   Frames frames(const Caller& caller) const;
   Event blank(int kind, const Frames& frames) const;
   void place(unsigned (&into)[3], unsigned thread) const;
@@ -82,13 +107,15 @@ class Checker {
   Races races_;
   unsigned shared_ = 0;
   uintptr_t stacks_low_ = 0, stacks_span_ = ~uintptr_t(0);  // everything: no launch
+  uintptr_t shared_low_ = 0, shared_span_ = 0;
   uintptr_t code_low_ = 0, code_span_ = 0;
   const anymps_rt::Group* group_ = nullptr;
   unsigned current_ = 0, opened_ = 0;
   Waiting waiting_[kMaxThreads];
   Lane* lanes_[32] = {};  // of the SIMD call that is done now
   Same same_;
-  unsigned char initialised_[64 << 10] = {};  // by byte of threadgroup memory
+  unsigned char initialised_[kMostShared] = {};  // by byte of threadgroup memory
+  char pattern_[kMostShared] = {};                // what it holds that nobody has written
 };
 
 extern Checker checker;

@@ -8,13 +8,9 @@ using anymps_check::checker;
 
 #define ANYMPS_CALLER anymps_check::Caller{__builtin_frame_address(0), __builtin_return_address(0)}
 #define ANYMPS_ACCESS(ADDRESS, SIZE, HOW)                                                                     \
-  do {                                                                                                        \
-    const auto anymps_at = reinterpret_cast<uintptr_t>(const_cast<const void*>(                               \
-        static_cast<const volatile void*>(ADDRESS)));                                                         \
-    if (checker.concerns(anymps_at)) {                                                                        \
-      checker.access(anymps_at, static_cast<unsigned>(SIZE), anymps_check::HOW, ANYMPS_CALLER);               \
-    }                                                                                                         \
-  } while (false)
+  checker.look(                                                                                               \
+      reinterpret_cast<uintptr_t>(const_cast<const void*>(static_cast<const volatile void*>(ADDRESS))),       \
+      static_cast<unsigned>(SIZE), anymps_check::HOW, ANYMPS_CALLER)
 
 extern "C" {
 

@@ -1,7 +1,8 @@
 // Who touched which byte since the last barrier: two threads of a group, one of them writing, are a race.
 //
-// Time is counted in barriers. A barrier puts everything before it in order, for the memory that its flags name; a
-// simdgroup_barrier does so among the threads of its SIMD group.
+// Time is counted in barriers, from group to group: a new group puts everything before it in order, so that nothing has
+// to be cleared. A barrier does so for the memory that its flags name; a simdgroup_barrier among the threads of its
+// SIMD group.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +18,28 @@ struct Touch {
   uint32_t pc = 0;  // offset in the library
 };
 
-// When the memory of one kind, device or threadgroup, was put in order.
+// When the memory of one kind, device or threadgroup, was put in order. No two barriers have the same time.
 struct Order {
-  uint32_t group = 0;
+  uint32_t group = 1;
   uint32_t simd[32] = {};
 };
 
-class Races {
+class __attribute__((visibility("hidden"))) Races {
  public:
   static constexpr unsigned kBytes = 4;
 
   // Where threadgroup memory lies, whose words have a place each.
-  void begin(const void* shared, size_t bytes) {
-    shared_ = reinterpret_cast<uintptr_t>(shared);
-    places_.resize((bytes + kBytes - 1) / kBytes);
+  void begin(uintptr_t shared, size_t bytes) {
+    shared_ = shared;
+    if (places_.size() * kBytes < bytes) places_.resize((bytes + kBytes - 1) / kBytes);
   }
   void new_group() {
-    now_ = 1;
-    orders_[0] = orders_[1] = Order();
+    if (now_ >= kLast) forget();
+    orders_[0].group = orders_[1].group = ++now_;
     ++generation_;
     used_ = 0;
+    split_.clear();
+    recent_ = Place();
   }
   void barrier(bool device, bool threadgroup) {
     ++now_;
@@ -49,28 +52,53 @@ class Races {
     if (threadgroup) orders_[1].simd[simdgroup] = now_;
   }
 
+  // Notes a read of whole words of threadgroup memory that nobody has written since the barrier and somebody has read: there
+  // is nothing to find. False if one of them is no such word.
+  bool read_again(uint64_t offset, unsigned size, unsigned thread, uint32_t pc) {
+    Word* word = &places_[offset / kBytes];
+    const Order& order = orders_[1];
+    for (const Word* const end = word + size / kBytes; word != end; ++word) {
+      if (word->calm != order.group) return false;
+      keep(word->all, Touch{now_, static_cast<uint16_t>(thread), 0, pc}, order);
+    }
+    return true;
+  }
+
   // Notes an access and gives the first one that it races with; one of time 0 if there is none. `by_write_only`:
   // whether all that it races with are plain writes, and it is one itself.
-  Touch touch(uintptr_t address, unsigned size, bool shared, unsigned thread, unsigned how, uint32_t pc, bool& by_write_only) {
+  // `known`: whether later reads there need no other look.
+  Touch touch(
+      uintptr_t address, unsigned size, bool shared, bool known, unsigned thread, unsigned how, uint32_t pc, bool& by_write_only) {
     const Order& order = orders_[shared ? 1 : 0];
     const Touch mine{now_, static_cast<uint16_t>(thread), static_cast<uint16_t>(how), pc};
     Touch found;
     by_write_only = how == 1;
     for (unsigned i = 0; i < size;) {
       const uintptr_t at = address + i;
-      Word* const word = shared ? place_of(at) : find(at / kBytes);
+      Word* const word = shared ? &places_[(at - shared_) / kBytes] : find(at / kBytes);
       if (word == nullptr) return found;
-      if (at % kBytes == 0 && size - i >= kBytes && !word->split) {  // the common case: one look for all four
-        touch(word->bytes[0], mine, order, found, by_write_only);
+      const bool old = word->last < order.group;  // all that was noted is in order with all that comes
+      if (old) word->split = 0;
+      word->last = now_;
+      if (at % kBytes == 0 && size - i >= kBytes && word->split == 0) {  // the common case: one look for all four
+        if (!old) {
+          touch(word->all, mine, order, found, by_write_only);
+        } else if ((how & 1u) != 0) {
+          word->all.write = mine;
+        } else {
+          word->all.reads[0] = mine;
+        }
+        word->calm = known && (how & 1u) == 0 && word->all.write.time < order.group ? order.group : 0;
         i += kBytes;
         continue;
       }
-      if (!word->split) {
-        word->split = true;
-        for (unsigned other = 1; other < kBytes; ++other) word->bytes[other] = word->bytes[0];
+      word->calm = 0;
+      if (word->split == 0) {
+        split_.push_back({{word->all, word->all, word->all, word->all}});
+        word->split = static_cast<uint32_t>(split_.size());
       }
       do {
-        touch(word->bytes[(address + i) % kBytes], mine, order, found, by_write_only);
+        touch(split_[word->split - 1].bytes[(address + i) % kBytes], mine, order, found, by_write_only);
         ++i;
       } while (i < size && (address + i) % kBytes != 0);
     }
@@ -82,12 +110,26 @@ class Races {
     Touch write, reads[2];
   };
   struct Word {
-    uintptr_t key = 0;
-    uint32_t generation = 0;
-    bool split = false;  // else the first of the bytes stands for all
+    uint32_t last = 0;   // when it was touched
+    uint32_t calm = 0;   // since that barrier it was read, and not written
+    uint32_t split = 0;  // from 1 on: where its bytes lie, each for itself
+    Byte all;            // else this stands for all
+  };
+  struct Split {
     Byte bytes[kBytes];
   };
-  static constexpr size_t kMost = size_t(1) << 18;  // words that one group may touch; those beyond are not watched
+  // Neighbouring words of device memory lie together. What a block held before is in order, as all that is old.
+  static constexpr unsigned kWords = 8;
+  struct Block {
+    Word words[kWords];
+  };
+  struct Place {
+    uintptr_t key = ~uintptr_t(0);
+    uint32_t generation = 0;
+    uint32_t block = 0;
+  };
+  static constexpr size_t kMost = size_t(1) << 18;  // blocks that one group may touch; words beyond are not watched
+  static constexpr uint32_t kLast = uint32_t(1) << 31;
 
   static void touch(Byte& byte, const Touch& mine, const Order& order, Touch& found, bool& by_write_only) {
     meet(byte.write, mine, order, found, by_write_only);
@@ -100,7 +142,7 @@ class Races {
     }
   }
   static bool ordered(const Touch& earlier, const Touch& mine, const Order& order) {
-    return earlier.time == 0 || earlier.thread == mine.thread || earlier.time < order.group ||
+    return earlier.time < order.group || earlier.thread == mine.thread ||
         (earlier.thread / 32 == mine.thread / 32 && earlier.time < order.simd[mine.thread / 32]);
   }
   static void meet(const Touch& earlier, const Touch& mine, const Order& order, Touch& found, bool& by_write_only) {
@@ -112,7 +154,7 @@ class Races {
   static void keep(Byte& byte, const Touch& mine, const Order& order) {
     Touch* const reads = byte.reads;
     for (unsigned i = 0; i < 2; ++i) {
-      if (reads[i].time == 0 || reads[i].thread == mine.thread || reads[i].time < order.group) {
+      if (reads[i].thread == mine.thread || reads[i].time < order.group) {
         reads[i] = mine;
         return;
       }
@@ -120,55 +162,57 @@ class Races {
     if (reads[0].thread / 32 == reads[1].thread / 32 || (mine.how & 2u) < (reads[1].how & 2u)) reads[1] = mine;
   }
 
-  Word* place_of(uintptr_t address) {
-    Word& word = places_[(address - shared_) / kBytes];
-    if (word.generation != generation_) begin(word, 0);
-    return &word;
-  }
-  void begin(Word& word, uintptr_t key) const {
-    word.key = key;
-    word.generation = generation_;
-    word.split = false;
-    word.bytes[0] = Byte();
-  }
   Word* find(uintptr_t key) {
-    if (used_ * 2 >= table_.size()) {
-      if (used_ >= kMost) return known(key);
-      grow();
-    }
-    for (size_t i = place(key);; i = (i + 1) & (table_.size() - 1)) {
-      Word& word = table_[i];
-      if (word.generation != generation_) {
-        begin(word, key);
-        ++used_;
-        return &word;
-      }
-      if (word.key == key) return &word;
-    }
+    const uintptr_t of_block = key / kWords;
+    if (recent_.key != of_block && !find_block(of_block)) return nullptr;
+    return &blocks_[recent_.block].words[key % kWords];
   }
-  Word* known(uintptr_t key) {
+  bool find_block(uintptr_t key) {
+    if (used_ * 2 >= table_.size() && used_ < kMost) grow();
     for (size_t i = place(key);; i = (i + 1) & (table_.size() - 1)) {
-      if (table_[i].generation != generation_) return nullptr;
-      if (table_[i].key == key) return &table_[i];
+      Place& known = table_[i];
+      if (known.generation != generation_) {
+        if (used_ >= kMost) return false;
+        known = {key, generation_, static_cast<uint32_t>(used_++)};
+        if (used_ > blocks_.size()) blocks_.resize(used_ < 64 ? 64 : used_ * 2);
+      } else if (known.key != key) {
+        continue;
+      }
+      recent_ = known;
+      return true;
     }
   }
   size_t place(uintptr_t key) const { return (key * 0x9e3779b97f4a7c15ull >> 32) & (table_.size() - 1); }
   void grow() {
-    std::vector<Word> old(table_.empty() ? 4096 : table_.size() * 2);
+    std::vector<Place> old(table_.empty() ? 1024 : table_.size() * 2);
     old.swap(table_);
-    for (Word& word : old) {
-      if (word.generation != generation_) continue;
-      size_t i = place(word.key);
+    for (const Place& known : old) {
+      if (known.generation != generation_) continue;
+      size_t i = place(known.key);
       while (table_[i].generation == generation_) i = (i + 1) & (table_.size() - 1);
-      table_[i] = word;
+      table_[i] = known;
     }
+  }
+  // Begins as if nothing had been touched.
+  void forget() {
+    now_ = 1;
+    orders_[0] = orders_[1] = Order();
+    places_.assign(places_.size(), Word());
+    blocks_.clear();
+    table_.clear();
+    split_.clear();
+    used_ = 0;
+    recent_ = Place();
   }
 
   Order orders_[2];  // of device memory, of threadgroup memory
   uint32_t now_ = 1;
-  uint32_t generation_ = 1;
-  size_t used_ = 0;
-  std::vector<Word> table_;
+  uint32_t generation_ = 1;  // of the places in the table: those of another one are free
+  size_t used_ = 0;          // blocks
+  Place recent_;
+  std::vector<Place> table_;
+  std::vector<Block> blocks_;
+  std::vector<Split> split_;
   std::vector<Word> places_;  // of threadgroup memory
   uintptr_t shared_ = 0;
 };

@@ -215,6 +215,26 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   leave(before);
 }
 
+void Fibers::run_in_turn(unsigned threads, anymps_rt_entry entry, void* context) {
+  struct Turns {
+    Fibers* fibers;
+    unsigned threads;
+    anymps_rt_entry entry;
+    void* context;
+  } turns{this, threads, entry, context};
+  const auto each = [](void* all, unsigned) {
+    const Turns& turns = *static_cast<const Turns*>(all);
+    Fibers& fibers = *turns.fibers;
+    for (unsigned i = 0; i < turns.threads; ++i) {
+      fibers.current = i;
+      fibers.chains_[i].depth = fibers.chains_[i].calls = 0;
+      turns.entry(turns.context, i);
+    }
+    fibers.current = 0;
+  };
+  run(1, each, &turns);
+}
+
 void* Fibers::frame(size_t bytes) {
   constexpr size_t kLine = 64, kPage = 4096;
   size_t each = (bytes + kLine - 1) / kLine * kLine;

@@ -64,6 +64,8 @@ class Fibers {
   ~Fibers();
 
   void run(unsigned threads, anymps_rt_entry entry, void* context);
+  // The threads of a group one after the other, all on one stack: none of them may wait.
+  void run_in_turn(unsigned threads, anymps_rt_entry entry, void* context);
   // The threads of a group as coroutines, which need no stacks. Subnormal floats are zero meanwhile.
   void resume_all(const Group& group, Begin begin);
   // The same as loops over lanes.

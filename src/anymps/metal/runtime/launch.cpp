@@ -229,6 +229,8 @@ void work(void* context) {
         fibers.resume_all(group, reinterpret_cast<Begin>(reinterpret_cast<void (*)()>(job.kernel->thread)));
       } else if (job.kernel->form == Form::Lanes) {
         fibers.run_lanes(group, lanes_of(*job.kernel));
+      } else if (job.kernel->form == Form::InTurn) {
+        fibers.run_in_turn(group.threads, run_thread, &team);
       } else {
         fibers.run(group.threads, run_thread, &team);
       }

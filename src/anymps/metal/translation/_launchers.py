@@ -16,7 +16,7 @@ MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers 
 def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str], checked: bool = False) -> str:
     """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
 
-    The threads of `checked` kernels are always fibers, and the checker is told of each.
+    The checker is told of each thread of `checked` kernels, which are fibers, or run in turn if none waits for others.
 
     A kernel that reads a function constant, or has a parameter that nothing can be bound to, stands there without code,
     with what `say` makes of it in `anymps_refusals`: the others of its source can be used.
@@ -24,13 +24,13 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     lines = ['\n#line 1 "anymps launchers"']
     rows, refusals, written = [], [], []
     described: list[str] = []
-    for number, kernel in enumerate(replace(kernel, synced=kernel.synced or checked) for kernel in kernels):
+    for number, kernel in enumerate(kernels):
         try:
             if kernel.constants:
                 raise NeedsConstant(kernel.name, kernel.constants[0])
             if kernel.unbound is not None:
                 raise kernel.unbound
-            lines += _launcher(number, kernel)
+            lines += _launcher(number, replace(kernel, synced=True) if checked else kernel)
         except Unsupported as missing:
             rows.append(f'{{"{kernel.name}", anymps_rt::Form::Plain, nullptr, nullptr, nullptr, nullptr, 0, 0, 0, 0}}')
             refusals.append(json.dumps(say(missing)))
@@ -40,18 +40,16 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         written.append(_written(number, kernel))
         described += _described(number, kernel) if checked else []
         scope = "::".join(("", *kernel.function.scope))
-        form = "Groups" if kernel.group else "Fibers" if kernel.synced else "Plain"
+        form = "Groups" if kernel.group else "Fibers" if kernel.synced else "InTurn" if checked else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
             maximum = str(MAX_THREADS)
+        runs = {"Plain": "plain", "Groups": "group"}.get(form, "thread")
+        code = f"{scope if runs == 'group' else ''}::anymps_{runs}_{number}"
         rows.append(
             f'{{"{kernel.name}", anymps_rt::Form::{form}, '
-            + ", ".join(
-                f"{scope if how == 'group' else ''}::anymps_{how}_{number}" if form == given else "nullptr"
-                for given, how in (("Plain", "plain"), ("Fibers", "thread"), ("Groups", "group"))
-            )
-            + ", "
-            f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
+            + "".join(f"{code if given == runs else 'nullptr'}, " for given in ("plain", "thread", "group"))
+            + f"anymps_launch::shared_bytes<({kernel.pointer})>, {maximum}, {_buffer_count(kernel)}, "
             f"{kernel.group.axis if kernel.group else 0}, {int(kernel.group.together) if kernel.group else 0}}}"
         )
     visible = 'extern "C" __attribute__((visibility("default"), used))'
