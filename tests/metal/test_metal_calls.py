@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import anymps
+from anymps.metal import _library
 from metal_shaders import BASICS, HEAD, library
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -245,3 +246,44 @@ def test_a_launch_like_an_earlier_one_is_looked_at(tmp_path: Path) -> None:
             "SELECT o.name FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator"
         ).fetchall()
     assert names.count(("metal::twice.threads_8_group_8",)) == 2
+
+
+def test_numbers_of_launches_that_repeat_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New numbers arrive though arguments are not bound anew; other types, and numbers too large, are as at first."""
+    kernel = library(
+        HEAD
+        + "kernel void put(device float* o, constant float& f, device float* p, constant long& n, constant char* b,"
+        " uint i [[thread_position_in_grid]]) { o[i] = f + n; p[i] = f * n + b[8]; }"
+    ).put
+    out, other, last = (torch.zeros(3, device="mps") for _ in range(3))
+    kernel(out, 0.5, other, 1, last)
+    bound = []
+    from_args = _library.bind_arguments
+    monkeypatch.setattr(_library, "bind_arguments", lambda *args: bound.append(args) or from_args(*args))
+    for number in (2, -(1 << 40), (1 << 63) - 1):
+        kernel(other, 1.5, out, number, last)
+        exact = torch.full((3,), number, dtype=torch.int64).float()
+        assert (other.tolist(), out.tolist()) == ((exact + 1.5).tolist(), (exact * 1.5).tolist())
+    assert bound == []
+    with pytest.raises(RuntimeError, match="Unable to cast Python instance of type <class 'int'>"):
+        kernel(out, 1.5, other, 1 << 63, last)
+    kernel(out, 1e39, other, 1, last)  # beyond float32
+    assert out.tolist() == [float("inf")] * 3
+    kernel(out, 2.5, other, 1, last, threads=1)
+    assert out.tolist() == [3.5, float("inf"), float("inf")]
+    assert len(bound) == 2
+    kernel(out, 2.5, other, 3, last, threads=1)
+    assert (len(bound), out[0].item()) == (2, 5.5)
+
+
+def test_a_number_does_not_hide_a_stray_write() -> None:
+    """A launch that repeats one with a number is watched for writes outside of its buffers, too."""
+    kernel = library(
+        HEAD + "kernel void at(constant int& n, device float* o, uint i [[thread_position_in_grid]]) { o[n] = 1; }"
+    ).at
+    out = torch.zeros(4, device="mps")
+    for number in (0, 1):
+        kernel(number, out, threads=1)
+    with pytest.raises(RuntimeError, match="'at' wrote 4 bytes past the end of argument 1, starting at byte 16 of 16"):
+        kernel(4, out, threads=1)
+    assert out.tolist() == [1, 1, 0, 0]

@@ -42,6 +42,8 @@ LETTERS = {
 """What tensors are made of, as in `struct`; E: bfloat16. A complex number is two."""
 PADDING = 64  # behind a constant: a parameter may be wider than what it was given
 _INTEGER, _FLOAT = struct.Struct(f"q{PADDING}x"), struct.Struct(f"f{PADDING}x")
+PLAIN_FORMS = {torch.Tensor: "", int: _INTEGER.format, float: _FLOAT.format}
+"""How arguments that need no second look are packed; no form: an address."""
 _LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are packed as they are
 
 Sizes = tuple[int, ...]

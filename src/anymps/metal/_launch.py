@@ -34,10 +34,13 @@ class Packed:
 
 
 class Repeated(NamedTuple):
-    """A launch whose addresses alone are new, unpacked by whoever runs it: most of its time is Python's.
+    """A launch whose addresses and numbers alone are new, unpacked by whoever runs it: most of its time is Python's.
 
     `call(entry, pack(*addresses), count, shape, workers)` runs it and returns the signal that stopped it, or 0. It is
     `alone` if one worker runs it in any case. `written` are the tensors, by index, that the kernel may write.
+
+    `numbers` are the arguments, by index, that are numbers. If there are any, `pack` takes the `words`, with the
+    addresses of tensors where those are None, then `inside`, then the numbers.
     """
 
     call: Callable[..., int]
@@ -47,6 +50,9 @@ class Repeated(NamedTuple):
     shape: ctypes.c_char_p
     alone: int
     written: tuple[int, ...]
+    numbers: tuple[int, ...]
+    words: Sequence[int | None]
+    inside: bytes
 
 
 class Launcher:
@@ -83,18 +89,27 @@ class Launcher:
         runtime().anymps_rt_last_report(ctypes.byref(report))
         return report
 
-    def repeated(self, count: int, grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
-        """A launch on `count` tensors over this grid, to be run with their addresses alone."""
+    def repeated(self, forms: tuple[str, ...], grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
+        """A launch over this grid on arguments of these `forms`, of which it gets the addresses and the numbers."""
         bare = runtime()["anymps_rt_call"]  # without `argtypes`, which would be gone through at each call
         alone = self._shares_work and grid[0] * grid[1] * grid[2] < _FEW
         shape = ctypes.c_char_p(_shape(grid, group))
-        return Repeated(bare, ctypes.c_void_p(self._entry), _words(count).pack, count, shape, int(alone), written)
+        packing, inside, numbers = _packing(forms)
+        if not numbers:
+            packing = _words(len(forms))
+        words: list[int | None] = [None] * len(forms)
+        for index, place in numbers:
+            words[index] = place
+        return Repeated(
+            *(bare, ctypes.c_void_p(self._entry), packing.pack, len(forms), shape, int(alone), written),
+            *(tuple(index for index, _ in numbers), words, inside),
+        )
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""
         count, data = self._packed(bound, iter([one.data_ptr() for one in bound.tensors()]), None)
         lengths = [len(slot.data) if isinstance(slot, Constant) else 0 for slot in bound.slots]
-        *_, places = _packing((*lengths, *[0] * (count - len(lengths))))
+        *_, places = _packing((*map(_form, lengths), *[""] * (count - len(lengths))))
         return Packed(self._entry, data, count, _shape(grid, group), dict(places))
 
     def _packed(
@@ -118,7 +133,7 @@ class Launcher:
             lengths += [0] * (count - len(lengths))
         if errors is not None:
             words[errors[0]] = ctypes.addressof(errors[1])
-        packing, inside, places = _packing(tuple(lengths))
+        packing, inside, places = _packing(tuple(map(_form, lengths)))
         for index, place in places:
             words[index] = place
         return count, packing.pack(*words, inside, *parts)
@@ -135,18 +150,23 @@ def _words(count: int) -> struct.Struct:
 
 
 @functools.lru_cache(4096)
-def _packing(lengths: tuple[int, ...]) -> tuple[struct.Struct, bytes, list[tuple[int, int]]]:
-    """How addresses (0 bytes) and constants of so many bytes are packed; which are constants, and where they lie."""
-    text = f"{len(lengths)}Q{len(lengths)}s"
+def _packing(forms: tuple[str, ...]) -> tuple[struct.Struct, bytes, list[tuple[int, int]]]:
+    """How addresses (no form) and constants of these forms are packed; which are constants, and where they lie."""
+    text = f"{len(forms)}Q{len(forms)}s"
     size = struct.calcsize(text)
     places = []
-    for index, length in enumerate(lengths):
-        if length:
+    for index, form in enumerate(forms):
+        if form:
             gap = -size % _ALIGNED
-            text += f"{gap}x{length}s"
+            text += f"{gap}x{form}"
             places.append((index, size + gap))
-            size += gap + length
-    return struct.Struct(text), bytes(map(bool, lengths)), places
+            size += gap + struct.calcsize(form)
+    return struct.Struct(text), bytes(map(bool, forms)), places
+
+
+def _form(length: int) -> str:
+    """How a constant of so many bytes is packed; an address has none."""
+    return f"{length}s" if length else ""
 
 
 @functools.lru_cache(4096)

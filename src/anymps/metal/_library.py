@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
 
-from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
+from anymps.metal._arguments import PLAIN_FORMS, Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._check_setting import checks_shaders
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
@@ -156,40 +157,57 @@ class MetalKernel:
             return
         bound = bind_arguments(args, threads, group_size, arg_casts)
         self._start(bound, error_buf_idx)
-        if plain and bound.flat and self._checks is None and not self._device.shaders_by_operator():
-            self._remember(bound)
+        if plain and self._checks is None and not self._device.shaders_by_operator():
+            self._remember(bound, args)
 
-    def _remember(self, bound: Arguments) -> None:
-        """Keeps what a later launch on as many tensors, over the same grid, has in common with this one."""
-        count = len(bound.slots)
-        if 0 in bound.threads or count < self._entry.buffers:
+    def _remember(self, bound: Arguments, args: tuple[Any, ...]) -> None:
+        """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
+        kinds = tuple(map(type, args))
+        if 0 in bound.threads or len(args) < self._entry.buffers or not PLAIN_FORMS.keys() >= set(kinds):
+            return
+        if any(kind is _TENSOR and not one.is_mps for kind, one in zip(kinds, args, strict=True)):
             return
         group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
         x, y, z, *_ = (*bound.threads, 1, 1)
-        self._may_be_written(bound)
-        repeated = self._launch.repeated(count, (x, y, z), group, tuple(self._indices[count]))
+        written = [i for i, kind in enumerate(kinds) if kind is _TENSOR and self._written >> i & 1]
+        forms = tuple(PLAIN_FORMS[kind] for kind in kinds)
+        repeated = self._launch.repeated(forms, (x, y, z), group, tuple(written))
         if len(self._repeated) >= _MOST_REPEATED:
             self._repeated.clear()
-        self._repeated[count, bound.threads, bound.group_size] = repeated
+        told_by = len(args) if bound.flat else kinds  # as `_repeat` asks
+        self._repeated[told_by, bound.threads, bound.group_size] = repeated
 
     def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any) -> bool:
         """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
+        kinds: object = len(args)
         for one in args:
-            if type(one) is not _TENSOR or not one.is_mps:
+            if type(one) is not _TENSOR:
+                kinds = tuple(map(type, args))
+            elif not one.is_mps:
                 return False
-        sizes = _plain_sizes(threads) if threads is not None else (args[0].numel(),) if args else None
+        if threads is not None:
+            sizes = _plain_sizes(threads)
+        else:
+            sizes = (args[0].numel(),) if args and type(args[0]) is _TENSOR else None
         group = _plain_sizes(group_size) if group_size is not None else None
         if sizes is None or (group is None and group_size is not None):
             return False
-        repeated = self._repeated.get((len(args), sizes, group))
+        repeated = self._repeated.get((kinds, sizes, group))
         if repeated is None or self._by_operator():
             return False
-        call, entry, pack, count, shape, alone, written = repeated
+        call, entry, pack, count, shape, alone, written, numbers, words, inside = repeated
         guarded = [args[index] for index in written] if len(written) != 1 else [args[written[0]]]
         if guarded:
             self._guard(guarded)
         try:  # addresses after the guard, which may move a buffer
-            signal = call(entry, pack(*map(_address, args)), count, shape, alone or _workers())
+            if not numbers:
+                packed = pack(*map(_address, args))
+            else:
+                places = [one.data_ptr() if word is None else word for one, word in zip(args, words)]  # noqa: B905
+                packed = pack(*places, inside, *[args[index] for index in numbers])
+            signal = call(entry, packed, count, shape, alone or _workers())
+        except (struct.error, OverflowError):  # a number too large, which `bind_arguments` judges
+            return False
         finally:
             stray = self._stray(guarded) if guarded else None  # after a fault, too: the next launch is not to blame
         if signal:
