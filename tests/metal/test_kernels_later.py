@@ -176,3 +176,23 @@ def test_numbers_at_equal_distances() -> None:
     assert describe("arange", (out,), start=1, end=7, step=0.5, out=out) is None
     whole = torch.zeros(10, dtype=torch.int64)
     assert describe("arange", (whole,), start=1, end=6, step=0.5, out=whole) is None
+
+
+@pytest.mark.parametrize(
+    ("p", "first", "second"),
+    [
+        (0, "norm_l0_reduction_flat_half_float", "sum_reduction_float_half"),
+        (1, "norm_l1_reduction_flat_half_float", "sum_reduction_float_half"),
+        (2, "norm_l2_reduction_flat_half_float", "norm_l2_combine_reduction_float_half"),
+        (float("inf"), "norm_inf_reduction_flat_half_half", "norm_inf_reduction_half_half"),
+        (-float("inf"), "norm_neginf_reduction_flat_half_half", "norm_neginf_reduction_half_half"),
+    ],
+)
+def test_norms(p: float, first: str, second: str) -> None:
+    """Partial results of sums are float32; only the last pass is told of the root."""
+    x = torch.zeros(300, 300).half()
+    work = describe("linalg_vector_norm", release=LATER, self=x, ord=p, dim=None, keepdim=False, dtype=None)
+    assert work is not None
+    assert [one.kernel for one in work.launches] == [first, second]
+    assert work.launches[1].buffers[2]["p"] == (2.0 if p == 2 else 0.0)
+    assert describe("linalg_vector_norm", release=LATER, self=x, ord=3, dim=None, keepdim=False, dtype=None) is None

@@ -170,6 +170,17 @@ LATER: tuple[Asked, ...] = (
         F.conv2d,
         of((2, 1, 40, 700), (3, 1, 1, 256)),
     ),
+    *(
+        Asked(
+            f"linalg.vector_norm, {p}, {which}",
+            "norms",
+            FLOATS,
+            lambda x, p=p, dim=dim: torch.linalg.vector_norm(x, p, dim),
+            each((7, 50), (5, 5000), (9000, 3), (40, 50, 3), (64, 3000)),
+        )
+        for p in (0, 1, 2, float("inf"), -float("inf"))
+        for which, dim in (("rows", -1), ("columns", 0), ("all", None))
+    ),
     *_softmax("softmax"),
     *_softmax("log_softmax"),
 )

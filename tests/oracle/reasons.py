@@ -71,6 +71,7 @@ _REASONS = {
     "norm_l2_reduction": _ORDER,
     "attention": "The kernel goes through the keys once, in another order, and keeps sums beside the largest so far.",
     "norm": _ORDER,
+    "norms": _ORDER,
     "renorm": _ORDER,
     "matmul": _ORDER,
     "addmm": _ORDER,

@@ -6,6 +6,7 @@ Source: `norm_kernel_mps` and `argmax_argmin_out_mps` of the pytorch tree's
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._reductions import READ, reduction_params
+from anymps.metal.kernels.launches._split_reductions import SPLIT, Op, reduced
 from anymps.metal.kernels.launches._types import NAMES
 
 _LANES, _MOST, _TILE, _ROWS_GROUP = 32, 1024, 32, 256
@@ -48,7 +50,27 @@ def norm_launch(call: Call, x: torch.Tensor, out: torch.Tensor, p: float) -> Lau
     return Launch(name, (x, out, params), (out.numel() * width,), (width,))
 
 
+_SPLIT_NORMS = {0.0: "l0", 1.0: "l1", 2.0: "l2", math.inf: "inf", -math.inf: "neginf"}
+
+
+def _split_norm(call: Call) -> Work | None:
+    """As torch 2.15 finds those that it has kernels for: partial results are float32, those of extremes the tensor's."""
+    x, p = call.given["self"], call.given.get("p", call.given.get("ord"))
+    p = 2.0 if p is None else p
+    result, which = _REAL.get(x.dtype, x.dtype), None if isinstance(p, complex) else _SPLIT_NORMS.get(float(p))
+    if which is None or call.given.get("dtype") not in (None, result) or not x.is_floating_point():
+        return None
+    of, kernel = NAMES.get(x.dtype, ""), f"norm_{which}"
+    if which in ("inf", "neginf"):
+        return reduced(call, Op(kernel, kernel, (of, of), of), x, result, x.dtype)
+    joins = "norm_l2_combine" if which == "l2" else "sum"
+    types, number = (of, NAMES.get(result, "")), 2.0 if which == "l2" else 0.0
+    return reduced(call, Op(kernel, joins, types, "float", number), x, result, torch.float32)
+
+
 def _norm(call: Call) -> Work | None:
+    if call.release == SPLIT:
+        return _split_norm(call)
     x = call.given["self"]
     p: Any = call.given.get("p", call.given.get("ord"))
     p = 2.0 if p is None else p

@@ -34,7 +34,7 @@ _THREE = "float3"  # the partial results of a variance: a count, a mean and a su
 
 
 @dataclass(frozen=True)
-class _Op:
+class Op:
     """A reduction: the names of its kernels, of what joins partial results, and of the types; its number."""
 
     kernel: str
@@ -143,7 +143,7 @@ def _plan(x: torch.Tensor, out: torch.Tensor, places: bool) -> _Plan:
     return plan
 
 
-def _joining(plan: _Plan, op: _Op) -> tuple[_Plan, _Op]:
+def _joining(plan: _Plan, op: Op) -> tuple[_Plan, Op]:
     """What takes the results of segments together."""
     joins = replace(op, kernel=op.joins, types=(op.partial, op.types[1]))
     if op.places:
@@ -155,7 +155,7 @@ def _joining(plan: _Plan, op: _Op) -> tuple[_Plan, _Op]:
 _Partials = tuple[torch.Tensor | None, torch.Tensor | None]
 
 
-def _encoded(plan: _Plan, op: _Op, x: torch.Tensor, out: torch.Tensor, partials: _Partials = (None, None)) -> Launch:
+def _encoded(plan: _Plan, op: Op, x: torch.Tensor, out: torch.Tensor, partials: _Partials = (None, None)) -> Launch:
     """The launch of a plan; of places also into, or out of, values and places of segments."""
     first = op.places and plan.segments > 1
     end = f"p1_{op.types[0]}" if first else op.types[0] if plan.kernel == "_combine" else "_".join(op.types)
@@ -194,7 +194,7 @@ def _encoded(plan: _Plan, op: _Op, x: torch.Tensor, out: torch.Tensor, partials:
     return Launch(name, (x, out, params), (plan.outer * width,), (width,))
 
 
-def _room(op: _Op, count: int, dtype: torch.dtype) -> torch.Tensor:
+def _room(op: Op, count: int, dtype: torch.dtype) -> torch.Tensor:
     """Memory for the results of segments."""
     if op.partial == _THREE:
         return torch.empty(4 * count, dtype=torch.float32, device="cpu")
@@ -202,7 +202,7 @@ def _room(op: _Op, count: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _launches(
-    op: _Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype
+    op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype
 ) -> tuple[list[Launch], list[torch.Tensor]]:
     """And the room that they need."""
     if not op.places and not x.is_contiguous():
@@ -228,7 +228,7 @@ def _launches(
     return [launch, second], [one for one in (values, indices) if one is not None]
 
 
-def _gaps(plan: _Plan, op: _Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
+def _gaps(plan: _Plan, op: Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
     """A whole tensor as it lies, of up to four dimensions; else a copy."""
     sizes = _merged(list(x.shape), list(x.stride()))[::-1]
     if len(sizes) > 4:
@@ -239,7 +239,8 @@ def _gaps(plan: _Plan, op: _Op, x: torch.Tensor, values: torch.Tensor) -> Launch
     return Launch(name, buffers, (plan.segments * _FLAT_GROUP,), (_FLAT_GROUP,))
 
 
-def _work(call: Call, op: _Op, x: torch.Tensor, result: torch.dtype, partial: torch.dtype) -> Work | None:
+def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: torch.dtype) -> Work | None:
+    """A reduction over what the call asks for, in one pass or two."""
     if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg() or x.numel() >= 2**31:
         return None
     asked = call.given.get("dim")
@@ -276,23 +277,23 @@ def _summed(prefix: str, mean: bool = False) -> Describe:
             count *= size if at in dims or not dims else 1
         kernel = "sum" if prefix == "nansum" and not real else prefix
         joins = "sum" if prefix == "nansum" else prefix
-        op = _Op(kernel, joins, (NAMES[result],) * 2, NAMES[partial], float(count) if mean else 0.0)
-        return _work(call, op, x.to(result), result, partial)
+        op = Op(kernel, joins, (NAMES[result],) * 2, NAMES[partial], float(count) if mean else 0.0)
+        return reduced(call, op, x.to(result), result, partial)
 
     return describe
 
 
 def _count(call: Call) -> Work | None:
     x = call.given["self"]
-    op = _Op("count_nonzero", "sum", (NAMES.get(x.dtype, ""), "long"), "long")
-    return _work(call, op, x, torch.int64, torch.int64)
+    op = Op("count_nonzero", "sum", (NAMES.get(x.dtype, ""), "long"), "long")
+    return reduced(call, op, x, torch.int64, torch.int64)
 
 
 def _extreme(kernel: str) -> Describe:
     def describe(call: Call) -> Work | None:
         x = call.given["self"]
         of = NAMES.get(torch.int8 if x.dtype == torch.bool else x.dtype, "")
-        return _work(call, _Op(kernel, kernel, (of, of), of), x, x.dtype, x.dtype)
+        return reduced(call, Op(kernel, kernel, (of, of), of), x, x.dtype, x.dtype)
 
     return describe
 
@@ -302,8 +303,8 @@ def _truth(kernel: str, joins: str) -> Describe:
         x = call.given["self"]
         if call.given.get("dim") == []:
             return None  # each number by itself
-        op = _Op(kernel, joins, (NAMES.get(x.dtype, ""), "uchar"), "uchar")
-        return _work(call, op, x, torch.uint8 if x.dtype == torch.uint8 else torch.bool, torch.uint8)
+        op = Op(kernel, joins, (NAMES.get(x.dtype, ""), "uchar"), "uchar")
+        return reduced(call, op, x, torch.uint8 if x.dtype == torch.uint8 else torch.bool, torch.uint8)
 
     return describe
 
@@ -316,8 +317,8 @@ def _spread(kernel: str) -> Describe:
         if not x.is_floating_point():
             return None
         of = NAMES.get(x.dtype, "")
-        op = _Op(kernel, kernel, (of, of), _THREE, 1.0 if correction is None else float(correction))
-        return _work(call, op, x, x.dtype, torch.float32)
+        op = Op(kernel, kernel, (of, of), _THREE, 1.0 if correction is None else float(correction))
+        return reduced(call, op, x, x.dtype, torch.float32)
 
     return describe
 
@@ -343,7 +344,7 @@ def _place(kernel: str) -> Describe:
             read, view = _turned(x, dim, kept)
         if out is None or not out.is_contiguous():
             return None
-        op = _Op(kernel, kernel, (of, "long"), of, places=True)
+        op = Op(kernel, kernel, (of, "long"), of, places=True)
         launches, room = _launches(op, read, view(out), torch.int8 if x.dtype == torch.bool else x.dtype)
         if any(one.kernel not in call.kernels for one in launches):
             return None
