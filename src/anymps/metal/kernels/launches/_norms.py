@@ -54,7 +54,7 @@ _SPLIT_NORMS = {0.0: "l0", 1.0: "l1", 2.0: "l2", math.inf: "inf", -math.inf: "ne
 
 
 def _split_norm(call: Call) -> Work | None:
-    """As torch 2.15 finds those that it has kernels for: partial results are float32, those of extremes the tensor's."""
+    """As torch 2.15 finds them: partial results of sums are float32, those of extremes are as the tensor is."""
     x, p = call.given["self"], call.given.get("p", call.given.get("ord"))
     p = 2.0 if p is None else p
     result, which = _REAL.get(x.dtype, x.dtype), None if isinstance(p, complex) else _SPLIT_NORMS.get(float(p))
