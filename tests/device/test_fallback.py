@@ -173,6 +173,37 @@ show(
     assert 3 == found["count"]
 
 
+def test_small_work_runs_on_the_calling_thread_alone() -> None:
+    """Threads that spin would take other programs' time for work; large tensors and other calls have all threads."""
+    found = facts(
+        """
+library = torch.library.Library("probe", "DEF")
+def threads(x):
+    if not x.numel():
+        raise ValueError("nothing")
+    seen.append(torch.get_num_threads())
+    return x + 1
+def number(call):
+    seen.clear()
+    told(call)
+    return [*seen, torch.get_num_threads()]
+library.define("threads(Tensor x) -> Tensor")
+library.impl("threads", threads, "CPU")
+torch.set_num_threads(3)
+seen = []
+call = torch.ops.probe.threads
+show(
+    small=number(lambda: call(torch.ones(512, 512, device="mps"))),
+    large=number(lambda: call(torch.ones(512, 513, device="mps"))),
+    raised=number(lambda: call(torch.ones(0, device="mps"))),
+    host=number(lambda: call(torch.ones(1))),
+)
+""",
+        ON,
+    )
+    assert {"small": [1, 3], "large": [3, 3], "raised": [3], "host": [3, 3]} == found
+
+
 def test_distributed_operators_never_fall_back() -> None:
     """An operator of namespace c10d is refused with a text of its own, whatever the variable says."""
     found = facts(

@@ -2,12 +2,15 @@
 #include "kernels/computed/fallback.h"
 
 #include "device/device.h"
+#include "kernels/computed/one_thread.h"
 #include "kernels/redirect/boxed_arguments.h"
 #include "recorder/recorder.h"
 
 #include <ATen/TracerMode.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
+
+#include <algorithm>
 
 namespace anymps {
 namespace {
@@ -66,6 +69,7 @@ class FallbackCall {
       target_ = tensor.device();  // the device of the first tensor argument, wherever that is
     }
     span_.input(tensor.unsafeGetTensorImpl());
+    largest_ = std::max(largest_, tensor.numel());
     at::Tensor host = tensor;
     if (needs_gradient(tensor)) {
       tracked_ = true;
@@ -94,7 +98,10 @@ class FallbackCall {
     if (!tracked_) {
       below.emplace(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
     }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    {
+      const OneThread alone(largest_ <= kSmallWork);
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
     for (const Argument& argument : arguments_) {
       if (is_written(rule_, argument.position) && argument.original.is_mps()) {
         write_back(argument);
@@ -173,6 +180,7 @@ class FallbackCall {
   std::vector<const c10::TensorImpl*> outputs_;
   std::optional<c10::Device> target_;
   int64_t moved_ = 0;
+  int64_t largest_ = 0;  // elements of an argument
   bool assumed_ = false;  // something stands in for an argument whose values are not known
   // An operator without a derivative of its own (linalg_svd) comes here with autograd still on: the copies and the CPU's
   // operators inside are then recorded, as on the real backend.

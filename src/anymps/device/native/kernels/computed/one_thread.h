@@ -1,0 +1,28 @@
+// Small work of the CPU on the calling thread alone: the threads of OpenMP and MKL spin while they wait for each other, so
+// that on a busy machine they take ten times as long, and the threads' clocks count that as work.
+#pragma once
+
+#include <cstdint>
+
+namespace anymps {
+
+// Elements of the largest tensor up to which work is small: a matrix of 512 x 512. Its decompositions gain little from
+// threads (svdvals 25 ms, eigvalsh 9 ms on one core of an AMD EPYC with torch 2.13), and torch's own kernels take a
+// millisecond. By size, never by time, as results may differ in their last bits with the number of threads.
+constexpr int64_t kSmallWork = int64_t{1} << 18;
+
+// While it lives, what the calling thread computes is not split among others. It leaves other threads alone, as
+// at::set_num_threads does not: that number is also the one with which threads begin.
+class OneThread {
+ public:
+  explicit OneThread(bool wanted);
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int openmp_ = 0;  // threads before; 0: not changed
+  int mkl_ = -1;    // MKL's own number for this thread before, 0 where it had none; -1: not changed
+};
+
+}  // namespace anymps
