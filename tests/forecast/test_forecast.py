@@ -316,6 +316,24 @@ def test_a_delay_is_taken_off_loading_and_fallbacks() -> None:
     assert seen(steps.close()).time.seconds == pytest.approx(seen(quiet.close()).time.seconds)
 
 
+@pytest.mark.parametrize(("gap", "length"), [(8_150, 2_120), (150, 10_120)])
+def test_a_delay_belongs_to_the_time_that_is_as_long(gap: int, length: int) -> None:
+    """8 ms that were lost before a fallback of 2.1 ms are not taken off the fallback, and the other way round."""
+    steps, quiet = Steps(), Steps()
+    for _ in range(3):
+        for one, times in ((steps, (gap, length, 8_000)), (quiet, (150, 2_120, 0))):
+            before, takes, delayed = times
+            one.product(10)
+            one.entry(
+                "aten::linalg_svd", 1000 * before, 1000 * takes, fate=Fate.FALLBACK, wait=Wait.FALLBACK,
+                inputs=(SIDE,), outputs=(SIDE,), delayed_us=delayed,
+            )  # fmt: skip
+            one.end()
+    found, alone = forecast(steps.close()), forecast(quiet.close())
+    assert found.time.seconds == pytest.approx(alone.time.seconds)
+    assert [happening.work for happening in found.happenings] == [happening.work for happening in alone.happenings]
+
+
 def test_loading_has_the_number_of_the_step_table() -> None:
     """Batches that differ: the median of all steps, in the sentence as in the table."""
     steps = Steps()

@@ -154,10 +154,10 @@ class _Reader:
             gap = start - clock
             if fate is Fate.MARK:
                 if phase == Phase.BATCH and length and not flags & _PAIR:
-                    ran = self._ran(max(gap, 0) + length, delayed)
+                    ran, loaded = _ran(max(gap, 0), length, delayed)
                     found.append(Happening("wait", host_code=self._seconds(gap) * ran, part=part))
                     places.append(_BEFORE_BATCH)
-                    clock, loading, loaded = max(clock, start), start + length, ran
+                    clock, loading = max(clock, start), start + length
                 continue
             if start < nested:
                 continue
@@ -170,12 +170,12 @@ class _Reader:
             places.append(number << 32 | site)
             if gap < 0:
                 gap = 0
-            ran = 1.0
+            ran = worked = 1.0
             if delayed:
-                taken = gap + (length if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK) else 0)
-                ran = self._ran(taken, delayed)
-                lost += int(taken * (1.0 - ran))
-                spent += taken - gap
+                computed = length if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK) else 0
+                ran, worked = _ran(gap, computed, delayed)
+                lost += int(gap * (1.0 - ran) + computed * (1.0 - worked))
+                spent += computed
             spent += gap
             code = gap * 1e-9 * speed * ran
             if end > clock:
@@ -187,7 +187,7 @@ class _Reader:
             place = self._place(site, wait) if wait else None
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-                work = self._seconds(length) * ran if speed else None
+                work = self._seconds(length) * worked if speed else None
                 found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
                 kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)
@@ -200,11 +200,6 @@ class _Reader:
         self.spent += spent
         self.delayed += lost
         return Seen(found, places)
-
-    @staticmethod
-    def _ran(length: int, delayed: int) -> float:
-        """The share of a time, in ns, in which the thread was not kept from running for so many us."""
-        return max(0.0, 1.0 - 1000 * delayed / length) if length else 1.0
 
     def _place(self, site: int, wait: int) -> Place:
         known = self._recording.site(site)
@@ -225,6 +220,21 @@ class _Reader:
             number = self._numbers.setdefault(signature.operator, len(self._numbers))
             known = self._calls[identity] = signature.fate, call_of(signature), number
         return known
+
+
+def _ran(gap: int, length: int, delayed: int) -> tuple[float, float]:
+    """The shares of a gap and of the call after it, in ns, in which the thread ran that in both lost so many us.
+
+    A thread loses whole slices of milliseconds. So it lost them in the one that alone is as long; where both are, or
+    neither is, in each by its length.
+    """
+    lost = 1000 * delayed
+    if length < lost <= gap:
+        return 1.0 - lost / gap, 1.0
+    if gap < lost <= length:
+        return 1.0, 1.0 - lost / length
+    both = max(0.0, 1.0 - lost / (gap + length)) if gap + length else 1.0
+    return both, both
 
 
 def call_of(signature: Signature) -> OperatorCall:

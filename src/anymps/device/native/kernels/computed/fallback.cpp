@@ -33,6 +33,7 @@ class FallbackCall {
 
   void run() {
     const Muted inside;  // the copies there and back are this entry's
+    const OneThread alone(most_elements() <= kSmallWork);  // these copies too
     const at::tracer::impl::NoTracerDispatchMode untraced;
     find_device_argument();
     convert_arguments(rule_, op_.schema().arguments(), stack_, [&](const at::Tensor& tensor, bool, size_t position) {
@@ -53,6 +54,20 @@ class FallbackCall {
     size_t position;
   };
 
+  int64_t most_elements() const {
+    int64_t most = 0;
+    for (size_t i = first_; i < stack_.size(); ++i) {
+      if (stack_[i].isTensor() && stack_[i].toTensor().defined()) {
+        most = std::max(most, stack_[i].toTensor().numel());
+      } else if (stack_[i].isTensorList()) {
+        for (const at::Tensor& tensor : stack_[i].toTensorVector()) {
+          most = std::max(most, tensor.numel());
+        }
+      }
+    }
+    return most;
+  }
+
   void find_device_argument() {
     for (size_t i = first_; i < stack_.size(); ++i) {
       if (stack_[i].isDevice()) {
@@ -69,7 +84,6 @@ class FallbackCall {
       target_ = tensor.device();  // the device of the first tensor argument, wherever that is
     }
     span_.input(tensor.unsafeGetTensorImpl());
-    largest_ = std::max(largest_, tensor.numel());
     at::Tensor host = tensor;
     if (needs_gradient(tensor)) {
       tracked_ = true;
@@ -98,10 +112,7 @@ class FallbackCall {
     if (!tracked_) {
       below.emplace(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
     }
-    {
-      const OneThread alone(largest_ <= kSmallWork);
-      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
-    }
+    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     for (const Argument& argument : arguments_) {
       if (is_written(rule_, argument.position) && argument.original.is_mps()) {
         write_back(argument);
@@ -180,7 +191,6 @@ class FallbackCall {
   std::vector<const c10::TensorImpl*> outputs_;
   std::optional<c10::Device> target_;
   int64_t moved_ = 0;
-  int64_t largest_ = 0;  // elements of an argument
   bool assumed_ = false;  // something stands in for an argument whose values are not known
   // An operator without a derivative of its own (linalg_svd) comes here with autograd still on: the copies and the CPU's
   // operators inside are then recorded, as on the real backend.
