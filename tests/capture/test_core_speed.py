@@ -8,14 +8,22 @@ from anymps.capture import _run_facts
 from anymps.capture._run_facts import core_speed
 
 
-def test_the_quickest_slice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice of 280 us is half as fast as an M1, whatever the others took; it is measured once."""
-    slices = iter([900_000, 280_000, 420_000])
+def test_the_median_slice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice of 436 us is half as fast as an M1, whatever the slowest and the quickest took; it is measured once."""
+    slices = iter([900_000, 436_000, 150_000])
+    sorted_numbers = []
+
+    def measured(numbers: list[float]) -> int:
+        sorted_numbers.append(tuple(numbers))
+        return next(slices)
+
     monkeypatch.setattr(_run_facts, "_SLICES", 3)
-    monkeypatch.setattr(_run_facts, "_slice", lambda _: next(slices))
+    monkeypatch.setattr(_run_facts, "_slice", measured)
     core_speed.cache_clear()
     try:
         assert [core_speed(), core_speed()] == [0.5, 0.5]
+        assert [4096] * 3 == [len(numbers) for numbers in sorted_numbers]
+        assert len(set(sorted_numbers)) == 3, "a core would learn the branches of numbers that it has sorted"
     finally:
         core_speed.cache_clear()
 

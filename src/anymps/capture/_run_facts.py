@@ -7,6 +7,7 @@ import platform
 import time
 from datetime import datetime, timezone
 from functools import cache
+from random import Random
 from typing import Final
 
 from anymps._errors import EnableError
@@ -20,10 +21,10 @@ _VARIABLES = ("PYTORCH_", "ANYMPS_", "MTL_")
 _OUR_OWN = (CACHE_VARIABLE, "ANYMPS_CHILD")
 
 _COUNT: Final = 4096
-_SLICES: Final = 60  # of a fifth of a millisecond on a server
-_M1_NS: Final = 140_000
-"""What a slice is taken to take a core of an M1: 0.65 of the 215 us of the server that this ratio was judged on, an AMD
-EPYC with Python 3.11. No Mac was timed."""
+_SLICES: Final = 31  # of a third of a millisecond on a server
+_M1_NS: Final = 218_000
+"""What a slice is taken to take a core of an M1: 0.65 of the 335 us of a server, an AMD EPYC (Zen 4) with Python 3.11.
+The ratio is judgement: no Mac was timed."""
 _SLOWEST, _FASTEST = 0.1, 4.0
 
 
@@ -73,17 +74,16 @@ def environment() -> dict[str, str]:
 
 @cache
 def core_speed() -> float:
-    """How fast a core is, an M1's being 1, by a hundredth of a second of sorting, once a process.
+    """How fast a core is, an M1's being 1, by a fiftieth of a second of sorting, once a process.
 
-    Sorting is the interpreter's C code, with branches and memory as a program's own has. By the
-    thread's processor time, and the quickest slice counts: so a busy machine has the speed of a quiet one.
+    Sorting is the interpreter's C code, with branches and memory as a program's own has. By the thread's processor
+    time, and the median slice counts, each of other numbers. A core learns the branches of numbers that it sorts again,
+    and forgets them where other programs have it for a while: the quickest slice of equal ones takes 175 us on that
+    server alone, and 220 us beside four busy processes.
     """
-    numbers, seed = [], 12345
-    for _ in range(_COUNT):
-        seed = (1103515245 * seed + 12345) % 2**31
-        numbers.append(seed / 2**31)
-    best = min(_slice(numbers) for _ in range(_SLICES))
-    return round(min(_FASTEST, max(_SLOWEST, _M1_NS / max(1, best))), 3)
+    numbers = Random(12345)
+    slices = sorted(_slice([numbers.random() for _ in range(_COUNT)]) for _ in range(_SLICES))
+    return round(min(_FASTEST, max(_SLOWEST, _M1_NS / max(1, slices[_SLICES // 2]))), 3)
 
 
 def _slice(numbers: list[float]) -> int:
