@@ -100,3 +100,23 @@ def test_random_sums_in_any_order_stay_within_the_bound() -> None:
         for order in (numbers, numbers.flip(0), numbers.sort().values):
             computed = order.cumsum(0)[-1]  # one after the other, the longest chain of roundings
             assert math.fabs(computed.item() - exact.item()) <= allowed
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_logarithm_of_a_sum_is_off_by_the_relative_error_of_the_sum(dtype: torch.dtype) -> None:
+    """Also where it is nearly 0: the textbook's log_softmax stays within the bound, unlike in the bound of a sum."""
+    torch.manual_seed(0)
+    x = (20 * torch.randn(2000, 10)).to(dtype)
+    shifted = x - x.amax(1, keepdim=True)
+    found = (shifted - shifted.exp().sum(1, keepdim=True).log()).double()
+    exact = torch.log_softmax(x.double(), 1)
+    # The inputs' own roundings, of differences as large as these, are for what calls the bound to add.
+    near = exact.abs() < 0.01
+    bound = bound_of("aten::_log_softmax", dtype, [(2000, 10)], (2000, 10))
+    allowed = bound.allowed(exact)
+    assert near.sum() > 500
+    assert bool(((found - exact).abs() <= allowed)[near].all())
+    if dtype is torch.float32:
+        own = bound_of("aten::cumsum", dtype, [(2000, 10)], (2000, 10)).allowed(exact)
+        assert not bool(((found - exact).abs() <= own)[near].all())
+        assert float(allowed[near].max()) < 2e-4

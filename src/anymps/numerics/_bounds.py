@@ -5,7 +5,8 @@
   (`_functions.py`).
 - A sum of n terms, in any order, is off by at most γ(n) = n u / (1 - n u) of the sum of their absolute values, where u
   is the dtype's unit roundoff (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1 and
-  equation 4.4); a product of matrices by γ(n) |A| |B| (equation 3.13).
+  equation 4.4); a product of matrices by γ(n) |A| |B| (equation 3.13). The logarithm of a sum of exponentials is off
+  by the relative error of that sum, γ(n) and that of `exp`: d log s = ds / s.
 - Nothing may be further off than PyTorch's own tests of mps allow (`TestConsistency._compute_tolerances` in
   test/test_mps.py, torch 2.13); of an operator that none of these knows, that is the bound.
 """
@@ -21,7 +22,7 @@ import torch
 
 from anymps._text import base_name
 from anymps.numerics._functions import EXACT, FUNCTIONS, ROUNDED_IF_COMPLEX, is_comparison
-from anymps.numerics._terms import Shape, terms_of
+from anymps.numerics._terms import LOGARITHMS_OF_SUMS, Shape, terms_of
 
 SUMS_SOURCE: Final = "Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1"
 TESTS_SOURCE: Final = "PyTorch's own MPS tests, test/test_mps.py"
@@ -36,6 +37,7 @@ class Kind(enum.Enum):
     TESTED = "tested"
 
 
+_OF_EXP: Final = 8  # unit roundoffs: exp may be off by 4 ulp (Metal Shading Language Specification 4.1, table 8.1)
 _REAL: Final = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 # (absolute, relative) of `_compute_tolerances`, its widest line of each dtype; float64 and others have torch.testing's.
@@ -136,7 +138,9 @@ def bound_of(
     if terms is not None:
         # Two more: the product of each term, and the rounding of the result.
         relative = min(gamma(terms + 2, roundoff), limit)
-        return Bound(Kind.SUM, dtype, relative, tiny, terms, False, SUMS_SOURCE)
+        # The logarithm of a sum is off by the share by which the sum is: as much near 0, where the result is small.
+        least = min(gamma(terms + 2 + _OF_EXP, roundoff), tested) if name in LOGARITHMS_OF_SUMS else 0.0
+        return Bound(Kind.SUM, dtype, relative, tiny + least, terms, False, SUMS_SOURCE)
     if name in EXACT and not (dtype.is_complex and name in ROUNDED_IF_COMPLEX):
         return Bound(Kind.EXACT, dtype, 0.0, 0.0, 1, False, "")
     if accuracy := FUNCTIONS.get(name):

@@ -69,6 +69,9 @@ def _per_first(shapes: Sequence[Shape], result: Shape) -> int:
     return max(1, prod(first[1:]))
 
 
+LOGARITHMS_OF_SUMS: Final = names_of("log_softmax _log_softmax logsumexp logcumsumexp")
+"""The logarithm of a sum of exponentials."""
+
 _BY_NAME: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
     **dict.fromkeys(names_of("mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"), _last_of(0)),
     **dict.fromkeys(names_of("addmm baddbmm addbmm addmv _addmm_activation"), _last_of(-2)),
