@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
     from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
-    from anymps.report._real_kernels import RealShare
+    from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
@@ -54,6 +54,7 @@ __all__ = [
     "print_document",
     "print_summary",
     "print_terminal",
+    "real_share",
     "render_diff_json",
     "render_summary",
     "render_terminal",
@@ -72,7 +73,7 @@ if not TYPE_CHECKING:
             "_bench": "bench_document",
             "_kernel": "kernel_document",
             "_outputs": "Output Outputs STDOUT write_file write_stream",
-            "_real_kernels": "RealShare",
+            "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",
