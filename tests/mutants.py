@@ -22,7 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
-    "findings": ("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*"),
+    "findings": (
+        *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*"),
+        *("hazards", "check"),  # findings about known faults, and about the numbers of calls
+    ),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),

@@ -12,6 +12,7 @@ import pytest
 from anymps.capture._endings import ending_of
 from anymps.device import written_by_torch
 from anymps.findings import Finding, Outcome, Severity, find, judge
+from anymps.findings._endings import ending_refusal
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from anymps.report._words import verdict
 from recordings import META, SCRIPT
@@ -255,6 +256,14 @@ def test_a_refusal_explains_its_own_exception() -> None:
     recording = builder.close()
     assert only(recording).id == "MPS301"
     assert judge(recording, find(recording)).outcome is Outcome.RAISES
+
+
+@pytest.mark.parametrize(("kind", "ended_it"), [("memory", True), ("determinism", True), ("index", False)])
+def test_a_refusal_that_ended_the_run(kind: str, ended_it: bool) -> None:
+    """The last one, by its error; a bad index that no wait has raised has ended nothing."""
+    builder = RecordingBuilder(meta={**META, "ending": {"status": 1, "exception": "RuntimeError", "message": "no"}})
+    builder.refusal(RefusalKind(kind), "RuntimeError", "no", operator="aten::mm", start_ns=0)
+    assert (ending_refusal(builder.close()) is not None) is ended_it
 
 
 def loader(ending: dict[str, object] | None = None, **facts: object) -> Recording:

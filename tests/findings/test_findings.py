@@ -508,3 +508,10 @@ def test_a_change_elsewhere_is_told_as_such(file: str, line: int, is_at: bool) -
     """A fix says "write this" of the finding's own statement alone, which may begin above its line."""
     assert _is_at(Change(file, line, 1, "x", "y"), Site("a.py", 7)) is is_at
     assert not _is_at(None, Site("a.py", 7))
+
+
+def test_rules_that_a_report_of_waits_points_to() -> None:
+    """By what they are about: loops without a training step, or copies to the device."""
+    assert {identity for identity, rule in RULES.items() if rule.about_loops} == {"MPS102", "MPS207"}
+    about_copies = {identity for identity, rule in RULES.items() if rule.about_copies}
+    assert about_copies == {"MPS403", "MPS404", "MPS405", "MPS406", "MPS408"}

@@ -20,7 +20,10 @@ from anymps.findings.edits import (
     Guard,
     LineEdit,
     Place,
+    Placed,
+    Safety,
     build,
+    change_at,
     chosen_by_name,
     place_at,
     place_in_file,
@@ -211,6 +214,15 @@ def test_a_line_of_a_recording(around: str, line: int, expected: str | None) -> 
     assert (built.code if built else None) == expected
 
 
+@pytest.mark.parametrize(("around", "column"), [("for x in y:\n    s += x.item()", 5), ("", 0)])
+def test_a_change_has_the_column_of_the_file(around: str, column: int) -> None:
+    """Counted from 1, where lines of the file are recorded; the text of a line alone does not tell it."""
+    site = Site("train.py", 3, source="s += x.item()", first=2 if around else 0, around=around)
+    change = change_at(Placed(LineEdit(without_read), (site,), Safety.PROVED))
+    assert change is not None
+    assert (change.line, change.column, change.old) == (3, column, "s += x.item()")
+
+
 def test_other_lines_of_the_file_tell_its_names() -> None:
     """Far away in the file: the import, where another finding's lines hold it."""
     site = Site(
@@ -310,6 +322,7 @@ def test_a_call_keeps_its_form() -> None:
         ("f()", "f(b=2)"),
         ("f(a,)", "f(a, b=2,)"),
         ("f(c=1)", "f(b=2)"),
+        ("f(c=1, d=3)", "f(d=3, b=2)"),
         ("f(\n    a,  # x\n    c=1,\n)", "f(\n    a,  # x\n    b=2,\n)"),
         ("f(\n    a  # x\n)", "f(\n    a,  # x\n    b=2\n)"),
         ("f(*a, **o)", ""),
