@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Staged", "check_not_read_only", "move_into_place", "replace_text", "replacing", "unused_name"]
-
 import contextlib
 import errno
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CACHE_VARIABLE", "cache_home", "why_unsafe"]
-
 import os
 import stat
 import sys

@@ -22,21 +22,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "AnympsError",
-    "BuildError",
-    "CheckpointError",
-    "CostError",
-    "EnableError",
-    "KernelsError",
-    "MacError",
-    "PlanError",
-    "RecordingError",
-    "RequireError",
-    "UnsupportedTorchError",
-    "UsageError",
-]
-
 
 class AnympsError(Exception):
     """Base of every error that anymps raises on its own behalf."""

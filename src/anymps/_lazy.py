@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["lazy_face"]
-
 import importlib
 import sys
 from collections.abc import Callable, Mapping

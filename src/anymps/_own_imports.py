@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["forget", "hide_from_script", "own_imports", "remember_path"]
-
 import builtins
 import importlib
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["own_command", "own_worker"]
-
 import os
 import sys
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OwnPython"]
-
 import io
 import os
 import signal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["INSTALLED", "is_library", "package_of", "portable_path", "portable_text", "project_path"]
-
 import re
 import sysconfig
 from collections.abc import Sequence

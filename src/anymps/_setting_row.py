@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Row", "row"]
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["base_name", "clean", "duration", "duration_range", "duration_short", "last_line", "plural", "size"]
-
 
 def clean(text: str) -> str:
     """Text from the script or its environment, on one line and without control characters."""

@@ -14,6 +14,7 @@ import click
 
 from anymps._errors import AnympsError, UsageError
 from anymps._version import __version__
+from anymps.capture import INTERRUPTED
 from anymps.children import stand_aside
 from anymps.commands._compare import compare
 from anymps.commands._convert import convert
@@ -28,7 +29,6 @@ from anymps.commands._report import report
 from anymps.commands._run import run
 from anymps.commands._runner import FAULT
 from anymps.commands._show import say
-from anymps.commands._target import INTERRUPTED
 from anymps.commands._verify import verify
 from anymps.commands.bench import bench
 from anymps.commands.doctor import doctor

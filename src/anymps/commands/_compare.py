@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PART", "compare"]
-
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["convert"]
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict

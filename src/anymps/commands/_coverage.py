@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["coverage"]
-
 import json
 import textwrap
 from collections.abc import Iterable, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["diff"]
-
 import sys
 from pathlib import Path
 

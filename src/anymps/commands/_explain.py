@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["explain"]
-
 import sys
 
 import click

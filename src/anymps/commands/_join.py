@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["join", "opened_as_one"]
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path

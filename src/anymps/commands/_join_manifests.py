@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["join_manifests"]
-
 from pathlib import Path
 
 import click

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FINDINGS", "UNUSED", "Judge", "is_unused"]
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KernelCapture"]
-
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import RecordingError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["kernels"]
-
 import json
 import sys
 import tempfile

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LastRun", "last_recording"]
-
 import contextlib
 import os
 import time

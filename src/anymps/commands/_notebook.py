@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NotebookSession", "NotebookTarget", "is_notebook"]
-
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path

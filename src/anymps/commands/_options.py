@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["takes"]
-
 import functools
 import os
 from collections.abc import Callable, Mapping

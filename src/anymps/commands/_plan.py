@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["plan", "write_plan"]
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["report"]
-
 import sys
 from contextlib import suppress
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FAULT", "Session", "StepsDone", "run_target"]
-
 import traceback
 from typing import Protocol
 

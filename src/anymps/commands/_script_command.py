@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ScriptCommand"]
-
 from collections.abc import Sequence
 
 import click

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RunSession"]
-
 import shlex
 import sys
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["say", "show", "show_document", "show_summary"]
-
 import contextlib
 import io
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["INTERRUPTED", "Executable", "Target", "TargetError", "TargetNotFoundError", "execute"]
-
 import builtins
 import importlib.machinery
 import importlib.util

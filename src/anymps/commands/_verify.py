@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["verify"]
-
 import sys
 import time
 from pathlib import Path

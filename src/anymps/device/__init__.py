@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anymps.device._build import CACHE_VARIABLE, build, cache_directory, check_cache, is_built
+from anymps._cache import CACHE_VARIABLE
+from anymps.device._build import build, cache_directory, check_cache, is_built
 from anymps.device._cards import Cards, look_for_cards, why_no_card, why_not_card
 from anymps.device._default_device import default_device
 from anymps.device._enable import (

@@ -7,8 +7,6 @@ once get one build, and a build that is killed leaves nothing that a later one c
 
 from __future__ import annotations
 
-__all__ = ["CACHE_VARIABLE", "build", "cache_directory", "check_cache", "is_built"]
-
 import hashlib
 import os
 import re

@@ -352,7 +352,8 @@ def _install(
 
 def _load_core() -> NativeCore:
     """The native core, built before if there is none."""
-    from anymps.device._build import CACHE_VARIABLE, build, cache_directory
+    from anymps._cache import CACHE_VARIABLE
+    from anymps.device._build import build, cache_directory
 
     path = build()
     # A child process with a home of its own, as pytest's `pytester` gives one, finds this core and compiles none.

@@ -6,8 +6,6 @@ part of its key.
 
 from __future__ import annotations
 
-__all__ = ["generated_headers"]
-
 from dataclasses import fields
 from enum import Enum, IntEnum, IntFlag
 from typing import Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["interprocess_lock"]
-
 import contextlib
 import os
 import sys

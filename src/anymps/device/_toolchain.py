@@ -6,8 +6,6 @@ Nothing here imports torch: its version, headers and libraries are read from the
 
 from __future__ import annotations
 
-__all__ = ["Compiler", "TorchInstall", "find_compiler", "find_ninja", "find_torch", "job_count", "python_headers"]
-
 import mmap
 import os
 import shlex

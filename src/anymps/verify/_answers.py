@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FORMAT", "VERSION", "Answers", "read_answers", "write_answers"]
-
 import gzip
 import hashlib
 import json

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "Count", "Parting", "compare"]
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fault_of"]
-
 import base64
 import binascii
 import math

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Kind"]
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["without_private"]
-
 import functools
 import os
 import platform

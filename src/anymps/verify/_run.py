@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["START_PATIENCE", "ask"]
-
 import json
 import os
 import time

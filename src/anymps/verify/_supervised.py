@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Ended", "listen"]
-
 import contextlib
 import json
 import queue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["asked_lines", "comparison_lines", "device_words", "mac_of", "played"]
-
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["keeps_results_alone"]
-
 from typing import Final
 
 _RESULTS_ALONE: Final = frozenset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["bench"]
-
 import re
 
 import click

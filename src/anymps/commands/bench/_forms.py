@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["bench_text"]
-
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BenchFunction"]
-
 import contextlib
 import importlib
 import importlib.util

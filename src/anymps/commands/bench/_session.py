@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BenchSession"]
-
 import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["calibrate"]
-
 import csv
 from collections import defaultdict
 from datetime import date

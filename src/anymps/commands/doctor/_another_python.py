@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["run_in"]
-
 import importlib.util
 import subprocess
 import sys

@@ -6,8 +6,6 @@ with it, but the device is not available; it is available. A fourth comes before
 
 from __future__ import annotations
 
-__all__ = ["Check", "Diagnosis", "State", "Status", "diagnose"]
-
 from dataclasses import dataclass, field
 from enum import Enum
 

@@ -6,8 +6,6 @@ aten/src/ATen/mps/MPSAllocator.mm (watermarks), MPSFallback.mm (fallback), MPSPr
 
 from __future__ import annotations
 
-__all__ = ["Note", "explain"]
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

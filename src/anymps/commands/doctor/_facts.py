@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Facts", "gather"]
-
 import contextlib
 import importlib.metadata
 import os

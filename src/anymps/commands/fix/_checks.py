@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Checks"]
-
 import os
 import time
 from collections.abc import Callable, Sequence

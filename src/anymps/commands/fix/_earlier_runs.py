@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KeptRun", "last_run"]
-
 import hashlib
 import json
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Mended", "Mender"]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 

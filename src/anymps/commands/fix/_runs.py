@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Runs", "Tried", "told_of"]
-
 import json
 import os
 import tempfile

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DIVERT_AGAIN", "divert_again", "divert_writes", "end_with_parent"]
-
 import os
 import signal
 import sys

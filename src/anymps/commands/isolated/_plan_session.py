@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PlanSession"]
-
 import json
 import os
 import sys

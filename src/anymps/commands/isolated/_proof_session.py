@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FACTS", "Order", "ProofSession", "error_of", "trail_of"]
-
 import ctypes
 import json
 import os

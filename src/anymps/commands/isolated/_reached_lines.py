@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ReachedLines"]
-
 import os
 import sys
 import threading

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["hide_mps", "seed_generators"]
-
 import random
 import sys
 from typing import Any

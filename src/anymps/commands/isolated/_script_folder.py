@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["hidden_package", "tells_of_retries"]
-
 import os
 import re
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["end_after"]
-
 import sys
 from collections.abc import Callable, Hashable
 from contextlib import suppress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TRACE", "TraceOrder", "TraceSession"]
-
 import json
 import linecache
 import os

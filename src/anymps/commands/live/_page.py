@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LivePage", "elapsed", "pause_after"]
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ Standard input names, as JSON, the recording, the pages, what chooses the findin
 
 from __future__ import annotations
 
-__all__ = ["write_pages"]
-
 import json
 import os
 import signal

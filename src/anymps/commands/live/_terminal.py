@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Live", "words"]
-
 import sys
 import threading
 from typing import TYPE_CHECKING, Protocol, TextIO

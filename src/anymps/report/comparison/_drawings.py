@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["loss_chart", "losses_drawing"]
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise

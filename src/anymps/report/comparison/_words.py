@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["advice", "apart", "facts", "first_rounding", "numbers", "operators", "place", "reason", "verdict", "why"]
-
 import math
 from typing import TYPE_CHECKING, Final
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["apart"]
-
 import base64
 from typing import Any
 

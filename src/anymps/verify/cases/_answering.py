@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["answered", "digest_of", "refusal", "sampled"]
-
 import base64
 import ctypes
 import hashlib

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Answer", "Case"]
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["database"]
-
 import functools
 import importlib.util
 import sys

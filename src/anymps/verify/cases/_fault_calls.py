@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FAULT_CALLS", "FaultCall"]
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

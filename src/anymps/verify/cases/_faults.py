@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fault_cases"]
-
 import functools
 import warnings
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["machine_facts"]
-
 import os
 import platform
 from typing import Any

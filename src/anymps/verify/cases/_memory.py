@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["memory_cases"]
-
 import functools
 import re
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["portable", "to_mps"]
-
 from typing import Any, Final
 
 import torch

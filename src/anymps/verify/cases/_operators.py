@@ -5,8 +5,6 @@ Source: the names and arguments of the kernels of torch 2.13's macOS wheel; `c10
 
 from __future__ import annotations
 
-__all__ = ["OPERATORS", "Operator"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

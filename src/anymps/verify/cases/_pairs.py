@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["pair_cases"]
-
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LAID", "MATRICES", "ROWS", "matrices"]
-
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ASKED_DTYPES", "GRADIENT_DTYPES", "Draws", "database_cases", "fallback_cases"]
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["surface_cases"]
-
 import functools
 import warnings
 from typing import Any, Final

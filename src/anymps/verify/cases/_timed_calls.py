@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TIMED_CALLS", "TimedCall", "prepare"]
-
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["time_cases"]
-
 import functools
 from typing import TYPE_CHECKING
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RUNS", "Measurement", "measure", "swapped_out"]
-
 import re
 import subprocess
 import sys

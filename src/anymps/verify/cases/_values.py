@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DTYPES", "Inputs", "inputs", "line"]
-
 import itertools
 import math
 from collections.abc import Iterator

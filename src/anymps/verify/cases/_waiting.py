@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-__all__ = ["WAITING", "WaitingCall"]
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["wait_cases"]
-
 import functools
 import time
 import warnings
