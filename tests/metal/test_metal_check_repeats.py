@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import random_faults
 from anymps.metal import ShaderFaultWarning, take_shader_faults
-from anymps.metal.checking import CheckedLaunch, CleanLaunches
+from anymps.metal.checking import CheckedLaunch, CleanLaunches, _repeats
 from anymps.metal.translation import deciding_buffers
 from metal_shaders import HEAD
 
@@ -46,6 +46,9 @@ kernel void follow(device int* y, constant int* at, uint i [[thread_position_in_
 }
 kernel void chase(device int* y, uint i [[thread_position_in_grid]]) {
   y[i] = y[y[i]];
+}
+kernel void last_of(device float* y, constant float* x, uint i [[thread_position_in_grid]]) {
+  y[0] = x[i];
 }
 kernel void turn(device float* y, device const float* x, uint i [[thread_index_in_threadgroup]]) {
   y[i] = x[63 - i];
@@ -102,6 +105,28 @@ def test_a_repeated_launch_runs_in_the_plain_form(checked: Any, looks: list[str]
         assert _said(checked.scale, y, x, 64, threads=64, arg_casts={2: "int32"}) == []
         assert y.tolist() == [2.0 * turn] * 64
     assert looks == ["scale"]
+
+
+def test_races_of_same_values_are_looked_at_at_distances_that_double(
+    checked: Any, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks what was found is told again; a race of different values is found at the next look."""
+    monkeypatch.setattr(_repeats, "_MOST_APART", 8)
+    same, other, y = torch.ones(64, device="mps"), torch.arange(64.0).to("mps"), torch.zeros(1, device="mps")
+    looked = []
+    for launch in range(1, 34):
+        before = len(looks)
+        (what,) = _said(checked.last_of, y, same, **GROUP)
+        assert "write the same value to argument 0" in what
+        assert y.tolist() == [1.0]
+        looked += [launch] * (len(looks) - before)
+    assert looked == [1, 2, 4, 8, 16, 24, 32]
+    said = [_said(checked.last_of, y, other, **GROUP) for _ in range(9)]
+    assert [("has written there, too" in what) for (what,) in said] == [False] * 6 + [True] * 3
+    assert len(looks) == 10
+    (what,) = _said(checked.last_of, y, same, **GROUP)  # known again, from the beginning
+    assert "write the same value to argument 0" in what
+    assert len(looks) == 11
 
 
 def test_other_sizes_places_and_constants_are_looked_at(checked: Any, looks: list[str]) -> None:
@@ -383,7 +408,11 @@ def test_random_faults_are_found_after_clean_launches(numbers: random.Random) ->
     ways = (0, 1, 2, 3, 4, 0)
     for number in range(KERNELS):
         name = f"k{number}"
-        found = [_launched(getattr(repeating, name), way) for way in ways]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                _repeats, "_MOST_APART", 1
+            )  # whether a race is one of same values is up to what decides nothing
+            found = [_launched(getattr(repeating, name), way) for way in ways]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(CleanLaunches, "has", lambda *_: False)
             expected = [_launched(getattr(always, name), way) for way in ways]

@@ -295,6 +295,8 @@ class MetalKernel:
         if self._checks is not None and error_index is None:
             key = self._checks.clean.key(self._name, self._entry, bound, tensors, grid, group)
             if self._checks.clean.has(key, self._name, self._entry, bound):
+                if check is not None:
+                    check.faults = self._checks.clean.faults(key)
                 self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
                 return
         if self._axis is not None and not lies_along(self._axis, grid, group):
@@ -307,8 +309,8 @@ class MetalKernel:
         else:
             report = Report()
             why = check.run(self._entry, bound, tensors, grid, group, errors, report)
-            if self._checks is not None and not check.faults and not report.signal:
-                self._checks.clean.add(key)
+            if self._checks is not None and not report.signal:
+                self._checks.clean.add(key, check.faults)
         if report is not None and report.signal:
             self._raise_fault(report, bound, why, errors is not None)
         message = errors[1].first() if errors is not None else None

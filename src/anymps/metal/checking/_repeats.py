@@ -2,6 +2,9 @@
 
 Which buffers decide by their contents is found from the source (`translation/_deciding.py`). The rest is the grid, and
 of each argument how large it is, where in its storage it begins, and which others share that.
+
+Whether threads that race write the same value is up to the data, too. So a launch in which that is all there is to find
+is looked at again, at distances that double.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import ctypes
 import functools
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -17,12 +21,31 @@ import torch
 from anymps.metal._arguments import Arguments, Constant
 from anymps.metal._runtime import KernelEntry
 from anymps.metal.checking._arguments import argument_faults
+from anymps.metal.checking._messages import ShaderFault
 from anymps.metal.compilation import without_macros
 from anymps.metal.translation import deciding_buffers
 
 _MOST_KEPT = 4096  # launches of one source
 _MOST_READ = 1 << 20  # bytes of a buffer whose contents decide
+_MOST_APART = 64  # launches from one look at a race of same values to the next
+_SAME_VALUE = "same_value"
 _DIVIDES, _SHIFTS = b"__ubsan_handle_divrem_overflow", b"__ubsan_handle_shift_out_of_bounds"
+
+
+@dataclass
+class _Known:
+    """What was found in a launch: nothing, or races of threads that all wrote the same."""
+
+    faults: list[ShaderFault]
+    apart: int = 1  # launches from the last look to the next one
+    left: int = 0  # launches before that
+
+    def may_pass(self) -> bool:
+        """Whether the next launch needs no look."""
+        if not self.faults:
+            return True
+        self.left -= 1
+        return self.left >= 0
 
 
 class CleanLaunches:
@@ -31,7 +54,7 @@ class CleanLaunches:
     def __init__(self, source: str, library: Path) -> None:
         self._source = source
         self._library = library
-        self._clean: dict[Hashable, None] = {}
+        self._clean: dict[Hashable, _Known] = {}
 
     @functools.cached_property
     def _deciding(self) -> Mapping[str, frozenset[int]]:
@@ -88,12 +111,21 @@ class CleanLaunches:
             return False
         # Numbers may not fit, and may be the strides that excuse a tensor.
         by_layout = all(isinstance(slot, torch.Tensor) and slot.is_contiguous() for slot in bound.slots)
-        return by_layout or next(argument_faults(kernel, entry, bound), None) is None
+        fits = by_layout or next(argument_faults(kernel, entry, bound), None) is None
+        return fits and self._clean[key].may_pass()
 
-    def add(self, key: Hashable | None) -> None:
-        """A launch was clean."""
+    def faults(self, key: Hashable | None) -> list[ShaderFault]:
+        """What was found when such a launch was looked at, and is to be told again."""
+        return self._clean[key].faults
+
+    def add(self, key: Hashable | None, faults: list[ShaderFault]) -> None:
+        """A launch was looked at. It was clean if it has no faults, or only those of threads that wrote the same."""
         if key is None:
             return
+        before = self._clean.pop(key, None)
+        if any(fault.kind != _SAME_VALUE for fault in faults):
+            return
+        apart = 1 if before is None or not before.faults else min(2 * before.apart, _MOST_APART)
         if len(self._clean) >= _MOST_KEPT:
             del self._clean[next(iter(self._clean))]
-        self._clean[key] = None
+        self._clean[key] = _Known(faults, apart, apart - 1)
