@@ -43,10 +43,6 @@ class Reading:
         """The release, or the nearest one that was read: whose answer is assumed."""
         return max(self.first, min(release, self.last))
 
-    def last_seen(self, row: Ranged) -> Release:
-        """The last release in which the row was seen to hold."""
-        return row.until or self.last
-
 
 def holds(row: Ranged, release: Release) -> bool:
     """Whether a row holds for a release; with no end in sight it is assumed of those that nobody has read."""
