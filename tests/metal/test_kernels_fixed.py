@@ -237,3 +237,18 @@ def test_what_is_described_each_time_runs_on_a_kernel_of_its_own(
     ran.clear()
     assert not any(answer(8, FEW // 16) for _ in range(4))
     assert ran == [library.f] * 4
+
+
+def test_an_operator_without_a_kernel_in_the_release_is_not_offered(tmp_path: Path) -> None:
+    """Each step of an optimizer gives it another number, so it would be described anew each time, in vain."""
+    from anymps.device import native
+    from anymps.metal.kernels import KernelLibrary, Launcher, Metallib
+
+    def offered(kernel: str) -> list[str]:
+        (tmp_path / kernel).write_bytes(metallib({kernel: bitcode(module(kernel, BUFFERS, INDEX, STRIDED))}))
+        operators = Launcher(KernelLibrary(Metallib(tmp_path / kernel), native()), (2, 15)).operators()
+        return [name for name in operators if name.startswith("aten::addcdiv")]
+
+    assert offered("addcmul_dense_float_float_float") == []
+    found = offered("addcdiv_dense_float_float_float")
+    assert found == ["aten::addcdiv", "aten::addcdiv.out", "aten::addcdiv_"]

@@ -13,7 +13,7 @@ from anymps.metal.kernels._hot import HotLaunches
 from anymps.metal.kernels._launch_recipes import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._support import support
-from anymps.metal.kernels.launches import BY_VALUES, DESCRIBED, Call, Work
+from anymps.metal.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, Call, Work
 
 if TYPE_CHECKING:
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
@@ -44,8 +44,10 @@ class Launcher:
         """How many calls of each operator a kernel has computed here; those of recipes are counted by the device."""
 
     def operators(self) -> list[str]:
-        """The operators that may have a described launch."""
-        return sorted(self._schemas)
+        """The operators that may have a described launch, in this release."""
+        names = dir(self._library)
+        without = {packet for packet, start in BEGINNINGS.items() if not any(name.startswith(start) for name in names)}
+        return sorted(name for name in self._schemas if _packet(name) not in without)
 
     def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
         """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""

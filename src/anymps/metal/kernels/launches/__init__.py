@@ -41,6 +41,7 @@ from anymps.metal.kernels.launches._slices import SLICES as _SLICES
 from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
+from anymps.metal.kernels.launches._ternary import BEGINNINGS
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
@@ -93,4 +94,15 @@ BY_VALUES = frozenset(
 )
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""
 
-__all__ = ["BY_VALUES", "DESCRIBED", "NAMES", "SCALAR_TYPES", "Call", "Describe", "Launch", "Made", "Work"]
+__all__ = [
+    "BEGINNINGS",
+    "BY_VALUES",
+    "DESCRIBED",
+    "NAMES",
+    "SCALAR_TYPES",
+    "Call",
+    "Describe",
+    "Launch",
+    "Made",
+    "Work",
+]

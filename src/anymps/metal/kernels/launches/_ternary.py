@@ -215,3 +215,6 @@ TERNARY: dict[str, Describe] = {
     "addcdiv": _scaled("addcdiv"),
 }
 """`lerp` by a number is one of two tensors, and told there."""
+
+BEGINNINGS = {"addcmul": "addcmul_", "addcdiv": "addcdiv_"}
+"""How the names of an operator's kernels begin. An optimizer gives it another number at each step."""
