@@ -44,23 +44,33 @@ _OF_BOTH = re.compile(
     r"|(standard_gamma|dirichlet)_grad_"
 )
 _OF_2_15 = re.compile(
-    r"addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
+    r"norm_(l\d|inf|neginf)|(sum|nansum|prod|count_nonzero|any|all|max|min|var|std|argmax|argmin)_reduction_|where_|log_sigmoid_backward_"
+    r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
     r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
 )
 """Of later releases alone."""
-_SORTS = re.compile(r"(mb_|radix_|sort_block)")
-_OF_2_13 = (
-    "sums, scans, sorts, places, pools, norms, draws, polynomials, clamps by tensors, fused optimizers, fills, "
-    "searches, upsampling, grids, joins, triangles, slices, pads, powers, attention, matrix products, factors"
+_NOT_IN_2_15 = re.compile(
+    r"(matmul|addmm|naive_(bmm|baddbmm|addbmm))_|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]$"
+    r"|linalg_qr_householder_"
 )
+"""Of those that were compared for torch 2.13, what torch 2.15 launches otherwise."""
+_NEW_IN_2_15 = re.compile(
+    r"sort_block_fkey_|index_select_dim_|histogramdd_atomic_|upsample_(bilinear2d|nearest\w*2d)_backward_\w+_u\d\d$"
+    r"|upsample_\w+_aa_backward_"
+)
+"""What torch 2.15 has beside kernels that both have, without a launch."""
+_SORTS = re.compile(r"(mb_|radix_|sort_block)")
+_OF_2_13 = "matrix products, factors"
 _UNSIGNED = "sorts and joins of unsigned integers of 16 to 64 bits"
 _NO_ROW = "sorts of blocks that no row has"
 _LARGE = "joins, slices and grids of more than 2³¹ elements"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
-_RUN_ON_2_13 = (_OF_2_13, _UNSIGNED, _LARGE, _LACKING)
+_NEW = "gradients of images, sorts by keys, slices, histograms"
+_FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
+    _NEW: (_NEW_IN_2_15.pattern, _LATER),
     "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
     "norms by root mean square of more than 4096 numbers": (
         r"(layer|rms)_norm_",
@@ -75,7 +85,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
     ),
     _LARGE: (
-        r"conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
+        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
@@ -172,14 +182,12 @@ def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
     if _OF_BOTH.match(kernel) or (release > (2, 13) and _OF_2_15.match(kernel)):
         return REACHED
-    if release > (2, 13):
-        described = _SORTS.match(kernel) or any(_PATTERNS[name].match(kernel) for name in _RUN_ON_2_13)
-        if described and not _COMPARED.match(kernel):
-            return _OF_2_13
-    elif _SORTS.match(kernel):
+    if release > (2, 13) and _NEW_IN_2_15.match(kernel):
+        return _NEW
+    if _SORTS.match(kernel):
         return _sort(kernel)
-    elif _TO_2_13.match(kernel):
-        return REACHED
+    if _TO_2_13.match(kernel) and not _FLOAT8.search(kernel):
+        return _OF_2_13 if release > (2, 13) and _NOT_IN_2_15.match(kernel) else REACHED
     if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
         return REACHED
     return next(name for name, rule in _PATTERNS.items() if rule.match(kernel))

@@ -43,6 +43,11 @@ _REASONS = {
     "hardsigmoid_backward": "The CPU's code and the kernel treat NaN differently.",
     "gelu_backward": "The tails of the CPU's code are zero; the kernel goes on.",
     "gelu_tanh_backward": "The tails of the CPU's code are zero; the kernel goes on.",
+    "sigmoid_backward": "The device multiplies by 1 - y first, which may overflow; the kernel takes y·(1 - y) first.",
+    "tanh_backward": "The kernel's product of the smallest normal number is zero; complex products cancel otherwise.",
+    "mish_backward": "The factor of large negative numbers is zero in the kernel, which makes NaN of an infinity.",
+    "logit_backward": "NaN has no gradient for the CPU's code, and NaN for the kernel.",
+    "uniform_dist": "What rounds to the upper end becomes the lower one in torch 2.15, but not in torch 2.13.",
     "shrink_backward": "NaN counts as small for the CPU's code, and as large for the kernel.",
     "add_alpha": "The kernel rounds the product before the sum; the CPU's vector code does both in one.",
     "sub_alpha": "The kernel rounds the product before the difference; the CPU's vector code does both in one.",
@@ -108,6 +113,7 @@ _FAMILIES = {
     "chebyshev_polynomial": _POLYNOMIAL,
     "shifted_chebyshev_polynomial": _POLYNOMIAL,
     "hermite_polynomial": _POLYNOMIAL,
+    "laguerre_polynomial": _POLYNOMIAL,
 }
 
 
