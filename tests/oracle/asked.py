@@ -162,6 +162,12 @@ def _chosen(dtype: torch.dtype) -> Iterator[Given]:
     yield numbers(torch.bool, 3, 5, 7), numbers(dtype, 3, 5, 7), numbers(dtype, 7, 5, 3).transpose(0, 2)
 
 
+def _with_float32(dtype: torch.dtype) -> Iterator[Given]:
+    """Two tensors alike, then one that is broadcast and strided: the kernel itself converts what is not float32."""
+    yield numbers(dtype, 5, 70), numbers(torch.float32, 5, 70)
+    yield numbers(dtype, 70, 5).t(), numbers(torch.float32, 1, 70)
+
+
 def _moved(tensors: Given, like: torch.Tensor) -> Given:
     return tuple(one.to(like.device) for one in tensors)
 
@@ -169,6 +175,12 @@ def _moved(tensors: Given, like: torch.Tensor) -> Given:
 def _placed(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
     """Where the largest or the smallest number stands."""
     found: torch.Tensor = getattr(torch, name)(x, dim)
+    return found
+
+
+def _reduced(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
+    """A product or a variance, over one dimension or all."""
+    found: torch.Tensor = getattr(torch, name)(x) if dim is None else getattr(torch, name)(x, dim)
     return found
 
 
@@ -233,6 +245,17 @@ ASKED: tuple[Asked, ...] = (
     ),
     *(
         Asked(
+            f"{name}, any dimension",
+            name,
+            (*FLOATS, *COMPLEX, *(INTEGERS if name == "prod" else ())),
+            functools.partial(_reduced, name, dim),
+            each((6, 9, 40), (3, 5, 7)),
+        )
+        for name in ("prod", "var", "std")
+        for dim in (0, 1, 2, None)
+    ),
+    *(
+        Asked(
             f"linalg.vector_norm, {order}",
             "norm",
             (*FLOATS, *COMPLEX),
@@ -271,6 +294,19 @@ ASKED: tuple[Asked, ...] = (
         FLOATS,
         lambda g, x: _aten.elu_backward(g.t(), 1.3, 1.1, 0.9, False, x),
         of((5, 7), (7, 5)),
+    ),
+    *(
+        Asked(
+            f"{name}, with float32",
+            name,
+            (*FLOATS[1:], *INTEGERS, torch.bool),
+            getattr(torch, name),
+            _with_float32,
+        )
+        for name in (
+            *("add", "sub", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge"),
+            *("hypot", "atan2", "copysign", "xlogy", "remainder", "fmod", "nextafter"),
+        )
     ),
     Asked("log_sigmoid_backward", "log_sigmoid_backward", FLOATS, _aten.log_sigmoid_backward, _log_sigmoid),
     *(

@@ -66,16 +66,10 @@ _NO_ROW = "sorts of blocks that no row has"
 _LARGE = "joins, slices and grids of more than 2³¹ elements"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
-_NO_ROWS = "extremes, counts, products and variances"
-_WITHOUT_ROWS = re.compile(r"(count_nonzero|all|max|min|prod|var|std)_reduction_")
 _NEW = "gradients of images, sorts by keys, slices, histograms"
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
-    _NO_ROWS: (
-        _WITHOUT_ROWS.pattern,
-        "They run, and gave the CPU's numbers; the page has no rows of them yet.",
-    ),
     _NEW: (_NEW_IN_2_15.pattern, _LATER),
     "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
     "norms by root mean square of more than 4096 numbers": (
@@ -186,8 +180,6 @@ UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_
 
 def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
-    if release > (2, 13) and _WITHOUT_ROWS.match(kernel):
-        return _NO_ROWS
     if _OF_BOTH.match(kernel) or (release > (2, 13) and _OF_2_15.match(kernel)):
         return REACHED
     if release > (2, 13) and _NEW_IN_2_15.match(kernel):
