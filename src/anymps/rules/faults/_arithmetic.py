@@ -130,7 +130,7 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         Outcome.MAY_BE_WRONG,
         "amax and amin of 33 to 992 int64 numbers see a 0 among them, so that the smallest of positive numbers and the "
         "largest of negative ones come out as 0",
-        "Use int32: `x.int().amin().long()`.",
+        "Reduce in int32, for example `x.int().amax().long()`.",
         (),
         "pull requests 187976 and 191104; the kernels max_reduction_long_long and min_reduction_long_long of torch "
         "2.13's macOS wheel, run beside the CPU's code; right in 2.15",
