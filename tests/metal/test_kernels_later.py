@@ -196,3 +196,69 @@ def test_norms(p: float, first: str, second: str) -> None:
     assert [one.kernel for one in work.launches] == [first, second]
     assert work.launches[1].buffers[2]["p"] == (2.0 if p == 2 else 0.0)
     assert describe("linalg_vector_norm", release=LATER, self=x, ord=3, dim=None, keepdim=False, dtype=None) is None
+
+
+def test_a_row_by_a_matrix() -> None:
+    """Few columns in two dimensions of lanes, many by splitting the summands; a bias has its stride."""
+    x, y = torch.zeros(1, 600), torch.zeros(600, 64)
+    launch = launch_of(describe("mm", self=x, mat2=y, release=LATER))
+    assert (launch.kernel, launch.threads, launch.group) == ("gemv_t2d_float_16_4_none", (2 * 512,), (512,))
+    assert launch.buffers[3] == {"n": 64, "K": 600, "ld": 64, "ms": 1, "xs": 1, "bias_r": 0, "bias_c": 0}
+    launch = launch_of(describe("mm", self=x, mat2=torch.zeros(600, 65), release=LATER))
+    assert (launch.kernel, launch.threads) == ("gemv_t_float_16_1_none", (3 * 512,))
+    given = {"mat1": x, "mat2": torch.zeros(600, 1030), "alpha": 2, "beta": 3, "release": LATER}
+    launch = launch_of(describe("addmm", self=torch.zeros(1030), **given))
+    assert (launch.kernel, launch.threads) == ("gemv_t_float_16_2_ab", (17 * 512,))
+    assert (launch.buffers[3]["bias_c"], launch.buffers[5]) == (1, [2.0, 3.0])
+    assert describe("mm", self=x, mat2=y) is None
+
+
+def test_a_matrix_by_a_column() -> None:
+    """A group of lanes has a row; gaps in the vector and in the matrix have kernels of their own."""
+    x, y = torch.zeros(70, 50).half(), torch.zeros(50, 1).half()
+    launch = launch_of(describe("mm", self=x, mat2=y, release=LATER))
+    assert (launch.kernel, launch.threads, launch.group) == ("gemv_nt_half_4_2_none_xc", (18 * 128,), (128,))
+    launch = launch_of(describe("mm", self=x, mat2=torch.zeros(50, 3).half()[:, :1], release=LATER))
+    assert (launch.kernel, launch.buffers[3]["xs"]) == ("gemv_nt_half_4_2_none_xs", 3)
+    launch = launch_of(describe("mm", self=torch.zeros(140, 100).half()[::2, ::2], mat2=y, release=LATER))
+    assert (launch.kernel, launch.buffers[3]["ms"]) == ("gemv_nt_half_4_8_none_xc_strided", 2)
+    assert describe("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER) is None
+
+
+def test_groups_of_rows() -> None:
+    """A tile for the usual height of a group, one more of them a group; columns as rows of the transposed product."""
+    ends = torch.tensor([10, 40, 70], dtype=torch.int32)
+    given = {"offs": ends, "bias": None, "out_dtype": None, "release": LATER}
+    work = describe("_grouped_mm", self=torch.zeros(70, 64), mat2=torch.zeros(3, 64, 72), **given)
+    launch = launch_of(work)
+    assert (launch.kernel, launch.threads) == ("grouped_mm_rows_float_bm16_u32", (2 * 64, 8, 1))
+    work = describe("_grouped_mm", self=torch.zeros(3, 30, 64), mat2=torch.zeros(64, 200), **given)
+    launch = launch_of(work)
+    assert (launch.kernel, launch.buffers[4]["m"], launch.buffers[4]["out_stride_m"]) == (
+        "grouped_mm_rows_float_bm64_u32",
+        200,
+        1,
+    )
+    work = describe("_grouped_mm", self=torch.zeros(30, 70), mat2=torch.zeros(70, 8), **given)
+    assert work is not None
+    assert work.results[0].shape == (3, 30, 8)
+    assert launch_of(work).threads == (64, 1, 3)
+
+
+def test_sequences_without_an_alignment() -> None:
+    """Targets one after the other begin where the one before ends; a group of threads has a sequence."""
+    chances, targets = torch.zeros(12, 3, 6), torch.zeros(8, dtype=torch.int64)
+    given = {"log_probs": chances, "targets": targets, "input_lengths": [12, 9, 12], "target_lengths": [4, 3, 1]}
+    work = describe("_ctc_loss", **given, blank=0, zero_infinity=False, release=LATER)
+    launch = launch_of(work)
+    assert (launch.kernel, launch.threads, launch.group) == ("ctc_loss_float_long_int32_t", (27,), (9,))
+    assert launch.buffers[6].tolist() == [0, 4, 7]
+
+
+def test_sums_by_coefficients() -> None:
+    """Each row of the coefficients makes one sum of the tensors along the first dimension."""
+    launch = launch_of(
+        describe("_compute_linear_combination", input=torch.zeros(6, 5, 7), coefficients=torch.zeros(4, 6))
+    )
+    assert (launch.kernel, launch.threads) == ("compute_linear_combination_float_u32", (140,))
+    assert launch.buffers[3:] == ([35, 4], [4, 140], [4, 0], [0, 24], [35, 1, 6, 2])

@@ -47,6 +47,8 @@ _OF_2_15 = re.compile(
     r"norm_(l\d|inf|neginf)|(sum|nansum|prod|count_nonzero|any|all|max|min|var|std|argmax|argmin)_reduction_|where_|log_sigmoid_backward_"
     r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
     r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
+    r"|gemv_(t|t2d|nt)_\w+(?<!_i64)$|grouped_mm_(rows|k)_\w+_u32$|compute_linear_combination_\w+_u32$"
+    r"|ctc_loss_(backward_(log_beta|collect)_)?float_\w+_int32_t$"
 )
 """Of later releases alone."""
 _NOT_IN_2_15 = re.compile(
@@ -85,11 +87,13 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
     ),
     _LARGE: (
-        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_",
+        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
+        r"|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_",
+        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_"
+        r"|ctc_loss_(backward_(log_beta|collect)_)?(half|bfloat)_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
     ),
     "floats of eight bits": (

@@ -79,7 +79,88 @@ def _softmax(kernel: str) -> tuple[Asked, ...]:
     )
 
 
+_VECTORS = tuple(
+    (1, k, n) for k, n in ((40, 8), (50, 70), (40, 1100), (300, 1201), (600, 1500), (1100, 1300), (9, 9000))
+)
+_LONG = ((1, 17_000, 1100),)
+"""Rows, summands, columns: one row, or, turned round, one column."""
+
+
+def _with_vector(dtype: torch.dtype) -> Iterator[Given]:
+    """A row by a matrix and a matrix by a column; each matrix in rows, in columns, and with gaps."""
+    for _, k, n in (*_VECTORS, *_LONG):
+        row, matrix = numbers(dtype, 1, k), numbers(dtype, k, n)
+        gaps = numbers(dtype, 2 * k, 2 * n)[::2, ::2] if n < 9000 and k < 9000 else matrix
+        for one in (matrix, matrix.t().contiguous().t(), gaps):
+            yield row, one
+            yield one.t(), row.t()
+            yield one.t(), numbers(dtype, k, 3)[:, :1]
+
+
+def _with_bias(dtype: torch.dtype) -> Iterator[Given]:
+    for x, y in _with_vector(dtype):
+        yield numbers(dtype, x.shape[0], y.shape[1]), x, y
+        yield numbers(dtype, y.shape[1]), x, y
+
+
+def _groups(dtype: torch.dtype) -> Iterator[Given]:
+    """Groups of rows, of columns and of summands: one is empty."""
+    for rows in (70, 100, 200):
+        ends = torch.tensor([10, 40, 40, rows], dtype=torch.int32)
+        yield numbers(dtype, rows, 64), numbers(dtype, 4, 64, 72), ends
+        yield numbers(dtype, rows, 64), numbers(dtype, 4, 72, 64).mT, ends
+        yield (
+            numbers(dtype, 4, rows // 3, 64),
+            numbers(dtype, 64, rows).contiguous()[:, : rows // 8 * 8],
+            ends.clamp(max=rows // 8 * 8),
+        )
+        yield numbers(dtype, rows // 3, 72), numbers(dtype, 72, 48), ends.clamp(max=72)
+
+
+_LENGTHS_OF = [12, 9, 12], [4, 3, 1]
+
+
+def _sequences(dtype: torch.dtype) -> Iterator[Given]:
+    """Logarithms of chances, and targets of both widths, side by side or one after the other."""
+    chances = torch.log_softmax(numbers(torch.float32, 12, 3, 6), 2).to(dtype)
+    for index in (torch.int32, torch.int64):
+        targets = (torch.arange(12).view(3, 4) * 3 % 5 + 1).to(index)
+        yield chances, targets
+        yield chances, targets.flatten()[:8]
+
+
+def _sequences_back(dtype: torch.dtype) -> Iterator[Given]:
+    for chances, targets in _sequences(dtype):
+        loss, log_alpha = _aten._ctc_loss(chances, targets, *_LENGTHS_OF, 0, False)
+        yield numbers(dtype, 3), chances, targets, loss, log_alpha
+
+
 LATER: tuple[Asked, ...] = (
+    Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
+    Asked(
+        "_ctc_loss",
+        "ctc_loss",
+        (torch.float32,),
+        lambda x, y: _aten._ctc_loss(x, y, *_LENGTHS_OF, 0, False),
+        _sequences,
+        first=True,
+    ),
+    Asked(
+        "_ctc_loss_backward",
+        "ctc_loss",
+        (torch.float32,),
+        lambda g, x, y, loss, chances: _aten._ctc_loss_backward(g, x, y, *_LENGTHS_OF, loss, chances, 0, False),
+        _sequences_back,
+    ),
+    Asked("mm, of a vector", "gemv", FLOATS, torch.mm, _with_vector),
+    Asked("addmm, of a vector", "gemv", FLOATS, lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2), _with_bias),
+    Asked(
+        "_compute_linear_combination",
+        "compute_linear_combination",
+        (*FLOATS, torch.complex64),
+        lambda x, c: _aten._compute_linear_combination(x, c),
+        of((6, 5, 7), (4, 6)),
+    ),
     *_scaled("addcmul", (*_ALL, *INTEGERS)),
     *_scaled("addcdiv", _ALL),
     Asked("lerp, of integers", "lerp", (torch.int64,), torch.lerp, of((5, 7), (5, 7), (5, 7))),

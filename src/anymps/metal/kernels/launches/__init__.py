@@ -14,9 +14,11 @@ from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
+from anymps.metal.kernels.launches._ctc import CTC as _CTC
 from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
+from anymps.metal.kernels.launches._grouped import GROUPED as _GROUPED
 from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
 from anymps.metal.kernels.launches._halves import HALVES as _HALVES
 from anymps.metal.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
@@ -86,6 +88,8 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SOFTMAX,
     **_LOSSES,
     **_CONVOLUTIONS,
+    **_CTC,
+    **_GROUPED,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

@@ -15,6 +15,7 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._vectors import linear_combination, product_with_vector
 
 _READ = (2, 13)  # later releases have other kernels for integers
 _TILE = 16
@@ -54,7 +55,7 @@ def _work(out: torch.Tensor, name: str | None, buffers: tuple[Any, ...], batches
 def _mm(call: Call) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
     if not _is_plain(call, x, other) or not _takes_metal(x):
-        return None
+        return product_with_vector(call, x, other, None)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None:
         return None
@@ -89,7 +90,7 @@ def _factors(call: Call) -> list[Any]:
 def _addmm(call: Call) -> Work | None:
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
     if not _is_plain(call, x, other, bias) or not _takes_metal(x):
-        return None
+        return product_with_vector(call, x, other, bias)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None or (out is call.given["self"] and out.shape != bias.shape):
         return None
@@ -136,6 +137,7 @@ def _added(call: Call, kernel: str) -> Work | None:
 
 MATRICES: dict[str, Describe] = {
     "_int_mm": _int_mm,
+    "_compute_linear_combination": linear_combination,
     "mm": _mm,
     "addmm": _addmm,
     "bmm": _bmm,
