@@ -45,10 +45,11 @@ _OF_BOTH = re.compile(
 )
 _OF_2_15 = re.compile(
     r"norm_(l\d|inf|neginf)|(sum|nansum|prod|count_nonzero|any|all|max|min|var|std|argmax|argmin)_reduction_|where_|log_sigmoid_backward_"
-    r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_(?!\w*float8)"
+    r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_"
     r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
     r"|gemv_(t|t2d|nt)_\w+(?<!_i64)$|grouped_mm_(rows|k)_\w+_u32$|compute_linear_combination_\w+_u32$"
     r"|ctc_loss_(backward_(log_beta|collect)_)?float_\w+_int32_t$"
+    r"|constant_pad_nd_(dense_)?(?!dense|ushort|uint|ulong|half2|\w+_u64)|(reflection|replication)_pad\dd_(?!\w*(half2|_i64))"
 )
 """Of later releases alone."""
 _NOT_IN_2_15 = re.compile(
@@ -63,12 +64,13 @@ _NEW_IN_2_15 = re.compile(
 """What torch 2.15 has beside kernels that both have, without a launch."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = "matrix products, factors"
-_UNSIGNED = "sorts and joins of unsigned integers of 16 to 64 bits"
+_UNSIGNED = "sorts, joins and pads of unsigned integers of 16 to 64 bits, pads of complex32"
 _NO_ROW = "sorts of blocks that no row has"
-_LARGE = "joins, slices and grids of more than 2³¹ elements"
+_LARGE = "joins, slices, grids and pads of 2²⁹ elements or more"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
 _NEW = "gradients of images, sorts by keys, slices, histograms"
+_EIGHT_BITS = "floats of eight bits"
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
@@ -79,7 +81,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "`_fused_rms_norm` alone launches them, and only a PyTorch that was built with MPS calls it.",
     ),
     _UNSIGNED: (
-        r"cat_int32_t_(\w+_)?(uint|ushort|ulong)(_|$)",
+        r"cat_int32_t_(\w+_)?(uint|ushort|ulong)(_|$)|constant_pad_nd_(dense_)?(uint|ushort|ulong|half2)(_u32)?$",
         "They run, but the comparison has no such dtypes.",
     ),
     _NO_ROW: (
@@ -88,16 +90,17 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     _LARGE: (
         r"layer_norm_\w+_i64_|conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
-        r"|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$",
+        r"|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
+        r"|constant_pad_nd_\w+_u64$|(reflection|replication)_pad\dd_\w+_i64$",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|replication_pad1d)_\w*half2|histogramdd_"
+        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_"
         r"|ctc_loss_(backward_(log_beta|collect)_)?(half|bfloat)_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
     ),
-    "floats of eight bits": (
-        r"scaled_mm_|\w*float8",
+    _EIGHT_BITS: (
+        r"scaled_mm_",
         "The comparison's device, of torch 2.13, has no such dtype.",
     ),
     "bytes, rows and places that are moved": (
@@ -173,7 +176,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     "assertions": (r"assert_async", "They compute nothing."),
     "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),
-    "convolutions, softmax, pads, losses and others": (r"", _LATER),
+    "convolutions, losses, factors and others": (r"", _LATER),
 }
 """By family: what its kernels' names begin with, and why no kernel of it is compared. The first that fits counts."""
 _PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in LEFT_OUT.items()}
@@ -184,13 +187,15 @@ UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_
 
 def family(kernel: str, release: tuple[int, int]) -> str:
     """`compared`, or the family that is left out."""
+    if _FLOAT8.search(kernel):
+        return _EIGHT_BITS
     if _OF_BOTH.match(kernel) or (release > (2, 13) and _OF_2_15.match(kernel)):
         return REACHED
     if release > (2, 13) and _NEW_IN_2_15.match(kernel):
         return _NEW
     if _SORTS.match(kernel):
         return _sort(kernel)
-    if _TO_2_13.match(kernel) and not _FLOAT8.search(kernel):
+    if _TO_2_13.match(kernel):
         return _OF_2_13 if release > (2, 13) and _NOT_IN_2_15.match(kernel) else REACHED
     if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
         return REACHED

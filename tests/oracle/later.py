@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -135,6 +135,63 @@ def _sequences_back(dtype: torch.dtype) -> Iterator[Given]:
         yield numbers(dtype, 3), chances, targets, loss, log_alpha
 
 
+def _transposed(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    return lambda dtype: ((numbers(dtype, *shape).mT,) for shape in shapes)
+
+
+def _edges(kind: str) -> tuple[Asked, ...]:
+    """Edges of one to three dimensions, with a batch and without, of every layout, and what flows back through them."""
+    mode = {"reflection": "reflect", "replication": "replicate"}[kind]
+    asked = []
+    for dims, sizes in ((1, (37,)), (2, (4, 7)), (3, (4, 5, 6))):
+        if (kind, dims) == ("replication", 1):
+            continue  # kernels of torch 2.13, too, of which there are rows
+        back = getattr(_aten, f"{kind}_pad{dims}d_backward")
+        for pad in ((2, 1, 0, 3, 1, 1)[: 2 * dims], (-1, 2, 1, -2, 3, 0)[: 2 * dims]):
+            wide = tuple(size + pad[2 * at] + pad[2 * at + 1] for at, size in enumerate(reversed(sizes)))[::-1]
+            title = f"{kind}_pad{dims}d"
+            asked.append(
+                Asked(
+                    title,
+                    title,
+                    (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
+                    lambda x, pad=pad: F.pad(x, pad, mode=mode),
+                    each((2, 3, *sizes), (3, *sizes)),
+                )
+            )
+            asked.append(
+                Asked(
+                    f"{title}, strided",
+                    title,
+                    (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
+                    lambda x, pad=pad: F.pad(x.transpose(0, -1), pad, mode=mode),
+                    each((sizes[-1], 3, *sizes[:-1], 2), (sizes[-1], *sizes[:-1], 3)),
+                )
+            )
+            asked.append(
+                Asked(
+                    f"{title}_backward",
+                    title,
+                    (*FLOATS, *COMPLEX),
+                    lambda g, x, pad=pad, back=back: back(g, x, pad),
+                    _paired((3, *wide), (3, *sizes)),
+                )
+            )
+    return tuple(sorted(asked, key=lambda one: one.title))
+
+
+def _paired(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """A gradient and what it is of: plain, in a batch, and transposed."""
+
+    def given(dtype: torch.dtype) -> Iterator[Given]:
+        yield tuple(numbers(dtype, *shape) for shape in shapes)
+        gradient, x = (numbers(dtype, 2, *shape) for shape in shapes)
+        yield gradient, x
+        yield gradient.mT.contiguous().mT, x
+
+    return given
+
+
 LATER: tuple[Asked, ...] = (
     Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
     Asked(
@@ -264,4 +321,31 @@ LATER: tuple[Asked, ...] = (
     ),
     *_softmax("softmax"),
     *_softmax("log_softmax"),
+    *_edges("reflection"),
+    *_edges("replication"),
+    *(
+        Asked(
+            title,
+            "constant_pad_nd",
+            (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
+            lambda x, pad=pad: F.pad(x, pad, value=3),
+            given,
+        )
+        for title, given in (
+            ("constant_pad_nd", each((70,), (3, 5, 7), (2, 3, 4, 5, 33))),
+            ("constant_pad_nd, strided", _transposed((5, 7), (3, 5, 7), (2, 3, 4, 5, 33))),
+        )
+        for pad in ((2, 1), (9, 0), (-1, 2), (-2, -1))
+    ),
+    *(
+        Asked(
+            f"constant_pad_nd, {named}",
+            "constant_pad_nd",
+            (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
+            lambda x, pad=pad, last=last: F.pad(x.to(memory_format=last), pad, value=3),
+            each((2, 3, 4, 35), (4, 3, 5, 7)),
+        )
+        for named, last in (("of images", torch.contiguous_format), ("channels last", torch.channels_last))
+        for pad in ((2, 1, 0, 3), (1, -2, -1, 2, 2, 0), (1, 2, 3, 4, 5, 6, 7, 8), (-1, 0, -1, -1))
+    ),
 )

@@ -32,6 +32,7 @@ from anymps.metal.kernels.launches._losses import LOSSES as _LOSSES
 from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
+from anymps.metal.kernels.launches._pads import PADS as _PADS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._quantized import QUANTIZED as _QUANTIZED
 from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
@@ -75,6 +76,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_FOUND,
     **_IMAGE_GRADIENTS,
     **_SPREAD,
+    **_PADS,
     **_HISTOGRAMS,
     **_RENORM,
     **_ATTENTION,

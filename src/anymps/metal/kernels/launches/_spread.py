@@ -1,12 +1,11 @@
-"""Elements at the edge repeated, windows added up where they overlap, and numbers put back where a pool found them.
+"""Windows added up where they overlap, and numbers put back where a pool found them.
 
-Source: `Pad.mm` and `UnfoldBackward.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and for the
-unpooling the arguments that the kernels of torch 2.13's wheel describe. Other pads are MPSGraph's in torch 2.13.
+Source: `UnfoldBackward.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and for the unpooling the
+arguments that the kernels of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -20,32 +19,6 @@ _ERRORS = 4  # the slot of the error buffer of an unpooling
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
     return call.is_read and not call.written and not call.foreign and have_numbers(tensors)
-
-
-def _pad(call: Call) -> Work | None:
-    x, padding = call.given["self"], call.given["padding"]
-    name = call.first([f"replication_pad1d_forward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x) or x.dim() not in (2, 3) or not x.is_contiguous() or len(padding) != 2:
-        return None
-    width = x.shape[-1] + sum(padding)
-    if width < 1:
-        return None  # the CPU has the words for it
-    out = torch.empty((*x.shape[:-1], width), dtype=x.dtype, device="cpu")
-    threads = (width, x.shape[-2], math.prod(x.shape[:-2]))
-    return Work((out,), (Launch(name, (x, out, [x.shape[-1], width, *padding]), threads),), kept=True)
-
-
-def _pad_backward(call: Call) -> Work | None:
-    gradient, x, padding = (call.given[name] for name in ("grad_output", "self", "padding"))
-    name = call.first([f"replication_pad1d_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, gradient, x) or x.dim() not in (2, 3) or gradient.dtype != x.dtype:
-        return None
-    if list(gradient.shape) != [*x.shape[:-1], x.shape[-1] + sum(padding)]:
-        return None
-    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
-    threads = (x.shape[-1], x.shape[-2], math.prod(x.shape[:-2]))
-    buffers = (gradient.contiguous(), out, [x.shape[-1], gradient.shape[-1], *padding])
-    return Work((out,), (Launch(name, buffers, threads),), kept=gradient.is_contiguous())
 
 
 def _unfold_backward(call: Call) -> Work | None:
@@ -74,8 +47,6 @@ def _unpool(call: Call, dims: int) -> Work | None:
 
 
 SPREAD: dict[str, Describe] = {
-    "replication_pad1d": _pad,
-    "replication_pad1d_backward": _pad_backward,
     "unfold_backward": _unfold_backward,
     "max_unpool2d": lambda call: _unpool(call, 2),
     "max_unpool3d": lambda call: _unpool(call, 3),
