@@ -47,6 +47,7 @@ _OF_2_15 = re.compile(
     r"norm_(l\d|inf|neginf)|(sum|nansum|prod|count_nonzero|any|all|max|min|var|std|argmax|argmin)_reduction_|where_|log_sigmoid_backward_"
     r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_"
     r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
+    r"|arange_strided_|linspace_(?!(strided_)?(int|long)(_i32)?$|\w+_i64)|logspace_(?!(strided_)?bool|\w+_i64)"
     r"|gemv_(t|t2d|nt)_\w+(?<!_i64)$|grouped_mm_(rows|k)_\w+_u32$|compute_linear_combination_\w+_u32$"
     r"|ctc_loss_(backward_(log_beta|collect)_)?float_\w+_int32_t$"
     r"|constant_pad_nd_(dense_)?(?!dense|ushort|uint|ulong|half2|\w+_u64)|(reflection|replication)_pad\dd_(?!\w*(half2|_i64))"
@@ -66,7 +67,7 @@ _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = "matrix products, factors"
 _UNSIGNED = "sorts, joins and pads of unsigned integers of 16 to 64 bits, pads of complex32"
 _NO_ROW = "sorts of blocks that no row has"
-_LARGE = "joins, slices, grids and pads of 2²⁹ elements or more"
+_LARGE = "joins, slices, grids, pads and ranges of 2²⁹ elements or more"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
 _NEW = "gradients of images, sorts by keys, slices, histograms"
@@ -89,13 +90,13 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
     ),
     _LARGE: (
-        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|arange_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
+        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|(arange|linspace|logspace)_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
         r"|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
         r"|constant_pad_nd_\w+_u64$|(reflection|replication)_pad\dd_\w+_i64$",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_"
+        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_|logspace_(strided_)?bool"
         r"|ctc_loss_(backward_(log_beta|collect)_)?(half|bfloat)_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
     ),

@@ -139,6 +139,27 @@ def _transposed(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Gi
     return lambda dtype: ((numbers(dtype, *shape).mT,) for shape in shapes)
 
 
+def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
+    """Into a row, every other place and a matrix; only the last ends are none that bytes lack."""
+    call = getattr(torch, name)
+    signed = (*FLOATS, *COMPLEX, *(one for one in INTEGERS if one != torch.uint8), torch.bool)
+    return tuple(
+        Asked(
+            f"{name}{title}",
+            name,
+            (torch.uint8,) if between is ends[-1] else signed,
+            lambda x, between=between, laid=laid: call(*between, out=laid(x)),
+            each(shape),
+        )
+        for title, laid, shape in (
+            ("", torch.t, (35,)),
+            (", every other place", lambda x: x[::2], (70,)),
+            (", into a matrix", torch.t, (5, 7)),
+        )
+        for between in ends
+    )
+
+
 def _edges(kind: str) -> tuple[Asked, ...]:
     """Edges of one to three dimensions, with a batch and without, of every layout, and what flows back through them."""
     mode = {"reflection": "reflect", "replication": "replicate"}[kind]
@@ -321,6 +342,9 @@ LATER: tuple[Asked, ...] = (
     ),
     *_softmax("softmax"),
     *_softmax("log_softmax"),
+    *_ranges("linspace", (-3, 8, 35), (110, -100, 35), (3, 90, 35)),
+    *_ranges("logspace", (-2, 3, 35), (1, 4, 35), (0, 2, 35)),
+    *_ranges("arange", (-2, 68, 2), (67, -3, -2), (1, 71, 2))[3:],
     *_edges("reflection"),
     *_edges("replication"),
     *(

@@ -35,6 +35,7 @@ from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._pads import PADS as _PADS
 from anymps.metal.kernels.launches._places import PLACES as _PLACES
 from anymps.metal.kernels.launches._quantized import QUANTIZED as _QUANTIZED
+from anymps.metal.kernels.launches._ranges import RANGES as _RANGES
 from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
 from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
@@ -77,6 +78,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_IMAGE_GRADIENTS,
     **_SPREAD,
     **_PADS,
+    **_RANGES,
     **_HISTOGRAMS,
     **_RENORM,
     **_ATTENTION,

@@ -101,24 +101,4 @@ def _masked_fill(call: Call) -> Work | None:
     return Work((x,), (Launch(name, buffers, (math.prod(x.shape),)),), kept=bool(call.written))
 
 
-def _arange(call: Call) -> Work | None:
-    """Numbers at equal distances, of torch 2.15: the first, the step; then the distance of places, and the first place.
-
-    Source: the arguments of the kernel in the wheel, and what it writes.
-    """
-    if not call.written or call.foreign:
-        return None
-    out = call.written[0]
-    first, step = call.given["start"], call.given["step"]
-    whole = not out.is_floating_point()
-    if out.dim() != 1 or not out.numel() or out.stride(0) <= 0 or (whole and not type(first) is type(step) is int):
-        return None
-    if out.numel() != math.ceil((call.given["end"] - first) / step):
-        return None  # the host makes it of that size first
-    name = call.first([f"arange_{NAMES.get(out.dtype)}_i32"])
-    if name is None:
-        return None
-    return Work((out,), (Launch(name, (out, [first, step], [out.stride(0), 0]), (out.numel(),)),))
-
-
-FILLS: dict[str, Describe] = {"fill": _fill, "masked_fill": _masked_fill, "arange": _arange}
+FILLS: dict[str, Describe] = {"fill": _fill, "masked_fill": _masked_fill}

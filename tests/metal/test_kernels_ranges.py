@@ -1,0 +1,53 @@
+"""Launches of numbers at equal distances, by the kernels of torch 2.15."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.described import describe, launch_of
+
+from anymps.metal.kernels.launches import Launch
+
+
+def _into(out: torch.Tensor, operator: str, **given: object) -> Launch:
+    return launch_of(describe(operator, (out,), release=(2, 15), out=out, **given))
+
+
+def test_numbers_between_two_ends() -> None:
+    """The first, the step and the last; then how many, how far apart, and the first place."""
+    launch = _into(torch.zeros(9), "linspace", start=-1, end=3, steps=9)
+    assert (launch.kernel, launch.buffers[1:]) == ("linspace_float_i32", ([-1, 0.5, 3], [9, 1, 0]))
+    launch = _into(torch.zeros(18)[::2], "linspace", start=-1, end=3, steps=9)
+    assert launch.buffers[2] == [9, 2, 0]
+
+
+def test_whole_numbers_between_two_ends() -> None:
+    """The ends as 64 bits; how far each is from the next, and what is left of all distances together."""
+    launch = _into(torch.zeros(4, dtype=torch.int32), "linspace", start=5, end=-6, steps=4)
+    assert launch.kernel == "linspace_integral_int_i32"
+    assert launch.buffers[1] == [5, 2**64 - 6, 3, 2]
+    out = torch.zeros(4, dtype=torch.int16)
+    assert _into(out, "linspace", start=5, end=-6, steps=4).kernel == "linspace_short_i32"
+    assert describe("linspace", (out,), release=(2, 15), out=out, start=5, end=-6.5, steps=4) is None
+
+
+@pytest.mark.parametrize("operator", ["linspace", "logspace"])
+def test_numbers_into_a_matrix(operator: str) -> None:
+    """Sizes and strides of the result, the innermost first."""
+    launch = _into(torch.zeros(2, 3).t(), operator, start=0, end=10, steps=6, base=2.0)
+    assert (launch.kernel, launch.threads) == (f"{operator}_strided_float", (6,))
+    assert launch.buffers[1] == [0, 2, 10] + [2.0] * (operator == "logspace")
+    assert launch.buffers[2:] == ([6, 0], 2, [2, 3], [3, 1])
+
+
+def test_steps_into_a_matrix() -> None:
+    """The first and the step, how the result lies, and its first place."""
+    launch = _into(torch.zeros(2, 3).t(), "arange", start=1, end=13, step=2)
+    assert (launch.kernel, launch.buffers[1:]) == ("arange_strided_float", ([1, 2], 2, [2, 3], [3, 1], 0))
+
+
+def test_ends_that_need_no_kernel() -> None:
+    """One number is a fill, and another count one that the host would resize to."""
+    out = torch.zeros(1)
+    assert describe("linspace", (out,), release=(2, 15), out=out, start=1, end=2, steps=1) is None
+    assert describe("linspace", (out,), release=(2, 15), out=out, start=1, end=2, steps=2) is None
