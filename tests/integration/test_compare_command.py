@@ -122,7 +122,7 @@ def test_a_script_that_computes_on_the_cpu(tmp_path: Path) -> None:
         (
             "",
             ("--with", "cpu", "--of", "cuda", "--kernels", "real"),
-            "--kernels applies to mps, but neither run uses mps",
+            "--kernels applies to a run on mps, but neither --of nor --with is mps",
         ),
         ("", ("--of-python", "nowhere"), "--of-python nowhere is not an executable Python interpreter"),
     ],
