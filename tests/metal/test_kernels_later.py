@@ -262,3 +262,35 @@ def test_sums_by_coefficients() -> None:
     )
     assert (launch.kernel, launch.threads) == ("compute_linear_combination_float_u32", (140,))
     assert launch.buffers[3:] == ([35, 4], [4, 140], [4, 0], [0, 24], [35, 1, 6, 2])
+
+
+def test_gradients_that_are_gathered() -> None:
+    """A thread has a place of the smaller image in one plane; nothing is added up."""
+    given = {"grad_output": torch.zeros(2, 3, 9, 14), "output_size": [9, 14], "input_size": [2, 3, 4, 6]}
+    given |= {"scales_h": None, "scales_w": None}
+    launch = launch_of(describe("upsample_nearest2d_backward", **given, release=LATER))
+    assert (launch.kernel, launch.threads) == ("upsample_nearest2d_backward_float_u32", (6, 4, 6))
+    assert describe("upsample_nearest2d_backward", **given) is None
+
+
+def test_more_bins_than_threadgroup_memory_holds() -> None:
+    """All threads count in one histogram; fewer bins take memory whose length comes with the launch."""
+    given = {"self": torch.arange(60.0).view(6, 10), "min": 0, "max": 0, "release": LATER}
+    work = describe("histc", bins=9000, **given)
+    assert work is not None
+    launch = launch_of(work)
+    assert (launch.kernel, launch.threads, launch.buffers[2:5]) == ("histc_atomic_global_float", (60,), (1, 60, 9000))
+    assert (work.copies[0][0].dtype, work.copies[0][1].dtype) == (torch.float32, torch.uint32)
+    assert describe("histc", bins=2048, **given) is None
+
+
+def test_numbers_between_edges() -> None:
+    """Counts go into one histogram, weights into one a thread, which are summed."""
+    given = {"self": torch.zeros(6, 5), "bins": torch.tensor([0.0, 1, 3]), "range": None, "density": False}
+    work = describe("histogram", **given, weight=None, release=LATER)
+    assert launch_of(work).kernel == "histogramdd_atomic_float"
+    assert launch_of(work).buffers[2:4] == ((1, 1), 1)
+    work = describe("histogram", **given, weight=torch.ones(6, 5), release=LATER)
+    assert work is not None
+    assert (work.launches[0].kernel, work.launches[0].buffers[8:]) == ("histogramdd_float", (2, 1))
+    assert work.launches[1].kernel.startswith("sum_")

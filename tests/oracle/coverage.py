@@ -32,7 +32,7 @@ _TO_2_13 = re.compile(
     r"|index_(copy_\w+_32$|fill_|reduce_|select_|put_)|count_nonzero_prefix_sum_|prefix_sum_blocks|scatter_nonzero_"
     r"|unfold_backward_|max_unpool_|repeat_interleave_|histogramdd_(float|half|bfloat)|kernel_index_offset$|renorm_"
     r"|(uniform|normal|log_normal|exponential|cauchy|geometric|bernoulli|random_int|dropout)_"
-    r"|(fill|masked_fill)_scalar_|searchsorted_|upsample_(?!\w+_aa_(half|bfloat))"
+    r"|(fill|masked_fill)_scalar_|searchsorted_|upsample_(?!\w+_aa_(backward_)?(half|bfloat)|\w+_u64$)"
     r"|grid_sampler_[23]d_(?!\w*i64_)"
     r"|standard_gamma_(float|half|bfloat)|fused_(adam|sgd)|ampNonFiniteCheckAndUnscale_|ampUpdateScale_float"
     r"|\w+_polynomial_|clamp_(dense|strided)_|layer_norm_|rms_norm_(?!looped)"
@@ -51,17 +51,16 @@ _OF_2_15 = re.compile(
     r"|gemv_(t|t2d|nt)_\w+(?<!_i64)$|grouped_mm_(rows|k)_\w+_u32$|compute_linear_combination_\w+_u32$"
     r"|ctc_loss_(backward_(log_beta|collect)_)?float_\w+_int32_t$"
     r"|constant_pad_nd_(dense_)?(?!dense|ushort|uint|ulong|half2|\w+_u64)|(reflection|replication)_pad\dd_(?!\w*(half2|_i64))"
+    r"|upsample_(bilinear2d|nearest\w*2d)_backward_\w+_u32$|upsample_\w+_aa_backward_float|histc_atomic_global_"
+    r"|histogramdd_(atomic_)?float$"
 )
 """Of later releases alone."""
 _NOT_IN_2_15 = re.compile(
     r"(matmul|addmm|naive_(bmm|baddbmm|addbmm))_|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]$"
-    r"|linalg_qr_householder_"
+    r"|linalg_qr_householder_|histogramdd_(half|bfloat)$"
 )
 """Of those that were compared for torch 2.13, what torch 2.15 launches otherwise."""
-_NEW_IN_2_15 = re.compile(
-    r"sort_block_fkey_|index_select_dim_|histogramdd_atomic_|upsample_(bilinear2d|nearest\w*2d)_backward_\w+_u\d\d$"
-    r"|upsample_\w+_aa_backward_"
-)
+_NEW_IN_2_15 = re.compile(r"sort_block_fkey_|index_select_dim_")
 """What torch 2.15 has beside kernels that both have, without a launch."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = "matrix products, factors"
@@ -70,7 +69,7 @@ _NO_ROW = "sorts of blocks that no row has"
 _LARGE = "joins, slices, grids, pads and ranges of 2²⁹ elements or more"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
-_NEW = "gradients of images, sorts by keys, slices, histograms"
+_NEW = "sorts by keys, slices"
 _EIGHT_BITS = "floats of eight bits"
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
@@ -91,12 +90,12 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     _LARGE: (
         r"layer_norm_\w+_i64_|conv2d_r\d_i64_|(arange|linspace|logspace)_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
-        r"|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
+        r"|upsample_\w+_u64$|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
         r"|constant_pad_nd_\w+_u64$|(reflection|replication)_pad\dd_\w+_i64$",
         "They run for larger tensors than the comparison holds.",
     ),
     _LACKING: (
-        r"int_mm_uchar|upsample_\w+_aa_(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_|logspace_(strided_)?bool"
+        r"int_mm_uchar|upsample_\w+_aa_(backward_)?(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_|logspace_(strided_)?bool"
         r"|ctc_loss_(backward_(log_beta|collect)_)?(half|bfloat)_",
         "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
     ),

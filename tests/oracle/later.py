@@ -213,7 +213,50 @@ def _paired(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]
     return given
 
 
+def _enlarged(name: str, *settings: bool) -> tuple[Asked, ...]:
+    """The gradient of a smaller and of a larger image."""
+    call = getattr(_aten, f"{name}_backward")
+    return tuple(
+        Asked(
+            f"{name}_backward",
+            "image gradients",
+            FLOATS,
+            lambda g, size=size: call(g, list(g.shape[2:]), list(size), *settings, None, None),
+            each((2, 3, *shape)),
+        )
+        for shape, size in (((9, 14), (2, 3, 4, 6)), ((5, 7), (2, 3, 11, 9)), ((6, 8), (2, 3, 6, 4)))
+    )
+
+
+def _with_edges(dtype: torch.dtype) -> Iterator[Given]:
+    yield numbers(dtype, 70, 9), torch.tensor([-2, -0.3, 0.1, 0.2, 3]).to(dtype)
+
+
 LATER: tuple[Asked, ...] = (
+    *_enlarged("upsample_nearest2d"),
+    *_enlarged("_upsample_nearest_exact2d"),
+    *_enlarged("upsample_bilinear2d", False),
+    *_enlarged("_upsample_bilinear2d_aa", False),
+    *_enlarged("_upsample_bilinear2d_aa", True),
+    *_enlarged("_upsample_bicubic2d_aa", False),
+    Asked(
+        "histogram, of later releases",
+        "histc",
+        (torch.float32,),
+        lambda x: torch.histogram(x, 9),
+        each((70, 9), (400,)),
+    ),
+    Asked("histogram, of later releases", "histc", (torch.float32,), torch.histogram, _with_edges),
+    Asked(
+        "histogram, of weights, of later releases",
+        "histc",
+        (torch.float32,),
+        lambda x, w: torch.histogram(x, 9, weight=w),
+        of((70, 9), (70, 9)),
+    ),
+    Asked(
+        "histc, many bins", "histc", (*FLOATS, *INTEGERS), lambda x: torch.histc(x, 9000, 0, 3), each((70, 9), (400,))
+    ),
     Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
     Asked(
         "_ctc_loss",

@@ -89,6 +89,7 @@ _REASONS = {
     "gemv": _ORDER,
     "grouped_mm": _ORDER,
     "ctc_loss": _ORDER,
+    "image gradients": _ORDER,
     "compute_linear_combination": _ORDER,
     "cholesky": _ORDER,
     "linalg_qr": _ORDER,

@@ -133,7 +133,14 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("cumsum_innermost_float", (2, 13), "compared"),
         ("sum_reduction_outer_float_float", (2, 15), "compared"),
         ("matmul_float", (2, 15), "matrix products, factors"),
-        ("upsample_bilinear2d_aa_backward_float", (2, 15), "gradients of images, sorts by keys, slices, histograms"),
+        ("upsample_bilinear2d_aa_backward_float", (2, 15), "compared"),
+        (
+            "upsample_nearest2d_backward_half_u64",
+            (2, 15),
+            "joins, slices, grids, pads and ranges of 2²⁹ elements or more",
+        ),
+        ("gemv_nt_half_8_2_ab_xs_strided", (2, 15), "compared"),
+        ("ctc_loss_half_int_int32_t", (2, 15), "dtypes that the CPU's code lacks"),
         ("mish_dense_ilp4_float", (2, 15), "compared"),
         ("cumsum_innermost_transposed_float", (2, 13), "compared"),
         ("prefill_attention_float16_bq32_bk32_bd64_wm4_wn1_hm0_dc0_maskfloat16", (2, 13), "compared"),
@@ -182,7 +189,7 @@ def test_every_kernel_has_a_line(kernel: str, release: tuple[int, int], expected
     assert family(kernel, release) == expected
 
 
-@pytest.mark.parametrize(("release", "most"), [("2.13.0", 0), ("2.15.0", 211)])
+@pytest.mark.parametrize(("release", "most"), [("2.13.0", 0), ("2.15.0", 176)])
 def test_kernels_without_a_launch_or_a_reason_become_fewer(release: str, most: int) -> None:
     """Each kernel of the wheel is run by an operator, or has a reason of its own, but for so many."""
     (counts,) = (document["kernels"] for document in load(DOCS / "fidelity") if document["torch"] == release)

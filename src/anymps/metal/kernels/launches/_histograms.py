@@ -2,7 +2,8 @@
 
 Source: `aten/src/ATen/native/mps/operations/HistogramKernel.mm` of the pytorch tree, at a state with the arguments that
 the kernels of torch 2.13's wheel describe. A thread has a number and a histogram of its own; the histograms are summed
-by the kernels of `sum`. The host reads all edges before it launches.
+by the kernels of `sum`. The host reads all edges before it launches. Torch 2.15 counts in one histogram;
+for more bins than threadgroup memory holds a kernel does that needs none.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._reductions import REDUCTIONS
+from anymps.metal.kernels.launches._split_reductions import SPLIT_REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
-_READ = (2, 13)  # what the host does in other releases was not looked up
+_READ = (2, 13)
+_ATOMIC = (2, 15)
+_SHARED = 8192 // 4  # bins of four bytes in the threadgroup memory that the host gives them
 _EVEN, _EVEN_CHECKED, _SEARCHED = range(3)  # how a bin is found
 
 
@@ -35,6 +39,8 @@ def _even(x: torch.Tensor, bins: int, low: float, high: float, around: float) ->
 
 def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: Any, how: int) -> Work | None:
     """The launches of one dimension, and then the sum."""
+    if call.release >= _ATOMIC:
+        return _counted_at_once(call, x, edges, weight, how)
     if call.release != _READ or call.written or call.foreign or edges is None or not x.numel() or edges.numel() < 2:
         return None
     name = call.first([f"histogramdd_{NAMES.get(x.dtype)}"])
@@ -56,12 +62,51 @@ def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: An
     return None if summed is None else Work(summed.results, (*launches, *summed.launches))
 
 
+def _counted_at_once(
+    call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: torch.Tensor | None, how: int
+) -> Work | None:
+    """Without weights into one histogram; with weights each thread has its own, as before torch 2.15."""
+    if call.written or call.foreign or edges is None or not x.numel() or edges.numel() < 2 or call.given.get("density"):
+        return None
+    if weight is not None and (weight.dtype != x.dtype or weight.numel() != x.numel()):
+        return None
+    name = call.first([f"histogramdd_{'atomic_' if weight is None else ''}{NAMES.get(x.dtype)}"])
+    if name is None or edges.dtype != x.dtype:
+        return None
+    rows, bins = x.reshape(-1, 1), edges.numel() - 1
+    settings = (rows.stride(), 1, edges.contiguous(), [bins + 1])
+    if weight is None:
+        counts = torch.zeros(bins, dtype=torch.uint32, device="cpu")
+        out = torch.empty(bins, dtype=x.dtype, device="cpu")
+        launch = Launch(name, (rows, counts, *settings, counts.stride(), how), (rows.shape[0],))
+        return Work((out,), (launch,), copies=((out, counts),))
+    each = weight.reshape(-1)
+    own = torch.zeros((rows.shape[0], bins), dtype=x.dtype, device="cpu")
+    launch = Launch(name, (rows, each, own, *settings, own.stride(), how, each.stride(0)), (rows.shape[0],))
+    summed = SPLIT_REDUCTIONS["sum"](replace(call, given={"self": own, "dim": [0], "keepdim": False, "dtype": x.dtype}))
+    return None if summed is None else Work(summed.results, (launch, *summed.launches))
+
+
 def _histc(call: Call) -> Work | None:
     x, bins = call.given["self"], call.given["bins"]
     if bins <= 0 or not x.numel() or x.is_complex() or x.dtype == torch.bool:
         return None
     edges = _even(x, bins, float(call.given["min"]), float(call.given["max"]), 1.0)
+    if call.release >= _ATOMIC:
+        return _atomic(call, x, bins, edges)
     return _counted(call, x, edges, None, _EVEN)
+
+
+def _atomic(call: Call, x: torch.Tensor, bins: int, edges: torch.Tensor | None) -> Work | None:
+    """All threads add to one histogram, which is then copied in the dtype of the numbers."""
+    name = call.first([f"histc_atomic_global_{NAMES.get(x.dtype)}"])
+    if call.written or call.foreign or edges is None or bins <= _SHARED or name is None:
+        return None
+    numbers = x.reshape(-1)
+    counts = torch.zeros(bins, dtype=torch.uint32, device="cpu")
+    out = torch.empty(bins, dtype=x.dtype, device="cpu")
+    buffers = (numbers, counts, numbers.stride(0), numbers.numel(), bins, edges)
+    return Work((out,), (Launch(name, buffers, (numbers.numel(),)),), copies=((out, counts),))
 
 
 def _histogram(call: Call) -> Work | None:

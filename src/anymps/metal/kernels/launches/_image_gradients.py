@@ -3,7 +3,7 @@
 Source: `UpSample.mm` and `GridSampler.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at states with
 the arguments that the kernels of torch 2.13's wheel describe. A thread has one place of the gradient that comes in, and
 adds to each place that it was read from. Backwards, neighbours (of one and two dimensions) and bilinear images are
-MPSGraph's in torch 2.13.
+MPSGraph's in torch 2.13; in torch 2.15 a thread has a place of their result in a plane, and gathers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 _NEAREST = 1
+_GATHERED = (2, 15)
 _TILE = (16, 16, 1)  # threads of a group in three dimensions
 
 
@@ -33,6 +34,21 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
     buffers = resampling_buffers(call, out, gradient, dims)
     launch = Launch(name, buffers, (math.prod(gradient.shape[2:]),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+
+
+def _gathered(call: Call, kernel: str) -> Work | None:
+    """Of neighbours and bilinear images in a plane, in torch 2.15."""
+    gradient, to = call.given["grad_output"], call.given["input_size"]
+    if call.written or call.foreign or not gradient.numel() or 0 in to or gradient.dim() != 4:
+        return None
+    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    small = all(one.numel() <= MOST_32 for one in (gradient, out))
+    name = call.first([f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"])
+    if name is None or call.release < _GATHERED:
+        return None
+    buffers = resampling_buffers(call, out, gradient, 2)
+    launch = Launch(name, buffers, (out.shape[3], out.shape[2], out.shape[0] * out.shape[1]))
     return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
@@ -92,6 +108,11 @@ def _upsampling(kernel: str, dims: int) -> Describe:
 
 
 IMAGE_GRADIENTS: dict[str, Describe] = {
+    "_upsample_bilinear2d_aa_backward": _upsampling("bilinear2d_aa", 2),
+    "_upsample_bicubic2d_aa_backward": _upsampling("bicubic2d_aa", 2),
+    "upsample_bilinear2d_backward": lambda call: _gathered(call, "bilinear2d"),
+    "upsample_nearest2d_backward": lambda call: _gathered(call, "nearest2d"),
+    "_upsample_nearest_exact2d_backward": lambda call: _gathered(call, "nearest_exact2d"),
     "upsample_bicubic2d_backward": _upsampling("bicubic2d", 2),
     "upsample_trilinear3d_backward": _upsampling("trilinear", 3),
     "upsample_nearest3d_backward": _upsampling("nearest_3d", 3),
