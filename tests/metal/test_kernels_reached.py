@@ -26,6 +26,17 @@ _OF_2_15 = {
     *("sigmoid_backward", "tanh_backward", "mish_backward", "log_sigmoid_backward", "softplus_backward"),
     *("logit_backward", "upsample_nearest1d", "upsample_nearest2d"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d"),
+    *("_compute_linear_combination", "_ctc_loss", "_ctc_loss_backward", "_grouped_mm"),
+    *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward"),
+    *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
+    *("linspace", "logspace", "constant_pad_nd"),
+    *(
+        f"{kind}_pad{rank}d{end}"
+        for kind in ("reflection", "replication")
+        for rank in (2, 3)
+        for end in ("", "_backward")
+    ),
+    *("reflection_pad1d", "reflection_pad1d_backward"),
 }
 """Operators of which torch 2.13 has no kernel."""
 
