@@ -43,7 +43,7 @@ Polynomials have orders up to 30.
 Random numbers are drawn from the same seed and offset. Fused optimizers take three steps; all tensors that they
 write are compared after each.
 
-Of torch 2.15 the histograms, matrix products and some factors are missing. Its arithmetic and
+Of torch 2.15 most matrix products and some factors are missing. Its arithmetic and
 functions of one or two tensors that torch 2.13 has, too, stand beside its own device, and all others beside that of
 torch 2.13.
 At the end of each release a table tells which of its kernels were not compared, and why.
