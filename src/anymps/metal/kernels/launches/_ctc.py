@@ -65,7 +65,7 @@ def _sequences(call: Call) -> _Sequences | None:
     return _Sequences(call) if known and len(lengths[0]) == len(lengths[1]) == log_probs.shape[1] else None
 
 
-def _chances(given: _Sequences, call: Call, log_chances: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
+def _chances(given: _Sequences, call: Call, log_chances: torch.Tensor) -> dict[str, Any]:
     batch, time, target = log_chances.stride()
     return {
         **given.params(call.given["blank"], log_chances.shape[2] // 2),
@@ -95,7 +95,7 @@ def _forward(call: Call) -> Work | None:
     if name is None:
         return None
     threads = min(_MOST, log_alpha.shape[2])
-    params = _chances(given, call, log_alpha, index)
+    params = _chances(given, call, log_alpha)
     launch = Launch(name, (loss, log_alpha, *given.buffers(index), params), (given.batch * threads,), (threads,))
     return Work((loss, log_alpha), (launch,))
 
@@ -117,7 +117,7 @@ def _backward(call: Call) -> Work | None:
     threads = min(_MOST, log_alpha.shape[2])
     chances = Launch(
         names[0],
-        (log_beta, *buffers, _chances(given, call, log_beta, index)),
+        (log_beta, *buffers, _chances(given, call, log_beta)),
         (given.batch * threads,),
         (threads,),
     )

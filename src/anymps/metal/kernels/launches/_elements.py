@@ -9,10 +9,14 @@ import torch
 from anymps.metal.kernels.launches._call import Call
 
 
+def reach(tensor: torch.Tensor) -> int:
+    """How many elements lie from its first place to its last one."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 def is_dense(tensor: torch.Tensor) -> bool:
     """Whether its elements fill a range of memory, in any order of dimensions."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.is_contiguous() or (last + 1 == tensor.numel() and 0 not in tensor.stride())
+    return tensor.is_contiguous() or (reach(tensor) == tensor.numel() and 0 not in tensor.stride())
 
 
 def all_dense(tensors: Sequence[torch.Tensor]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import sizes_of, strides_of
+from anymps.metal.kernels.launches._elements import reach, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES
 
 _ERRORS = 10  # the slot of the error buffer
@@ -63,8 +63,7 @@ def _indexed(x: torch.Tensor, given: Sequence[Any]) -> _Indexed | None:
 
 def _range(one: torch.Tensor) -> tuple[int, int]:
     """The addresses that it lies between."""
-    last = sum((size - 1) * stride for size, stride in zip(one.shape, one.stride(), strict=True))
-    return one.data_ptr(), one.data_ptr() + (last + 1) * one.element_size()
+    return one.data_ptr(), one.data_ptr() + reach(one) * one.element_size()
 
 
 def _apart(x: torch.Tensor, *others: torch.Tensor) -> bool:

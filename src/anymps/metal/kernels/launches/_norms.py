@@ -12,20 +12,12 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import result_of
-from anymps.metal.kernels.launches._reductions import READ, reduction_params
+from anymps.metal.kernels.launches._reductions import READ, named_dims, reduction_params, result_without
 from anymps.metal.kernels.launches._split_reductions import SPLIT, Op, reduced
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._types import NAMES, of_numbers
 
 _LANES, _MOST, _TILE, _ROWS_GROUP = 32, 1024, 32, 256
 _REAL = {torch.complex64: torch.float32, torch.complex32: torch.float16}
-
-
-def _gone(call: Call, x: torch.Tensor) -> list[int]:
-    """The dimensions that go."""
-    asked = call.given.get("dim")
-    named = [asked] if isinstance(asked, int) else list(asked or ())
-    return sorted({one % x.dim() for one in named}) if named else list(range(x.dim()))
 
 
 def norm_launch(call: Call, x: torch.Tensor, out: torch.Tensor, p: float) -> Launch | None:
@@ -79,13 +71,11 @@ def _norm(call: Call) -> Work | None:
         return None
     if not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or not (x.is_floating_point() or x.is_complex()):
         return None
-    gone = _gone(call, x)
-    whole = [1 if at in gone else size for at, size in enumerate(x.shape)]
-    shape = whole if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in gone]
-    out = result_of(call, shape, result)
-    if out is None or not out.is_contiguous():
+    found = result_without(call, x, named_dims(call, x), result)
+    if found is None:
         return None
-    launch = norm_launch(call, x, out.view(whole), float(p))
+    out, kept = found
+    launch = norm_launch(call, x, kept, float(p))
     return None if launch is None else Work((out,), (launch,))
 
 
@@ -93,19 +83,13 @@ def _place(call: Call, kernel: str) -> Work | None:
     x, asked = call.given["self"], call.given.get("dim")
     if call.foreign or not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or x.is_complex():
         return None
-    of = NAMES.get(torch.int8 if x.dtype == torch.bool else x.dtype)
-    keep = call.given.get("keepdim")
-    if asked is None:
-        out = result_of(call, [1] * x.dim() if keep else [], torch.int64)
-        x, dim = x.contiguous().view(-1), 0
-        whole = [1]
-    else:
-        dim = asked % x.dim()
-        whole = [1 if at == dim else size for at, size in enumerate(x.shape)]
-        out = result_of(call, whole if keep else [*x.shape[:dim], *x.shape[dim + 1 :]], torch.int64)
-    if out is None or not out.is_contiguous():
+    found = result_without(call, x, named_dims(call, x), torch.int64)
+    if found is None:
         return None
-    launch = _place_launch(call, f"{kernel}_reduction", str(of), x, out.view(whole), dim, asked is not None)
+    (out, kept), dim, of = found, (asked or 0) % x.dim(), of_numbers(x.dtype)
+    if asked is None:
+        x, kept = x.contiguous().view(-1), kept.view(1)
+    launch = _place_launch(call, f"{kernel}_reduction", of, x, kept, dim, asked is not None)
     if launch is None:
         return None
     return Work((out,), (launch,), kept=launch.buffers[0] is call.given["self"] and asked is not None)

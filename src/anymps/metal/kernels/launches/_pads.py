@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import have_numbers
+from anymps.metal.kernels.launches._elements import have_numbers, reach
 from anymps.metal.kernels.launches._types import NAMES, UNSIGNED
 
 _A_THREAD = 4  # elements of the innermost dimension: c10::metal::ILP_PER_THREAD
@@ -110,8 +110,7 @@ def _edge(call: Call, kind: str, dims: int, backward: bool) -> Work | None:
 
 def _reaches(tensor: torch.Tensor) -> int:
     """How many elements lie from its first to its last place, or how many it has."""
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return max(last + 1, tensor.numel())
+    return max(reach(tensor), tensor.numel())
 
 
 def _cropped(x: torch.Tensor, pad: Sequence[int]) -> torch.Tensor | None:
@@ -193,8 +192,8 @@ PADS: dict[str, Describe] = {
     "constant_pad_nd": _constant,
     **{
         f"{kind}_pad{dims}d{'_backward' * backward}": _edges(kind, dims, backward)
-        for kind in ("reflection", "replication")
-        for dims in (1, 2, 3)
+        for kind, ranks in (("reflection", (1, 2, 3)), ("replication", (2, 3)))
+        for dims in ranks
         for backward in (False, True)
     },
     "replication_pad1d": _line,

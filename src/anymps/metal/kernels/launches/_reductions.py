@@ -8,7 +8,7 @@ wheel holds, and no others; the constants of the wheel's `ATen/native/mps/kernel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._elements import result_of
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._types import NAMES, of_numbers
 
 READ = (2, 13)  # before, sums are MPSGraph's; the host of later releases chooses otherwise
 _LANES, _MOST, _CHAINS = 32, 1024, 8  # of a SIMD group; of a group; sums that a thread keeps
@@ -36,6 +36,32 @@ class _Kind:
 
 def _sums(prefix: str) -> _Kind:
     return _Kind(prefix, "sum", divides=True, strided=True)
+
+
+def named_dims(call: Call, x: torch.Tensor) -> list[int]:
+    """The dimensions that a reduction is to take together, in order: all of them if the call names none."""
+    asked = call.given.get("dim")
+    named = [asked] if isinstance(asked, int) else list(asked or ())
+    return sorted(one % x.dim() for one in named) if named else list(range(x.dim()))
+
+
+def result_without(
+    call: Call, x: torch.Tensor, dims: Collection[int], dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The result of a reduction over `dims`, and the same with size 1 where they go; None if it is not contiguous."""
+    kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
+    shape = kept if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in dims]
+    out = result_of(call, shape, dtype)
+    return None if out is None or not out.is_contiguous() else (out, out.view(kept))
+
+
+def summed_dtype(call: Call, mean: bool) -> torch.dtype | None:
+    """The dtype of a sum or a mean, to which the host casts what it reads first; None for a mean of whole numbers."""
+    x = call.given["self"]
+    whole = not x.dtype.is_floating_point and not x.dtype.is_complex
+    asked: torch.dtype | None = call.given.get("dtype") or (call.written[0].dtype if call.written else None)
+    result: torch.dtype = asked or (torch.int64 if whole and not mean else x.dtype)
+    return None if mean and not (result.is_floating_point or result.is_complex) else result
 
 
 def _group(numbers: int) -> int:
@@ -111,17 +137,13 @@ def _launches(kind: _Kind, x: torch.Tensor, out: torch.Tensor, types: tuple[str,
 def _reduce(call: Call, kind: _Kind, x: torch.Tensor, result: torch.dtype, mean: bool = False) -> Work | None:
     if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg():
         return None
-    asked = call.given.get("dim")
-    named = [asked] if isinstance(asked, int) else list(asked or ())
-    dims = {one % x.dim() for one in named} or set(range(x.dim()))
-    kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
-    shape = kept if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in dims]
-    out = result_of(call, shape, result)
-    if out is None or not out.is_contiguous():
+    found = result_without(call, x, named_dims(call, x), result)
+    if found is None:
         return None
+    out, kept = found
     types = (_type(x.dtype, kind), "uchar" if kind.partial else _type(result, kind))
     divisor = float(x.numel() // out.numel()) if mean else 0.0
-    launches = _launches(kind, x, out.view(kept), types, divisor)
+    launches = _launches(kind, x, kept, types, divisor)
     if any(call.first([one.kernel]) is None for one in launches):
         return None
     made = tuple(Made(one.buffers[1], "room") for one in launches[:-1])
@@ -129,20 +151,16 @@ def _reduce(call: Call, kind: _Kind, x: torch.Tensor, result: torch.dtype, mean:
 
 
 def _type(dtype: torch.dtype, kind: _Kind) -> str:
-    """The name of a dtype in a kernel's: extremes take truth values as numbers."""
-    return "char" if dtype == torch.bool and kind.prefix in ("max", "min") else NAMES.get(dtype, "none")
+    """The name of a dtype in a kernel's."""
+    return of_numbers(dtype) if kind.prefix in ("max", "min") else NAMES.get(dtype, "")
 
 
 def _sum(call: Call, prefix: str = "sum", mean: bool = False) -> Work | None:
-    """The host casts what it reads to the type of the result first."""
-    x = call.given["self"]
-    whole = not x.dtype.is_floating_point and not x.dtype.is_complex
-    asked = call.given.get("dtype") or (call.written[0].dtype if call.written else None)
-    result = asked or (torch.int64 if whole and not mean else x.dtype)
-    real = result.is_floating_point or result.is_complex
-    if mean and not real:
+    result = summed_dtype(call, mean)
+    if result is None:
         return None
-    return _reduce(call, _sums(prefix if real else "sum"), x.to(result), result, mean)
+    real = result.is_floating_point or result.is_complex
+    return _reduce(call, _sums(prefix if real else "sum"), call.given["self"].to(result), result, mean)
 
 
 def _count(call: Call) -> Work | None:

@@ -16,7 +16,7 @@ import torch
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._elements import result_of
 from anymps.metal.kernels.launches._norms import PLACED
-from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS
+from anymps.metal.kernels.launches._reductions import READ, REDUCTIONS, named_dims
 from anymps.metal.kernels.launches._split_reductions import SPLIT, SPLIT_REDUCTIONS
 from anymps.metal.kernels.launches._types import NAMES
 
@@ -29,9 +29,7 @@ _A_THREAD = 4
 
 def _dimensions(call: Call, x: torch.Tensor) -> list[int] | None:
     """The dimensions that go, in order; None if they are not the last ones."""
-    asked = call.given.get("dim")
-    named = [asked] if isinstance(asked, int) else list(asked or ())
-    dims = sorted(one % x.dim() for one in named) if named else list(range(x.dim()))
+    dims = named_dims(call, x)
     return dims if dims == list(range(x.dim() - len(dims), x.dim())) and x.dim() else None
 
 

@@ -9,15 +9,14 @@ kernels describe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass, replace
 
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.metal.kernels.launches._elements import result_of
-from anymps.metal.kernels.launches._reductions import reduction_params
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._reductions import named_dims, reduction_params, result_without, summed_dtype
+from anymps.metal.kernels.launches._types import NAMES, of_numbers
 
 SPLIT = (2, 15)
 """The release whose host was read."""
@@ -243,18 +242,19 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
     """A reduction over what the call asks for, in one pass or two."""
     if call.foreign or not x.numel() or not x.dim() or x.is_conj() or x.is_neg() or x.numel() >= 2**31:
         return None
-    asked = call.given.get("dim")
-    named = [asked] if isinstance(asked, int) else list(asked or ())
-    dims = {one % x.dim() for one in named} or set(range(x.dim()))
-    kept = [1 if at in dims else size for at, size in enumerate(x.shape)]
-    shape = kept if call.given.get("keepdim") else [size for at, size in enumerate(x.shape) if at not in dims]
-    out = result_of(call, shape, result)
-    if out is None or not out.is_contiguous():
+    found = result_without(call, x, named_dims(call, x), result)
+    if found is None:
         return None
-    launches, room = _launches(op, x, out.view(kept), partial)
+    out, kept = found
+    launches, room = _launches(op, x, kept, partial)
+    own = x is call.given["self"] and launches[0].buffers[0].data_ptr() == x.data_ptr()
+    return _work(call, out, launches, room, own)
+
+
+def _work(call: Call, out: torch.Tensor, launches: list[Launch], room: list[torch.Tensor], own: bool) -> Work | None:
+    """`own` where the launches read what the call gave."""
     if any(one.kernel not in call.kernels for one in launches):
         return None
-    own = x is call.given["self"] and launches[0].buffers[0].data_ptr() == x.data_ptr()
     return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
 
 
@@ -262,21 +262,13 @@ def _summed(prefix: str, mean: bool = False) -> Describe:
     """As the host casts what it reads to the type of the result first."""
 
     def describe(call: Call) -> Work | None:
-        x = call.given["self"]
-        whole = not x.dtype.is_floating_point and not x.dtype.is_complex
-        asked = call.given.get("dtype") or (call.written[0].dtype if call.written else None)
-        result = asked or (torch.int64 if whole and not mean else x.dtype)
-        real = result.is_floating_point or result.is_complex
-        if (mean and not real) or result not in NAMES or not x.numel():
+        x, result = call.given["self"], summed_dtype(call, mean)
+        if result is None or result not in NAMES or not x.numel() or not x.dim():
             return None
         partial = _SUMMED.get(result, result)
-        asked_for = call.given.get("dim")
-        dims = {one % max(x.dim(), 1) for one in ([asked_for] if isinstance(asked_for, int) else asked_for or ())}
-        count = 1
-        for at, size in enumerate(x.shape):
-            count *= size if at in dims or not dims else 1
-        kernel = "sum" if prefix == "nansum" and not real else prefix
+        count = math.prod(x.shape[at] for at in set(named_dims(call, x)))
         joins = "sum" if prefix == "nansum" else prefix
+        kernel = prefix if result.is_floating_point or result.is_complex else joins
         op = Op(kernel, joins, (NAMES[result],) * 2, NAMES[partial], float(count) if mean else 0.0)
         return reduced(call, op, x.to(result), result, partial)
 
@@ -292,7 +284,7 @@ def _count(call: Call) -> Work | None:
 def _extreme(kernel: str) -> Describe:
     def describe(call: Call) -> Work | None:
         x = call.given["self"]
-        of = NAMES.get(torch.int8 if x.dtype == torch.bool else x.dtype, "")
+        of = of_numbers(x.dtype)
         return reduced(call, Op(kernel, kernel, (of, of), of), x, x.dtype, x.dtype)
 
     return describe
@@ -330,38 +322,23 @@ def _place(kernel: str) -> Describe:
         x, dim = call.given["self"], call.given.get("dim")
         if call.foreign or not x.numel() or not x.dim() or x.is_complex() or x.is_neg() or x.numel() >= 2**31:
             return None
-        keeps, of = call.given.get("keepdim"), NAMES.get(torch.int8 if x.dtype == torch.bool else x.dtype, "")
-        if dim is None:
-            out = result_of(call, [1] * x.dim() if keeps else [], torch.int64)
-            read = x.contiguous().view(-1)
-            view: Callable[[torch.Tensor], torch.Tensor] = _alone
-        elif x.shape[dim] == 1:
+        if dim is not None and x.shape[dim] == 1:
             return None  # the host fills the result with zeros
+        found = result_without(call, x, named_dims(call, x), torch.int64)
+        if found is None:
+            return None
+        out, kept = found
+        if dim is None:
+            read, kept = x.contiguous().view(-1), kept.view(1)
         else:
-            dim = dim % x.dim()
-            kept = [1 if at == dim else size for at, size in enumerate(x.shape)]
-            out = result_of(call, kept if keeps else [*x.shape[:dim], *x.shape[dim + 1 :]], torch.int64)
-            read, view = _turned(x, dim, kept)
-        if out is None or not out.is_contiguous():
-            return None
-        op = Op(kernel, kernel, (of, "long"), of, places=True)
-        launches, room = _launches(op, read, view(out), torch.int8 if x.dtype == torch.bool else x.dtype)
-        if any(one.kernel not in call.kernels for one in launches):
-            return None
-        own = read.data_ptr() == x.data_ptr()
-        return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
+            ends = () if x.is_contiguous() else (-1, 0)
+            end = next((one for one in ends if x.movedim(dim, one).is_contiguous()), dim)
+            read, kept = x.movedim(dim, end), kept.movedim(dim, end)
+        op = Op(kernel, kernel, (of_numbers(x.dtype), "long"), of_numbers(x.dtype), places=True)
+        launches, room = _launches(op, read, kept, torch.int8 if x.dtype == torch.bool else x.dtype)
+        return _work(call, out, launches, room, read.data_ptr() == x.data_ptr())
 
     return describe
-
-
-def _alone(out: torch.Tensor) -> torch.Tensor:
-    return out.view(1)
-
-
-def _turned(x: torch.Tensor, dim: int, kept: list[int]) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    ends = () if x.is_contiguous() else (-1, 0)
-    end = next((one for one in ends if x.movedim(dim, one).is_contiguous()), dim)
-    return x.movedim(dim, end), lambda out: out.view(kept).movedim(dim, end)
 
 
 SPLIT_REDUCTIONS: dict[str, Describe] = {

@@ -37,3 +37,8 @@ SCALAR_TYPES = {  # c10/core/ScalarType.h
     torch.uint32: 28,
     torch.uint64: 29,
 }
+
+
+def of_numbers(dtype: torch.dtype) -> str:
+    """The name in the kernels of extremes, which take truth values as numbers; the empty text if there is none."""
+    return NAMES.get(torch.int8 if dtype == torch.bool else dtype, "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Launch, Made, Work
-from anymps.metal.kernels.launches._elements import result_of
+from anymps.metal.kernels.launches._elements import reach, result_of
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _SINCE = (2, 15)
@@ -98,7 +98,7 @@ def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: 
     # As (summands, results), the vector's numbers lying `step` apart.
     matrix, vector = (other, x[0]) if one_row else (x.t(), other[:, 0])
     step = vector.stride(0)
-    small = all(_reach(one) <= MOST_32 for one in (matrix, vector, out))
+    small = all(reach(one) <= MOST_32 for one in (matrix, vector, out))
     in_rows = matrix.stride(1) == 1 or (one_row and matrix.stride(0) != 1)
     with_bias = "none" if bias is None else "ab"
     if in_rows:
@@ -127,10 +127,6 @@ def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: 
     return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),), kept=True)
 
 
-def _reach(one: torch.Tensor) -> int:
-    return sum((size - 1) * stride for size, stride in zip(one.shape, one.stride(), strict=True)) + 1
-
-
 def linear_combination(call: Call) -> Work | None:
     """Sums of the tensors along the first dimension, by a row of coefficients each."""
     x, factors = call.given["input"], call.given["coefficients"]
@@ -138,7 +134,7 @@ def linear_combination(call: Call) -> Work | None:
         return None
     x = x.contiguous()
     size, each = x.element_size(), x.numel() // x.shape[0]
-    small = max(_reach(x), _reach(factors)) * size <= MOST_32
+    small = max(reach(x), reach(factors)) * size <= MOST_32
     name = call.first([f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"])
     if name is None or not factors.numel():
         return None
