@@ -17,6 +17,19 @@ def base_name(operator: str) -> str:
     return name if name.startswith("__") else name.rstrip("_")
 
 
+OWN_KERNELS = "PyTorch's own kernels"
+
+
+def kernels_of(release: str, torch: str) -> str:
+    """What a sentence calls Metal kernels of a release: whose they are, where not the installed torch's."""
+    return f"the kernels of torch {release}" if release and release != torch.partition("+")[0] else OWN_KERNELS
+
+
+def means_release(text: str, release: str) -> bool:
+    """Whether a text names a release: `2.15` and `2.15.0` both mean 2.15.0."""
+    return release == text or release.startswith(f"{text}.")
+
+
 def last_line(printed: str) -> str:
     """The last words of a process that ended badly, for a sentence about it."""
     lines = [line for line in printed.splitlines() if line.strip()]

@@ -14,6 +14,7 @@ import click
 
 from anymps._errors import KernelsError, UsageError
 from anymps._settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
+from anymps._text import means_release
 from anymps.commands._options import takes
 from anymps.metal.kernels import (
     Metallib,
@@ -129,7 +130,7 @@ def remove(asked: KernelsRemoveSettings) -> int:
 def _whole(release: str, wheel: Path) -> str:
     """The wheel's release, if `release` means it: `2.15` of a wheel of 2.15.0."""
     found = read_release(wheel)
-    return found if found.startswith(f"{release}.") else release
+    return found if means_release(release, found) else release
 
 
 def _installed() -> str:
@@ -139,7 +140,7 @@ def _installed() -> str:
 def _meant(release: str | None) -> str:
     """The release that is asked about: `2.15` means the newest added one of these."""
     release = release or _installed()
-    return next((one for one in reversed(added_releases()) if one.startswith(f"{release}.")), release)
+    return next((one for one in reversed(added_releases()) if means_release(release, one)), release)
 
 
 def _opened(release: str | None) -> tuple[Metallib, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps._settings import asked_for, set_variable, variable_of
+from anymps._text import kernels_of
 from anymps.device._card_settings import settle_accuracy
 from anymps.device._cards import take_card, too_small
 from anymps.device._launched import (
@@ -71,8 +72,7 @@ class State:
     @property
     def kernels_named(self) -> str:
         """What a sentence calls the kernels: whose they are, where not the installed torch's."""
-        is_other = self.kernels_torch and self.kernels_torch != self.torch.partition("+")[0]
-        return f"the kernels of torch {self.kernels_torch}" if is_other else "PyTorch's own kernels"
+        return kernels_of(self.kernels_torch, self.torch)
 
 
 _enabling = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anymps._text import OWN_KERNELS, kernels_of
 from anymps.record import Fate, Recording
 from anymps.report._text import percent, plural
 
@@ -22,7 +23,7 @@ class RealShare:
 
     operators: dict[str, int]
     of: int
-    kernels: str = "PyTorch's own kernels"
+    kernels: str = OWN_KERNELS
 
     @property
     def calls(self) -> int:
@@ -43,7 +44,7 @@ class RealShare:
 
     @property
     def _worth(self) -> str:
-        return _WORTH.replace("the Mac", "a Mac with that release") if "torch" in self.kernels else _WORTH
+        return _WORTH if self.kernels == OWN_KERNELS else _WORTH.replace("the Mac", "a Mac with that release")
 
 
 def real_share(recording: Recording) -> RealShare | None:
@@ -53,10 +54,8 @@ def real_share(recording: Recording) -> RealShare | None:
         return None
     operators = {str(name): count for name, count in counted.items() if isinstance(count, int)}
     of = sum(use.count for use in recording.operators() if use.fate is Fate.NATIVE)
-    release = recording.meta.get("kernels_torch") or ""
-    if release == str(recording.meta.get("torch_version") or "").partition("+")[0]:
-        release = ""
-    return RealShare(operators, of, f"the kernels of torch {release}") if release else RealShare(operators, of)
+    release, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
+    return RealShare(operators, of, kernels_of(release, torch))
 
 
 def real_object(recording: Recording) -> dict[str, object] | None:

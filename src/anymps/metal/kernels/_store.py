@@ -7,6 +7,7 @@ from pathlib import Path
 from anymps._atomic import Staged
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import KernelsError, UsageError
+from anymps._text import means_release
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._wheel import SECTION, read_kernels, read_release
 
@@ -33,7 +34,7 @@ def added_release(release: str) -> str:
 
     Raises KernelsError, with the command that adds them, if there is none.
     """
-    meant = [one for one in added_releases() if one == release or one.startswith(f"{release}.")]
+    meant = [one for one in added_releases() if means_release(release, one)]
     if not meant:
         raise KernelsError(
             f"the Metal kernels of torch {release} were not added: anymps kernels add --torch {release} --download"
