@@ -18,7 +18,7 @@ def traced(path: Path, *, autograd: bool = False) -> Trace:
     """The trace of a few calls on the CPU."""
     writer = TraceWriter(path)
     writer.row("facts", {"device": "cpu"})
-    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: None)
+    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0)
     torch.manual_seed(0)
     weight = torch.ones(3, 2, requires_grad=autograd)
     with tracer:

@@ -21,7 +21,7 @@ from anymps.device._enable import (
 )
 from anymps.device._internal_code import internal_folders, written_by_torch
 from anymps.device._kernels import metal_kernels
-from anymps.device._launched import real_calls, release_of_kernels
+from anymps.device._launched import count_real_calls, real_calls, release_of_kernels
 from anymps.device._law import composite_rows
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps
@@ -42,6 +42,7 @@ __all__ = [
     "check_cache",
     "children_used_mps",
     "composite_rows",
+    "count_real_calls",
     "default_device",
     "enable",
     "enforce_hazards",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anymps._errors import EnableError, KernelsError
 from anymps._settings import asked_for, row_of, set_variable
+from anymps._text import means_release
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def refuse_on_a_mac(asked: str | None) -> None:
 def check_kernels_again(current: str, asked: str | None, version: TorchVersion) -> None:
     """Raises EnableError if the device is on with other kernels; `current` is their release, or `cpu`."""
     wanted = _release_of(version) if asked == "real" else asked
-    if wanted is not None and current != wanted and not current.startswith(f"{wanted}."):
+    if wanted is not None and not means_release(wanted, current):
         has = "real" if current == _release_of(version) else current
         raise EnableError(
             f"anymps: the device is already on with kernels={has!r}; start a new process for kernels={asked!r}"
@@ -105,6 +106,13 @@ def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> 
     looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
     _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
     core.offer_calls(_launcher.operators(), _launcher.answer)
+
+
+def count_real_calls() -> int:
+    """How many calls PyTorch's own kernels have computed: `real_calls` in sum, for who asks at each call."""
+    if _launcher is None or _core is None:
+        return 0
+    return sum(_launcher.real.values()) + sum(_core.kept_launches().values())
 
 
 def real_calls() -> Counter[str] | None:

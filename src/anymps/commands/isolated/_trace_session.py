@@ -84,7 +84,7 @@ class TraceSession:
                 raise RequireError("anymps: torch finds no NVIDIA card, so nothing can run on cuda")
         seed_generators()
         from anymps.compare.inside import TracedRun
-        from anymps.device import real_calls
+        from anymps.device import count_real_calls
 
         self._run = TracedRun(
             Path(order.folder, TRACE),
@@ -92,7 +92,7 @@ class TraceSession:
             full_steps=order.full_steps,
             random_on_cpu=order.random_on_cpu,
             in_host_memory=in_host_memory,
-            by_kernels=real_calls,
+            by_kernels=count_real_calls,
             facts=facts,
         )
         self._run.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 __all__ = ["TracedRun"]
 
 import functools
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ class TracedRun:
 
     `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` optimizer steps are
     traced call by call, then steps at doubling intervals. `by_kernels` counts the calls that PyTorch's own kernels have
-    computed, by operator; None where there are no such kernels.
+    computed.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class TracedRun:
         full_steps: int,
         random_on_cpu: bool,
         in_host_memory: bool,
-        by_kernels: Callable[[], Counter[str] | None],
+        by_kernels: Callable[[], int],
         facts: dict[str, str],
     ) -> None:
         self._writer = TraceWriter(path)

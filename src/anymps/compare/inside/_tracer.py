@@ -4,7 +4,6 @@ from __future__ import annotations
 
 __all__ = ["MOST_CALLS", "Tracer", "is_full_step"]
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -60,7 +59,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         *,
         in_host_memory: bool,
         random_on_cpu: bool,
-        by_kernels: Callable[[], Counter[str] | None],
+        by_kernels: Callable[[], int],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._writer, self._device = writer, device
@@ -93,9 +92,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
         self._note_use(_tensors((args, kwargs)))
         inputs = [self._value(tensor) for tensor in given]
-        before = self._launched()
+        before = self._by_kernels()
         out = run(func, args, kwargs)
-        by_kernel = self._launched() > before
+        by_kernel = self._by_kernels() > before
         results = [tensor for tensor in _tensors(out) if readable(tensor)]
         returned = {id(tensor) for tensor in results}
         results += [
@@ -125,11 +124,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self.calls += 1
         return out
-
-    def _launched(self) -> int:
-        """How many calls PyTorch's own kernels have computed so far."""
-        counted = self._by_kernels()
-        return 0 if counted is None else sum(counted.values())
 
     def _kind(self, func: Any) -> tuple[bool, bool, int]:
         """Whether it computes, whether it draws random numbers, and its number."""
