@@ -174,7 +174,7 @@ show(
 
 
 def test_small_work_runs_on_the_calling_thread_alone() -> None:
-    """Threads that spin would take other programs' time for work; large tensors and other calls have all threads."""
+    """Threads that spin would take other programs' time for work; the CPU's own calls have all threads."""
     found = facts(
         """
 library = torch.library.Library("probe", "DEF")

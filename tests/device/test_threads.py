@@ -1,7 +1,8 @@
-"""Several threads use the device: results, gradients, modes and memory are those of one thread."""
+"""Several threads use the device: results, gradients, modes and memory are those of one thread. And its own threads."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -163,3 +164,47 @@ print(len(set(map(id, states))), sums)
 """
     ).lines
     assert lines == ["1 [0.0, 1.0, 2.0, 3.0]"]
+
+
+SEEN_THREADS = """
+import json
+library = torch.library.Library("aten", "IMPL")
+seen = []
+def one(x):
+    seen.append(torch.get_num_threads())
+    return x.clone()
+def two(x, y):
+    seen.append(torch.get_num_threads())
+    return torch.add(x, y)
+library.impl("relu", one, "CPU")
+library.impl("erf", one, "CPU")
+library.impl("maximum", two, "CPU")
+def number(call):
+    seen.clear()
+    call()
+    return [*seen, torch.get_num_threads()]
+torch.set_num_threads(3)
+small, large = torch.ones(2, 16384, device="mps"), torch.ones(3, 16384, device="mps")
+row, column = torch.ones(1, 256, device="mps"), torch.ones(256, 1, device="mps")
+print(json.dumps({
+    "typed": number(lambda: torch.relu(small)), "boxed": number(lambda: torch.erf(small)),
+    "large, typed": number(lambda: torch.relu(large)), "large, boxed": number(lambda: torch.erf(large)),
+    "pair": number(lambda: torch.maximum(row, row)), "large together": number(lambda: torch.maximum(small, small)),
+    "broadcast": number(lambda: torch.maximum(row, column)), "host": number(lambda: torch.relu(torch.ones(1))),
+}))
+"""
+
+
+def test_small_calls_run_on_the_calling_thread_alone() -> None:
+    """Up to 32,768 elements, of all tensors and of what they broadcast to; the caller keeps its threads."""
+    found = json.loads(run_with_torch(ENABLE + SEEN_THREADS).lines[-1])
+    assert found == {
+        "typed": [1, 3],
+        "boxed": [1, 3],
+        "large, typed": [3, 3],
+        "large, boxed": [3, 3],
+        "pair": [1, 3],
+        "large together": [3, 3],
+        "broadcast": [3, 3],
+        "host": [3, 3],
+    }

@@ -22,6 +22,7 @@
 #include "device/launches/launches.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
+#include "device/calls/one_thread.h"
 #include "device/memory/pinned.h"
 #include "device/calls/refusals.h"
 #include "device/backend/streams.h"

@@ -61,6 +61,8 @@ class Call {
   bool on_host() const {
     return on_host_;
   }
+  // Whether the CPU computes it, and threads would cost more than they gain (one_thread.h).
+  bool is_small() const;
   // What stands for `mps` where an argument names a device.
   c10::Device device() const {
     const c10::Device alias = substrate().alias_device();

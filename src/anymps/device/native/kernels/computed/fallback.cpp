@@ -2,7 +2,6 @@
 #include "kernels/computed/fallback.h"
 
 #include "device/device.h"
-#include "kernels/computed/one_thread.h"
 #include "kernels/redirect/boxed_arguments.h"
 #include "recorder/recorder.h"
 

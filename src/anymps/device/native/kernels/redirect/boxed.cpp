@@ -171,6 +171,7 @@ class Redirect final : public c10::OperatorKernel {
     }
     if (!offered || !launch(rule_, *stack, given)) {
       if (C10_LIKELY(on_host)) {
+        const OneThread alone(call.is_small());
         compute_by_cpu(rule_, op, host_key_, stack, first);
       } else {
         const bool sparse = host_key_.has(c10::DispatchKey::SparseCPU);

@@ -335,6 +335,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     if (C10_UNLIKELY(arranged_.isValid()) && !call.on_host()) {
       return compute_arranged(call, args...);
     }
+    const OneThread alone(call.is_small());
     if constexpr (is_operator_itself<Host>) {
       return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
     } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {

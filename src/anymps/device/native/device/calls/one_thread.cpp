@@ -1,5 +1,5 @@
 // The libraries are torch's own, and what it was built with differs: their functions are looked up by name.
-#include "kernels/computed/one_thread.h"
+#include "device/calls/one_thread.h"
 
 #include <dlfcn.h>
 
