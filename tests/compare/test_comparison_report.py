@@ -193,6 +193,40 @@ def test_a_fault_that_one_release_has(by: tuple[bool, bool], known: str) -> None
     assert ("MPS620" in text) is bool(known)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "by", "said"),
+    [
+        ("", "2.15.0", True, ""),  # where it is mended
+        ("", "2.13.0", True, "Known fault of `amax` in this release: MPS620, "),
+        ("2.15.0", "", True, ""),
+        ("2.13.0", "", True, "Known fault of `amax` in this release: MPS620, "),
+        ("", "2.13.0", False, ""),  # the CPU computed on both sides
+    ],
+)
+def test_a_fault_is_of_the_kernels_on_one_side(first: str, second: str, by: bool, said: str) -> None:
+    """On whichever side they are, and not of the installed torch beside them."""
+
+    def trace(kernels: str, value: float) -> Tracing:
+        found = sketch([value])
+        return Tracing("mps", kernels).call("amax", 10, [X], [found], by_kernel=by and bool(kernels))
+
+    found = compare_traces("train.py", ("one", "other"), trace(first, 3.0).end(), trace(second, 0.0).end())
+    text = " ".join(text_of(found).split())
+    assert "different results from the same inputs" in text
+    assert said in text
+    assert ("MPS620" in text) is bool(said)
+
+
+def test_a_fault_of_other_kernels_names_their_release() -> None:
+    """`this release` would be the installed one's."""
+    left, right = Tracing("cpu"), Tracing("mps", "2.13.0")
+    for number, side in enumerate((left, right)):
+        side.trace.facts["torch"] = "2.15.0"
+        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=bool(number))
+    found = compare_traces("train.py", ("cpu", "2.13's kernels"), left.end(), right.end())
+    assert "Known fault of `amax` in torch 2.13.0: MPS620, " in " ".join(text_of(found).split())
+
+
 def test_kernels_of_two_releases_that_agree() -> None:
     """With the number of calls that both releases' kernels computed, and the first difference within rounding."""
 

@@ -17,7 +17,7 @@ from anymps.device import enforce_hazards, native, state
 from anymps.findings import RULES, Finding, Severity, find
 from anymps.findings.rules._known_faults import MARK
 from anymps.record import Fate, Flag, Phase, RecordingBuilder
-from anymps.rules.faults import Check, all_hazards, hazards
+from anymps.rules.faults import Check, Hazard, all_hazards, hazards, hazards_with_kernels
 from device.compare import text_of
 from hazard_cases import CASES, M1, M3, TABLE, Call, Case, F, kernel, last, on, wide
 
@@ -173,6 +173,12 @@ RIGHT = "A known bug in the backend. The values here are right. On a Mac they ma
         ),
         (REAL, "MPS620 aten::amin", RIGHT),  # which the CPU computed
         ({**REAL, "kernels_torch": "2.15.0"}, "MPS620 aten::amax", RIGHT),  # where it is mended
+        (
+            {**REAL, "torch_version": "2.15.0", "kernels_torch": "2.13.0"},
+            "MPS620 aten::amax",
+            "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: the kernels of torch "
+            "2.13.0 computed `amax`.",
+        ),
         (
             {"virtual": False},
             "MPS620 aten::amax",
@@ -428,3 +434,38 @@ def test_a_rule_for_every_fault() -> None:
     numbers = {"MPS695", "MPS696", "MPS697", "MPS698"}
     without_example = {identity for identity, rule in RULES.items() if not rule.example}
     assert {hazard.id for hazard in all_hazards()} | numbers == without_example
+
+
+def of_operator(known: tuple[Hazard, ...], operator: str) -> set[str]:
+    """The faults of one operator."""
+    return {hazard.id for hazard in known if operator in hazard.operators}
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "kernels", "computed", "operator", "expected"),
+    [
+        ("2.13.0", "2.15.0", {"amax"}, "amax", set()),  # mended in these kernels
+        ("2.13.0", "2.15.0", {"amax"}, "amin", {"MPS620"}),  # which they don't compute
+        ("2.15.0", "2.13.0", {"amax"}, "amax", {"MPS620"}),
+        ("2.15.0", "2.13.0", {"amax"}, "amin", set()),
+        ("2.13.0", "2.13.0", {"amax"}, "amax", {"MPS620"}),
+        ("2.13.0", "2.15.0", {"addcmul"}, "addcmul", {"MPS617"}),  # both have it
+        ("2.13.0", "2.15.0", {"linear"}, "linear", {"MPS609"}),  # the process aborts: that is no value
+    ],
+)
+def test_wrong_values_are_those_of_the_kernels_release(
+    torch_version: str, kernels: str, computed: set[str], operator: str, expected: set[str]
+) -> None:
+    """Of the operators that another release's kernels compute; all else is the installed torch's."""
+    known = hazards_with_kernels(torch_version, kernels, computed, (26, 0), "apple9")
+    assert of_operator(known, operator) == expected
+
+
+def test_kernels_of_the_installed_release_change_no_fault() -> None:
+    """The same calls meet the same faults."""
+
+    def pairs(known: tuple[Hazard, ...]) -> set[tuple[str, str]]:
+        return {(hazard.id, name) for hazard in known for name in hazard.operators or ("",)}
+
+    own = hazards("2.13.0", (26, 0), "apple9")
+    assert pairs(hazards_with_kernels("2.13.0", "2.13.0", {"amax", "copy_", "add"}, (26, 0), "apple9")) == pairs(own)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from anymps._cache import cache_home
-from anymps.rules import NEWEST, OLDEST
+from anymps.rules import NEWEST, OLDEST, parse_torch_version
+from anymps.rules.faults import all_hazards
 from kernel_files import bitcode, metallib, module
 from processes import MAC, run_command, run_with_torch
 
@@ -82,6 +83,23 @@ def test_the_installed_releases_number_means_its_kernels(kernels: dict[str, str]
     result = run_with_torch(code, kernels)
     assert result.lines == ["[0.0, 0.0, 0.0] True"]
     assert result.err.endswith("on this machine's CPU and by PyTorch's own kernels; not a real Mac\n")
+
+
+@pytest.mark.parametrize(("asked", "release"), [("real", INSTALLED), (SHORT, OTHER)])
+def test_known_faults_are_those_of_the_kernels_release(kernels: dict[str, str], asked: str, release: str) -> None:
+    """A sum with an element of a CPU table: MPS605, in the releases that have it."""
+    code = f"""
+        import anymps, torch
+        anymps.enable({MAC!r}, kernels={asked!r})
+        from anymps.findings import find
+        x, table = torch.ones(3, device="mps"), torch.ones(3)
+        with anymps.record() as capture:
+            x + table[1]
+        print([found.id for found in find(capture.recording) if found.id == "MPS605"])
+    """
+    fault = next(fault for fault in all_hazards() if fault.id == "MPS605")
+    has = fault.since <= parse_torch_version(release).release <= fault.until
+    assert run_with_torch(code, kernels).lines == [str(["MPS605"] * has)]
 
 
 def test_a_report_says_whose_kernels_computed(kernels: dict[str, str], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from anymps.device._real_mac import hazards_of_this_mac, this_mac
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
-from anymps.rules.faults import hazard_table, hazards
+from anymps.rules.faults import hazard_table, hazards, hazards_with_kernels
 
 if TYPE_CHECKING:
     from anymps.device._driver import Card
@@ -337,15 +337,17 @@ def _install(
             "after that; call anymps.enable() before the first backward, best right after `import torch`"
         )
     core.configure(law(version))
+    known = hazards(version, mac.macos, mac.metal_family)
     if kernels is not None:
         release, metallib = kernels
-        offer_calls(core, metallib, release, mac)
+        computed = offer_calls(core, metallib, release, mac)
+        known = hazards_with_kernels(version, release, computed, mac.macos, mac.metal_family)
     if card is not None:
         settle_accuracy(card.number)
     core.install_device(machine(version, mac, substrate, 0 if card is None else card.number))
     core.allow_fallback(fallback)
     _native = core
-    enforce_hazards(hazards(version, mac.macos, mac.metal_family))
+    enforce_hazards(known)
     install_surface(core, mac, substrate)
     _end_threads_at_exit(core)
 

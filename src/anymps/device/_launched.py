@@ -97,15 +97,17 @@ def _release_of(version: TorchVersion) -> str:
     return str(version).partition("+")[0]
 
 
-def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> None:
-    """Has the device offer its calls to the kernels of a release first."""
+def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> frozenset[str]:
+    """Has the device offer its calls to the kernels of a release first; the base names of the operators offered."""
     global _launcher, _core
     from anymps.metal.kernels import KernelLibrary, Launcher
 
     major, minor = parse_torch_version(release).release
     looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
     _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
-    core.offer_calls(_launcher.operators(), _launcher.answer)
+    offered = _launcher.operators()
+    core.offer_calls(offered, _launcher.answer)
+    return frozenset(name.partition("::")[2].partition(".")[0] for name in offered)
 
 
 def count_real_calls() -> int:

@@ -18,7 +18,8 @@ class Numbers:
     """How many calls were compared with the CPU's numbers, of how many operators, how many of them were wrong, and how
     many were left out, by the reason.
 
-    `graphs` of `calls` on mps are operators that MPSGraph computes in the recording's release of torch.
+    `graphs` of `calls` on mps are operators that MPSGraph computes in the release of torch whose numbers the run had;
+    `release` names it where that is not the installed one.
     """
 
     compared: int
@@ -27,6 +28,7 @@ class Numbers:
     left_out: dict[str, int]
     graphs: int
     calls: int
+    release: str = ""
 
     @property
     def in_short(self) -> str:
@@ -49,8 +51,9 @@ class Numbers:
             sentences.append(f"Not compared: {listed}{'; and others' if len(reasons) > 4 else ''}.")
         share = percent(self.graphs, self.calls)
         if self.graphs and share:
+            there = f"On a Mac with torch {self.release}" if self.release else "On a Mac"
             sentences.append(
-                f"On a Mac, MPSGraph computes {share} of the calls, and how it rounds is not public; PyTorch's own "
+                f"{there}, MPSGraph computes {share} of the calls, and how it rounds is not public; PyTorch's own "
                 "kernels compute the rest."
             )
         return " ".join(sentences)
@@ -62,14 +65,20 @@ def numbers_of(recording: Recording) -> Numbers | None:
     if not isinstance(facts, dict):
         return None
     graphs, calls = graph_share(recording)
+    kernels, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
+    release = kernels if kernels != torch.partition("+")[0] else ""
     left_out = {str(reason): int(count) for reason, count in facts["left_out"].items()}
-    return Numbers(facts["compared"], facts["operators"], facts["wrong"], left_out, graphs, calls)
+    return Numbers(facts["compared"], facts["operators"], facts["wrong"], left_out, graphs, calls, release)
 
 
 def graph_share(recording: Recording) -> tuple[int, int]:
-    """Calls of operators that have no kernel of PyTorch's own in the recording's release, and all calls; no copies."""
+    """Calls of operators that have no kernel of PyTorch's own, and all calls; no copies.
+
+    In the release whose numbers the run had: that of the Metal kernels that it ran on, else the installed one.
+    """
     try:
-        release = parse_torch_version(str(recording.meta.get("torch_version", ""))).release
+        version = recording.meta.get("kernels_torch") or recording.meta.get("torch_version", "")
+        release = parse_torch_version(str(version)).release
     except UnsupportedTorchError:
         return 0, 0
     graphs = calls = 0

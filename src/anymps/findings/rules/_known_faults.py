@@ -2,7 +2,8 @@
 
 The virtual device computes them right on the CPU. PyTorch's own kernels compute them as wrong as a Mac does, where they
 compute the call (`--kernels real`); so a finding says whose values the run had. The device recognises such a call by
-its own torch, macOS and GPU, and leaves a mark on the tape; see `rules/faults/_model.py`.
+its own torch (of an operator that another release's kernels compute, by that release), macOS and GPU, and leaves a mark
+on the tape; see `rules/faults/_model.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps._text import base_name
+from anymps._text import base_name, kernels_of
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
@@ -52,11 +53,11 @@ _BY_THE_CPU: Final = {
 }
 _BY_KERNELS: Final = {
     Outcome.WRONG: "A known bug in the backend. On a Mac the values are wrong, without an error. Here they can be, "
-    "too: PyTorch's own kernels computed `{}`.",
+    "too: {kernels} computed `{operator}`.",
     Outcome.MAY_BE_WRONG: "A known bug in the backend. On a Mac the values may be wrong. Here they may be, too: "
-    "PyTorch's own kernels computed `{}`.",
-    Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: PyTorch's own kernels computed "
-    "`{}`.",
+    "{kernels} computed `{operator}`.",
+    Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
+    "`{operator}`.",
 }
 _ON_THIS_MAC: Final = {
     Outcome.WRONG: "A known bug in the backend. The values are wrong, without an error.",
@@ -71,7 +72,8 @@ def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     if recording.meta.get("virtual") is False:
         return _ON_THIS_MAC.get(hazard.outcome, "")
     if _by_faulty_kernels(recording, hazard, operator) and hazard.outcome in _BY_KERNELS:
-        return _BY_KERNELS[hazard.outcome].format(operator)
+        release, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
+        return _BY_KERNELS[hazard.outcome].format(kernels=kernels_of(release, torch), operator=operator)
     return _BY_THE_CPU.get(hazard.outcome, "")
 
 

@@ -210,7 +210,7 @@ def _kernel(found: Comparison, divergence: Divergence) -> str:
     )
     by_release: dict[str, list[Hazard]] = {}
     for fault, release in _faults(found, divergence):
-        by_release.setdefault(f"torch {release}" if found.has_releases else "this release", []).append(fault)
+        by_release.setdefault(f"torch {release}" if _names_release(found) else "this release", []).append(fault)
     for release, faults in by_release.items():
         names = " and ".join(f"{fault.id}, {fault.title}" for fault in faults[:3])
         said += f" Known {'faults' if len(faults) > 1 else 'fault'} of `{divergence.call.name}` in {release}: {names}."
@@ -233,12 +233,15 @@ def _whose(found: Comparison, divergence: Divergence) -> str:
 
 
 def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str]]:
-    """Known faults of the operator on mps, each with the release: of the second run, or of either one's kernels."""
+    """Known faults of the operator on mps, each with the release whose code computed a result of the divergence.
+
+    On Metal kernels, that is the kernels' release; this machine's CPU beside them has none of the faults.
+    """
     sides = list(zip(found.sides, (divergence.left, divergence.right), strict=True))
-    if found.has_releases:
+    if any(side.kernels_torch for side in found.sides):
         releases = [side.kernels_torch for side, calls in sides if any(call.by_kernel for call in calls)]
     else:
-        releases = [found.sides[1].kernels_torch or found.sides[1].facts.get("torch", "")]
+        releases = [found.sides[1].facts.get("torch", "")]
     name = divergence.call.name
     return [
         (fault, release)
@@ -248,6 +251,12 @@ def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str
         and fault.since <= _release(release) <= fault.until
         and (len(releases) == 1 or not all(fault.since <= _release(one) <= fault.until for one in releases))
     ]
+
+
+def _names_release(found: Comparison) -> bool:
+    """Whether `this release` would be unclear: kernels of another release than the installed torch's take part."""
+    installed = found.sides[1].facts.get("torch", "").partition("+")[0]
+    return found.has_releases or any(side.kernels_torch not in ("", installed) for side in found.sides)
 
 
 def _release(version: str) -> tuple[int, int]:

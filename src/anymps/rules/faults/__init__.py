@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anymps.rules.faults._model import Check, Hazard, Outcome
-from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards
+from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards, hazards_with_kernels
 
 __all__ = [
     "Check",
@@ -13,4 +13,5 @@ __all__ = [
     "all_hazards",
     "hazard_table",
     "hazards",
+    "hazards_with_kernels",
 ]

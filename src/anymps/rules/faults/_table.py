@@ -7,12 +7,16 @@ The virtual device computes the right result and notes the call. The rows are in
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
 from anymps.rules._readings import Release
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
 from anymps.rules.faults._arithmetic import ARITHMETIC
 from anymps.rules.faults._layers import LAYERS
 from anymps.rules.faults._limits import LIMITS
-from anymps.rules.faults._model import Check, Hazard
+from anymps.rules.faults._model import Check, Hazard, Outcome
 from anymps.rules.faults._products import PRODUCTS
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
@@ -28,6 +32,39 @@ def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str
     check_supported(torch_version)
     release = parse_torch_version(torch_version).release
     return tuple(hazard for hazard in all_hazards() if hazard.holds(release, macos, metal_family))
+
+
+_OF_VALUES: Final = frozenset({Outcome.WRONG, Outcome.MAY_BE_WRONG, Outcome.VARIES})
+
+
+def hazards_with_kernels(
+    torch_version: str | TorchVersion,
+    kernels_torch: str | TorchVersion,
+    computed: Collection[str],
+    macos: Release,
+    metal_family: str,
+) -> tuple[Hazard, ...]:
+    """The hazards in force where the Metal kernels of another release compute the operators `computed` (base names).
+
+    A wrong value of these operators is that release's; how torch refuses, aborts or hangs, and every other operator,
+    stays the installed release's. Raises UnsupportedTorchError outside the supported range of torch.
+    """
+    own = hazards(torch_version, macos, metal_family)
+    others = hazards(kernels_torch, macos, metal_family)
+    kept = (_of_operators(hazard, computed, inside=False) for hazard in own)
+    added = (_of_operators(hazard, computed, inside=True) for hazard in others if hazard.outcome in _OF_VALUES)
+    found = [hazard for hazard in (*kept, *added) if hazard is not None]
+    return tuple(sorted(found, key=lambda hazard: hazard.id))
+
+
+def _of_operators(hazard: Hazard, computed: Collection[str], *, inside: bool) -> Hazard | None:
+    """What is left of a hazard of values for the operators inside or outside of `computed`; None if nothing is."""
+    if hazard.outcome not in _OF_VALUES:
+        return hazard
+    left = tuple(name for name in hazard.operators if (name in computed) is inside)
+    if left == hazard.operators and (left or not inside):
+        return hazard
+    return replace(hazard, operators=left) if left else None
 
 
 def all_hazards() -> tuple[Hazard, ...]:

@@ -1,0 +1,45 @@
+"""What a report says of the numbers that were compared: whose kernels, and what share only Apple knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.record import Fate, Recording, RecordingBuilder
+from anymps.report._numbers import numbers_of
+from anymps.rules import has_metal_kernel
+
+CHECKED = {"compared": 4, "operators": 2, "wrong": 0, "left_out": {}}
+NEWER = "addcmul"
+"""An operator whose first kernel came with 2.15."""
+
+
+def recorded(**meta: object) -> Recording:
+    """Three calls of what has a kernel since 2.15, and one of `add`."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0+cpu", "virtual": True, "numbers": CHECKED, **meta})
+    for number, name in enumerate(("add.Tensor", *[NEWER] * 3)):
+        builder.entry(f"aten::{name}", start_ns=number * 10, duration_ns=5, fate=Fate.NATIVE)
+    return builder.close()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "said"),
+    [
+        ("2.13.0", " On a Mac, MPSGraph computes 75 % of the calls, and how it rounds is not public; PyTorch's own "),
+        ("", " On a Mac, MPSGraph computes 75 % of the calls, and how it rounds is not public; PyTorch's own "),
+        ("2.15.0", ""),  # it has kernels of both
+    ],
+)
+def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(kernels: str, said: str) -> None:
+    """Of the release whose numbers the run had, which need not be the installed one."""
+    assert not has_metal_kernel(NEWER, (2, 13))
+    numbers = numbers_of(recorded(kernels_torch=kernels))
+    assert numbers is not None
+    assert said in numbers.in_full
+    assert ("MPSGraph" in numbers.in_full) is bool(said)
+
+
+def test_another_release_is_named() -> None:
+    """Where the share is of another release than the installed one."""
+    numbers = numbers_of(recorded(torch_version="2.15.0", kernels_torch="2.13.0"))
+    assert numbers is not None
+    assert " On a Mac with torch 2.13.0, MPSGraph computes 75 % of the calls, and " in numbers.in_full
