@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from anymps.numerics import Loudness, bound_of, differences, widened
+from anymps.numerics._differences import Unsettled
 
 EXP = bound_of("aten::exp", torch.float32)
 EXACT = bound_of("aten::abs", torch.float32)
@@ -103,3 +104,46 @@ def test_complex_numbers() -> None:
 def test_sizes_must_agree() -> None:
     with pytest.raises(ValueError, match=r"sizes \(2,\) and \(3,\) differ"):
         differences(torch.ones(2), torch.ones(3), EXP)
+
+
+@pytest.mark.parametrize("place", [0, 70_000, 200_000])
+@pytest.mark.parametrize("number", [3.01, math.inf, math.nan])
+def test_one_wrong_number_among_many_is_found(place: int, number: float) -> None:
+    """A long result is looked at piece by piece: in each of them, and in the last, which is shorter."""
+    expected = torch.full((200_001,), 3.0, dtype=torch.float64)
+    found = expected.float()
+    found[place] = number
+    difference = differences(expected, found, EXP)
+    assert difference is not None
+    assert (difference.index, difference.wrong, difference.count) == ((place,), 1, 200_001)
+
+
+def test_what_the_bound_leaves_open_is_settled_by_more() -> None:
+    """By the sums of the terms, or by how far the result moves; each element by its own."""
+    bound = bound_of("aten::sum", torch.float32, [(1000,)], ())
+    expected = wide(1.0, 0.0, math.inf)
+    for found, scale, allowance, settled in (
+        (narrow(1.0, 1e-6, math.inf), wide(1.0, 1.0, 1.0), None, False),  # infinity is left
+        (narrow(1.0, 1e-6, 0.0), None, wide(1.0, 1.0, 1.0), False),
+    ):
+        assert Unsettled(expected, found, bound).settle(scale, allowance) is settled
+    for found, scale, allowance, settled in (
+        (narrow(1.0, 1e-6), wide(1.0, 1.0), None, True),
+        (narrow(1.0, 1e-6), wide(1.0, 1e-9), None, False),
+        (narrow(1.0, 1e-6), wide(1.0, -1.0), None, True),
+        (narrow(1.0, 1e-6), None, wide(0.0, 1e-5), True),
+        (narrow(1.0, 1e-6), None, wide(1e-5, 0.0), False),
+        (narrow(1.1, 1e-6), wide(1.0, 1.0), wide(0.0, 1.0), False),
+        (narrow(1.1, 1e-6), wide(1.0, 1.0), wide(0.2, 0.0), True),
+    ):
+        unsettled = Unsettled(expected[:2], found, bound)
+        assert unsettled
+        assert unsettled.settle(scale, allowance) is settled
+    assert not Unsettled(expected, narrow(1.0, 0.0, math.nan)[:3], EXACT).settle(wide(9.0, 9.0, 9.0))
+
+
+def test_equal_numbers_leave_nothing_open() -> None:
+    """Infinity is equal to itself where a result must be exact."""
+    assert not Unsettled(wide(1.0, -math.inf), narrow(1.0, -math.inf), EXACT)
+    assert not Unsettled(torch.tensor([3, 2**60]), torch.tensor([3, 2**60]), EXACT)
+    assert Unsettled(wide(1.0, math.nan), narrow(1.0, math.nan), EXACT)

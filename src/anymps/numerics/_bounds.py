@@ -77,10 +77,15 @@ class Bound:
         size = own if scale is None else torch.maximum(own, scale.to(torch.float64))
         absolute = self.absolute
         if self.kind is Kind.TESTED and own.numel():
-            # PyTorch's tests have numbers of about one; of smaller ones the tolerance is as much smaller.
-            largest = float(torch.where(own.isfinite(), own, 0.0).max())
-            absolute *= min(1.0, largest)
+            absolute = self.absolute_beside(float(torch.where(own.isfinite(), own, 0.0).max()))
         return self.relative * size + absolute
+
+    def absolute_beside(self, largest: float) -> float:
+        """The absolute tolerance of PyTorch's tests for a result whose largest absolute value is that.
+
+        Their numbers are of about one; of smaller ones the tolerance is as much smaller.
+        """
+        return self.absolute * min(1.0, largest)
 
     def of_two(self) -> Bound:
         """The bound on the distance of two results that were both computed in the dtype."""

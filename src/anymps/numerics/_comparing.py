@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
-from anymps.numerics._differences import Difference, Loudness, differences
+from anymps.numerics._differences import Difference, Loudness, Unsettled, differences
+from anymps.numerics._functions import MOVES
 from anymps.numerics._operations import Operation
 from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments
 from anymps.numerics._scales import ADDITIONS, LINEAR, absolute_sums, largest_input, moved
 from anymps.numerics._ties import settles
 from anymps.numerics._widening import widened
+
+_PLACES: Final = frozenset((torch.int64, torch.int32, torch.bool))
+"""What indices and masks are of."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,24 @@ class Wrong:
     shape: tuple[int, ...]
 
 
+class _Moves:
+    """What `moved` tells, kept for the other results of the call."""
+
+    def __init__(self, trying: Iterator[list[Any]]) -> None:
+        self._trying, self._tried = trying, list[list[Any]]()
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        number = 0
+        while True:
+            if number == len(self._tried):
+                try:
+                    self._tried.append(next(self._trying))
+                except Exception:  # that was the last, or an operator that the CPU lacks in the wider type
+                    return
+            yield self._tried[number]
+            number += 1
+
+
 class Comparison:
     """A call with the arguments that it had, on the CPU, and what was `found`: its results, what it wrote into."""
 
@@ -37,12 +60,17 @@ class Comparison:
         self._mpsgraph = mpsgraph
         self._named = {said.name: value for said, value in zip(operation.arguments, arguments, strict=False)}
         self._shapes = [tuple(tensor.shape) for value in arguments for tensor in tensors_in(value)]
+        self._overwritten = {id(one) for place in operation.written for one in tensors_in(arguments[place])}
+        self._wide: dict[int, torch.Tensor] = {}
         self._expected: list[Any] = []
         self._native: list[Any] | None = None
+        self._sums: list[torch.Tensor] | None = None
+        self._summed = False
+        self._moves: dict[tuple[torch.dtype, int], _Moves] = {}
 
     def wrong(self) -> Wrong | None:
         """The loudest of the results that are wrong; None if none is. Raises what the CPU's kernel raises."""
-        fresh, written = compute(self._operation, wide_arguments(self._operation, self._arguments))
+        fresh, written = compute(self._operation, self._exact_arguments())
         self._expected = [*fresh, *written]
         seen = [
             wrong
@@ -54,19 +82,41 @@ class Comparison:
 
     def _wrong_at(self, place: int, expected: torch.Tensor, found: torch.Tensor) -> Wrong | None:
         bound = self._bound(found)
-        if differences(expected, found, bound) is None:
+        unsettled = Unsettled(expected, found, bound)
+        if not unsettled or settles(self._operation.base, self._arguments, self._named, expected, found):
             return None
-        if settles(self._operation.base, self._arguments, self._named, expected, found):
-            return None
-        excused = self._excused(place, expected, found)
         scale = self._scale(place, bound, expected)
-        if differences(expected, found, bound, scale=scale, excused=excused) is None:
+        if scale is not None and unsettled.settle(scale):
             return None
-        allowance = self._allowance(place, bound, expected)
+        allowance: torch.Tensor | None = None
+        for allowance in self._moved(place, bound):
+            if unsettled.settle(scale, allowance):
+                return None
+        excused = self._excused(place, expected, found)
+        if differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused) is None:
+            return None
+        allowance = self._allowance(place, bound, expected, allowance)
         left = differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused)
         if left is not None and left.loudness is not Loudness.FLUSHED and self._is_flushed(place, found, bound):
             left = replace(left, loudness=Loudness.FLUSHED)
         return None if left is None else Wrong(place, left, bound, found.dtype, tuple(found.shape))
+
+    def _exact_arguments(self) -> tuple[Any, ...]:
+        """The arguments in the wider type, or as they are where numbers of one dtype are only moved."""
+        if self._operation.base in MOVES:
+            dtypes = {tensor.dtype for value in self._arguments for tensor in tensors_in(value)}
+            dtypes |= {found.dtype for found in self._found if found is not None}
+            if len(dtypes - _PLACES) == 1:
+                return same_arguments(self._operation, self._arguments)
+        return wide_arguments(self._operation, self._arguments, self._widened)
+
+    def _widened(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Those that nothing is written into are widened once."""
+        if id(tensor) in self._overwritten:
+            return widened(tensor)
+        if id(tensor) not in self._wide:
+            self._wide[id(tensor)] = widened(tensor)
+        return self._wide[id(tensor)]
 
     def _bound(self, found: torch.Tensor) -> Bound:
         floats = [
@@ -111,21 +161,30 @@ class Comparison:
             return largest_input(self._arguments, expected)
         if bound.kind not in (Kind.SUM, Kind.TESTED) and not bound.of_input:
             return None
-        try:
-            sums = absolute_sums(self._operation, self._arguments)
-        except Exception:  # an operator that minds its inputs' signs
-            return None
-        scale = sums[place] if sums is not None and place < len(sums) else None
-        return scale.abs() if scale is not None and scale.shape == expected.shape else None
+        if not self._summed:
+            self._summed = True
+            with suppress(Exception):  # an operator that minds its inputs' signs
+                self._sums = absolute_sums(self._operation, self._arguments, self._widened)
+        scale = self._sums[place] if self._sums is not None and place < len(self._sums) else None
+        return scale if scale is not None and scale.shape == expected.shape else None
 
-    def _allowance(self, place: int, bound: Bound, expected: torch.Tensor) -> torch.Tensor | None:
-        """How far an ill-conditioned result moves with its inputs, and how far the CPU's own kernel is off."""
+    def _moved(self, place: int, bound: Bound) -> Iterator[torch.Tensor]:
+        """How far an ill-conditioned result moves with its inputs: more and more, as more of their moves are tried."""
+        if bound.kind not in (Kind.SUM, Kind.TESTED):
+            return
+        key = (bound.dtype, bound.terms)
+        if key not in self._moves:
+            self._moves[key] = _Moves(moved(self._operation, self._arguments, self._expected, bound, self._widened))
+        for furthest in self._moves[key]:
+            if furthest[place] is not None:
+                yield furthest[place]
+
+    def _allowance(
+        self, place: int, bound: Bound, expected: torch.Tensor, allowance: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """That of the moves, and how far the CPU's own kernel is off."""
         if bound.kind not in (Kind.SUM, Kind.TESTED):
             return self._by_exact_numbers(place, expected)
-        try:
-            allowance: torch.Tensor | None = moved(self._operation, self._arguments, self._expected, bound)[place]
-        except Exception:
-            allowance = None
         native = self._native[place] if self._native and place < len(self._native) else None
         if native is not None and native.shape == expected.shape and native.dtype.is_floating_point:
             off = torch.nan_to_num((native.to(torch.float64) - expected).abs(), nan=0.0, posinf=0.0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -60,7 +62,8 @@ def differences(
         raise ValueError(f"sizes {tuple(expected.shape)} and {tuple(found.shape)} differ")
     if found.numel() == 0:
         return None
-    if _all_within(expected, found, bound, scale):
+    unsettled = Unsettled(expected, found, bound)
+    if not unsettled or unsettled.settle(scale):
         return None
     rounded = expected.to(found.dtype)
     same = (rounded == found) | (rounded.isnan() & found.isnan())
@@ -95,16 +98,70 @@ def differences(
     return None
 
 
-def _all_within(expected: torch.Tensor, found: torch.Tensor, bound: Bound, scale: torch.Tensor | None) -> bool:
-    """Whether nothing more needs to be asked: the common case, in few operators. NaN and infinity are never within."""
-    if not (found.dtype.is_floating_point or found.dtype.is_complex):
-        return torch.equal(expected.to(found.dtype), found)
-    exact = expected.to(torch.complex128 if found.dtype.is_complex else torch.float64)
-    distance = (found.to(exact.dtype) - exact).abs()
-    allowed = bound.allowed(exact, scale)
-    if bound.kind is not Kind.TESTED:
-        allowed = allowed - bound.absolute  # zeros for subnormal numbers are looked at
-    return bool(((distance <= allowed) & (distance < float("inf"))).all())
+_CHUNK: Final = 1 << 16  # elements: what is made of them stays in a core's cache
+
+
+class Unsettled:
+    """The elements of a result that its bound alone does not settle, for which the more costly reasons are asked.
+
+    Most results have none, which takes few passes over their numbers. The sizes are those of `differences`. Subnormal
+    numbers, NaN and infinity are unsettled, except where both sides are the same exact number.
+    """
+
+    def __init__(self, expected: torch.Tensor, found: torch.Tensor, bound: Bound) -> None:
+        self._bound, self._absolute = bound, 0.0  # zeros for subnormal numbers are looked at
+        self._exact, self._found = expected.reshape(-1), found.reshape(-1)
+        self._is_exact = bound.kind is Kind.EXACT or not (found.dtype.is_floating_point or found.dtype.is_complex)
+        self._places = self._unequal() if self._is_exact else self._beyond()
+
+    def __bool__(self) -> bool:
+        return self._places.numel() > 0
+
+    def settle(self, scale: torch.Tensor | None = None, allowance: torch.Tensor | None = None) -> bool:
+        """Whether none is left where the bound is that of these sums of absolute values, with that much more."""
+        if self._is_exact or not self:
+            return not self
+        exact, found = self._exact[self._places], self._found[self._places]
+        distance, size = (found - exact).abs(), exact.abs()
+        if scale is not None:
+            size = torch.maximum(size, scale.reshape(-1)[self._places].abs().to(torch.float64))
+        beyond = distance - self._bound.relative * size
+        if allowance is not None:
+            beyond = beyond - allowance.reshape(-1)[self._places]
+        left = ~(beyond <= self._absolute)
+        if scale is not None and allowance is None:
+            self._places = self._places[left]
+        return not bool(left.any())
+
+    def _unequal(self) -> torch.Tensor:
+        rounded = self._exact.to(self._found.dtype)
+        if torch.equal(rounded, self._found):
+            return torch.empty(0, dtype=torch.int64)
+        return (rounded != self._found).nonzero().squeeze(-1)
+
+    def _beyond(self) -> torch.Tensor:
+        """The places of those beyond the bound, infinities and NaN among them."""
+        exact = self._exact.to(torch.complex128 if self._found.dtype.is_complex else torch.float64)
+        self._exact = exact
+        if self._bound.kind is Kind.TESTED and exact.numel():
+            self._absolute = self._bound.absolute_beside(_largest(exact))
+        places = []
+        for start in range(0, exact.numel(), _CHUNK):
+            one, other = exact[start : start + _CHUNK], self._found[start : start + _CHUNK]
+            beyond = other - one
+            beyond = (beyond.abs() if beyond.is_complex() else beyond.abs_()).sub_(
+                one.abs(), alpha=self._bound.relative
+            )
+            if not float(beyond.max()) <= self._absolute:  # nor NaN, which infinities leave
+                places.append((~(beyond <= self._absolute)).nonzero().squeeze(-1) + start)
+        return torch.cat(places) if places else torch.empty(0, dtype=torch.int64)
+
+
+def _largest(numbers: torch.Tensor) -> float:
+    """The largest absolute value of the finite ones."""
+    size = numbers.abs()
+    largest = float(size.max())
+    return largest if math.isfinite(largest) else float(torch.where(size.isfinite(), size, 0.0).max())
 
 
 def _distance(expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,9 @@ EXACT: Final = names_of(
 )
 """Operators that place, choose or compare numbers, or compute them without rounding."""
 
+MOVES: Final = names_of("cat clone copy embedding flip gather index index_select repeat roll stack zero")
+"""Those among them, and copies, that leave the numbers of one dtype as they are."""
+
 ROUNDED_IF_COMPLEX: Final = names_of("abs absolute sgn sign")
 """Those among them that round where the number is complex: they take its length."""
 

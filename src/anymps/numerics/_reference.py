@@ -69,10 +69,14 @@ def wide_arguments(
         if isinstance(value, (torch.Tensor, list, tuple)) and tensors_in(value):
             if operation.is_fused_step and said.name in _KEPT_NARROW:
                 return changed(value, torch.clone)
-            return changed(value, (lambda tensor: change(tensor).clone()) if written else change)
+            return changed(value, (lambda tensor: _of_its_own(change(tensor), tensor)) if written else change)
         return _plain(said, value, narrow)
 
     return tuple(one(place, value) for place, value in enumerate(arguments))
+
+
+def _of_its_own(made: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    return made.clone() if made.data_ptr() == tensor.data_ptr() else made
 
 
 def same_arguments(operation: Operation, arguments: Sequence[Any]) -> tuple[Any, ...]:

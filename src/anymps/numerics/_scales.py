@@ -8,7 +8,9 @@ Scientific Computing 15, 1994).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import count
 from typing import Any, Final
 
 import torch
@@ -16,10 +18,13 @@ import torch
 from anymps.numerics._bounds import Bound, Kind, unit_roundoff
 from anymps.numerics._names import names_of
 from anymps.numerics._operations import Operation
-from anymps.numerics._reference import compute, tensors_in, wide_arguments
+from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments
 from anymps.numerics._widening import widened
 
 SAMPLES: Final = 4
+
+_PERIOD: Final = 65_521
+"""Signs that are drawn: a prime number, so that they repeat in step with no axis of a tensor."""
 
 ADDITIONS: Final = names_of("add sub subtract rsub")
 
@@ -39,11 +44,11 @@ LINEAR: Final = names_of(
 _FACTORS: Final = ("alpha", "beta", "value")
 
 
-def absolute_sums(operation: Operation, arguments: Sequence[Any]) -> list[torch.Tensor] | None:
+def absolute_sums(operation: Operation, arguments: Sequence[Any], wide: Change = widened) -> list[torch.Tensor] | None:
     """For each result the sums of its terms' absolute values; None for an operator that is not linear."""
     if operation.base not in LINEAR:
         return None
-    made = wide_arguments(operation, arguments, lambda tensor: _absolute(widened(tensor)))
+    made = wide_arguments(operation, arguments, lambda tensor: _absolute(wide(tensor)))
     sign = -1 if operation.base in ("sub", "subtract", "rsub") else 1  # a difference of absolute values is no sum
     numbers = tuple(
         sign * abs(value) if said.name in _FACTORS and isinstance(value, (int, float)) else value
@@ -69,19 +74,24 @@ def largest_input(arguments: Sequence[Any], like: torch.Tensor) -> torch.Tensor 
     return found
 
 
-def moved(operation: Operation, arguments: Sequence[Any], expected: Sequence[Any], bound: Bound) -> list[Any]:
-    """For each result how far it moves when each input moves by as much as the bound's sums may lose."""
-    generator = torch.Generator().manual_seed(20_041_994)  # the program's own stream stays as it is
+def moved(
+    operation: Operation, arguments: Sequence[Any], expected: Sequence[Any], bound: Bound, widen: Change = widened
+) -> Iterator[list[Any]]:
+    """For each result how far it moves when each input moves by as much as the bound's sums may lose.
+
+    After each of `SAMPLES` moves the furthest so far, so that who has seen enough need not go on.
+    """
     roundoff = unit_roundoff(bound.dtype)
     terms = bound.terms + 2 if bound.kind is Kind.SUM else 8
     furthest: list[Any] = [None] * len(expected)
+    starts = count(0, 7919)
 
     def disturbed(tensor: torch.Tensor) -> torch.Tensor:
-        wide = widened(tensor)
+        wide = widen(tensor)
         if not (wide.dtype.is_floating_point or wide.dtype.is_complex):
             return wide
-        signs = torch.randint(0, 2, wide.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        return wide * (1 + roundoff * signs)
+        factors = (1 + roundoff * _signs()).roll(-next(starts))
+        return (wide.reshape(-1) * factors.repeat(wide.numel() // _PERIOD + 1)[: wide.numel()]).view(wide.shape)
 
     for _ in range(SAMPLES):
         fresh, written = compute(operation, wide_arguments(operation, arguments, disturbed))
@@ -89,9 +99,16 @@ def moved(operation: Operation, arguments: Sequence[Any], expected: Sequence[Any
             if result is None or exact is None or result.shape != exact.shape:
                 continue
             if exact.dtype.is_floating_point or exact.dtype.is_complex:
-                distance = torch.nan_to_num((result - exact).abs().to(torch.float64), nan=0.0, posinf=0.0)
+                distance = torch.nan_to_num((result - exact).abs().to(torch.float64), nan=0.0, posinf=0.0).mul_(terms)
                 furthest[place] = distance if furthest[place] is None else torch.maximum(furthest[place], distance)
-    return [None if distance is None else distance * terms for distance in furthest]
+        yield list(furthest)
+
+
+@cache
+def _signs() -> torch.Tensor:
+    """1 and -1 at random; drawn once, as that takes longer than all else that is done with a number."""
+    generator = torch.Generator().manual_seed(20_041_994)  # the program's own stream stays as it is
+    return torch.randint(0, 2, (_PERIOD,), generator=generator, dtype=torch.float64) * 2 - 1
 
 
 def _absolute(tensor: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,8 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers on the CPU, in the wide type, with the same sizes; memory of its own unless nothing changes."""
-    return tensor.detach().to("cpu").to(wide_dtype(tensor.dtype))
+    here = tensor if tensor.device.type == "cpu" else tensor.detach().to("cpu")
+    return here.detach().to(wide_dtype(here.dtype))
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
