@@ -37,6 +37,7 @@ kernel void exp_tanh(device float* out, constant float* a, uint i [[thread_posit
   out[i] = exp(a[i]) * tanh(a[i]);
 }
 kernel void nothing(device float* out) {}
+kernel void takes(device float* out, constant char* given) {}
 // In a loop of each thread's own length, so that threads are fibers.
 kernel void barriers(device int* out, constant int& count, uint i [[thread_position_in_grid]]) {
   for (uint n = 0; n < count + i / 4096; ++n) threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -285,10 +286,19 @@ def costs(library: Any) -> None:
     """Launches, barriers and SIMD calls."""
     one, out = torch.zeros(1, device="mps"), torch.zeros(1024, dtype=torch.int32, device="mps")
 
-    def launch() -> None:
-        library.nothing(one)
-
-    print(f"{'launch':36}{min(clock(launch, COUNT) for _ in range(9)) * 1e6:9.2f} us")
+    takes, number = library.takes, torch.tensor(2.5)
+    launches: dict[str, Callable[[], object]] = {
+        "launch": lambda: library.nothing(one),
+        "launch with a number": lambda: takes(one, 3),
+        "launch with a bool": lambda: takes(one, True),
+        "launch with arg_casts": lambda: takes(one, 3, arg_casts={1: "int32"}),
+        "launch with arg_casts to a half": lambda: takes(one, 0.5, arg_casts={1: "fp16"}),
+        "launch with a list of numbers": lambda: takes(one, [1.0, 2.0, 3.0]),
+        "launch with a list of tensors": lambda: takes(one, [one, one]),
+        "launch with a number on the CPU": lambda: takes(one, number),
+    }
+    for name, launch in launches.items():
+        print(f"{name:36}{min(clock(launch, COUNT) for _ in range(9)) * 1e6:9.2f} us")
     for name, unit in (("barriers", "barrier, each thread"), ("votes", "SIMD call, each thread")):
         for group in (256, 1024):
 

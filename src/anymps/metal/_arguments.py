@@ -21,8 +21,11 @@ _CAST = (
     "or compile in debug mode for details)"
 )
 _INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
-_CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
-_LETTER_OF_CAST = {"fp16": "e", "bf16": "E", **{name: code for name, (code, _) in _INTEGERS.items()}}
+CODE_OF_CAST = {name: code for name, (code, _) in _INTEGERS.items()}
+"""Integers' casts, and how `struct` packs what they give."""
+NARROW_CASTS = frozenset({"fp16", "bf16"})
+_CASTS = frozenset({*NARROW_CASTS, *_INTEGERS})
+_LETTER_OF_CAST = {"fp16": "e", "bf16": "E", **CODE_OF_CAST}
 LETTERS = {
     torch.float32: "f",
     torch.float16: "e",
@@ -42,8 +45,6 @@ LETTERS = {
 """What tensors are made of, as in `struct`; E: bfloat16. A complex number is two."""
 PADDING = 64  # behind a constant: a parameter may be wider than what it was given
 _INTEGER, _FLOAT = struct.Struct(f"q{PADDING}x"), struct.Struct(f"f{PADDING}x")
-PLAIN_FORMS = {torch.Tensor: "", int: _INTEGER.format, float: _FLOAT.format}
-"""How arguments that need no second look are packed; no form: an address."""
 _LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are packed as they are
 
 Sizes = tuple[int, ...]
@@ -213,8 +214,7 @@ def _bytes(value: float, cast: str, default: str) -> bytes:
             wrapped -= 1 << bits
         return struct.pack(code, wrapped)
     if cast:
-        dtype = torch.float16 if cast == "fp16" else torch.bfloat16
-        return torch.tensor([value], dtype=dtype).view(torch.uint8).numpy().tobytes()
+        return narrow_bytes(value, cast)
     if isinstance(value, int):
         if not -(1 << 63) <= value < 1 << 63:
             raise RuntimeError(_CAST.format(int))
@@ -223,3 +223,9 @@ def _bytes(value: float, cast: str, default: str) -> bytes:
         return struct.pack("f", value)
     except OverflowError:  # beyond the largest float32
         return struct.pack("f", math.copysign(math.inf, value))
+
+
+def narrow_bytes(value: float, cast: str) -> bytes:
+    """A number as float16 or bfloat16."""
+    dtype = torch.float16 if cast == "fp16" else torch.bfloat16
+    return torch.tensor([value], dtype=dtype).view(torch.uint8).numpy().tobytes()

@@ -14,6 +14,7 @@ import torch
 from anymps.metal._arguments import Arguments, Constant, Table
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._runtime import GROUPS, PLAIN, KernelEntry, Report, runtime
+from anymps.metal._signatures import Packing
 from anymps.metal.translation import PLANE
 
 _ALIGNED = 16  # where constants begin
@@ -36,23 +37,19 @@ class Packed:
 class Repeated(NamedTuple):
     """A launch whose addresses and numbers alone are new, unpacked by whoever runs it: most of its time is Python's.
 
-    `call(entry, pack(*addresses), count, shape, workers)` runs it and returns the signal that stopped it, or 0. It is
-    `alone` if one worker runs it in any case. `written` are the tensors, by index, that the kernel may write.
-
-    `numbers` are the arguments, by index, that are numbers. If there are any, `pack` takes the `words`, with the
-    addresses of tensors where those are None, then `inside`, then the numbers.
+    `call(entry, pack(*values), plan, workers)` runs it and returns the signal that stopped it, or 0. It is `alone` if
+    one worker runs it in any case. `tensors`, `narrow`: see `Packing`. `written` are the tensors, by their place among
+    the values, that the kernel may write.
     """
 
     call: Callable[..., int]
     entry: ctypes.c_void_p
     pack: Callable[..., bytes]
-    size: int
-    shape: ctypes.c_char_p
+    plan: ctypes.c_char_p
     alone: int
+    tensors: tuple[int, ...]
+    narrow: tuple[tuple[int, str], ...]
     written: tuple[int, ...]
-    numbers: tuple[int, ...]
-    words: Sequence[int | None]
-    inside: bytes
 
 
 class Launcher:
@@ -89,20 +86,15 @@ class Launcher:
         runtime().anymps_rt_last_report(ctypes.byref(report))
         return report
 
-    def repeated(self, forms: tuple[str, ...], grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
-        """A launch over this grid on arguments of these `forms`, of which it gets the addresses and the numbers."""
-        bare = runtime()["anymps_rt_call"]  # without `argtypes`, which would be gone through at each call
+    def repeated(self, packing: Packing, grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
+        """A launch over this grid on arguments that are packed so, of which it gets the addresses and the numbers."""
+        bare = runtime()["anymps_rt_repeat"]  # without `argtypes`, which would be gone through at each call
         alone = self._shares_work and grid[0] * grid[1] * grid[2] < _FEW
-        shape = ctypes.c_char_p(_shape(grid, group))
-        packing, inside, numbers = _packing(forms)
-        if not numbers:
-            packing = _words(len(forms))
-        words: list[int | None] = [None] * len(forms)
-        for index, place in numbers:
-            words[index] = place
+        count = len(packing.places)
+        plan = ctypes.c_char_p(struct.pack(f"{7 + count}I", *grid, *group, count, *packing.places))
         return Repeated(
-            *(bare, ctypes.c_void_p(self._entry), packing.pack, len(forms), shape, int(alone), written),
-            *(tuple(index for index, _ in numbers), words, inside),
+            *(bare, ctypes.c_void_p(self._entry), packing.pack.pack, plan, int(alone)),
+            *(packing.tensors, packing.narrow, written),
         )
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:

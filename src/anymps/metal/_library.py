@@ -11,20 +11,29 @@ from typing import Any, NoReturn
 
 import torch
 
-from anymps.metal._arguments import PLAIN_FORMS, Arguments, Constant, Table, bind_arguments, group_of
+from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._check_setting import checks_shaders
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Launcher, Repeated, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
+from anymps.metal._signatures import (
+    TENSOR,
+    kinds_of,
+    narrowed,
+    packed_places,
+    packing_of,
+    plain_casts,
+    plain_sizes,
+)
 from anymps.metal._tape import launch_on_tape, straight, through_line
 from anymps.metal.checking import CheckedLaunch, CleanLaunches, checker
 from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
-_TENSOR, _address, _workers = torch.Tensor, torch.Tensor.data_ptr, torch.get_num_threads  # found at once
+_address, _workers = TENSOR.data_ptr, torch.get_num_threads  # found at once
 _MOST_REPEATED = 256
 _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the compiler knows not to wrap
 
@@ -152,68 +161,88 @@ class MetalKernel:
     def __call__(
         self, *args: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, error_buf_idx: Any = None
     ) -> None:
-        plain = arg_casts is None and error_buf_idx is None
-        if plain and self._repeated and self._repeat(args, threads, group_size):
+        if self._repeated and error_buf_idx is None and self._repeat(args, threads, group_size, arg_casts):
             return
         bound = bind_arguments(args, threads, group_size, arg_casts)
         self._start(bound, error_buf_idx)
-        if plain and self._checks is None and not self._device.shaders_by_operator():
-            self._remember(bound, args)
+        if self._checks is None and error_buf_idx is None and not self._device.shaders_by_operator():
+            self._remember(bound, args, arg_casts)
 
-    def _remember(self, bound: Arguments, args: tuple[Any, ...]) -> None:
+    def _remember(self, bound: Arguments, args: tuple[Any, ...], arg_casts: Any) -> None:
         """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
-        kinds = tuple(map(type, args))
-        if 0 in bound.threads or len(args) < self._entry.buffers or not PLAIN_FORMS.keys() >= set(kinds):
+        if 0 in bound.threads or len(args) < self._entry.buffers:
             return
-        if any(kind is _TENSOR and not one.is_mps for kind, one in zip(kinds, args, strict=True)):
+        (kinds, values), casts = kinds_of(args), plain_casts(arg_casts)
+        packing = packing_of(kinds, casts)
+        if packing is None or not all(values[place].is_mps for place in packing.tensors):
             return
         group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
         x, y, z, *_ = (*bound.threads, 1, 1)
-        written = [i for i, kind in enumerate(kinds) if kind is _TENSOR and self._written >> i & 1]
-        forms = tuple(PLAIN_FORMS[kind] for kind in kinds)
-        repeated = self._launch.repeated(forms, (x, y, z), group, tuple(written))
+        indices = [index for index, _ in packed_places(kinds)]
+        tables = {index for index, kind in enumerate(kinds) if isinstance(kind, tuple)}
+        written = [i for i in packing.tensors if indices[i] in tables or self._written >> indices[i] & 1]
+        repeated = self._launch.repeated(packing, (x, y, z), group, tuple(written))
         if len(self._repeated) >= _MOST_REPEATED:
             self._repeated.clear()
-        told_by = len(args) if bound.flat else kinds  # as `_repeat` asks
-        self._repeated[told_by, bound.threads, bound.group_size] = repeated
+        group_size = None if bound.group_size is None else plain_sizes(bound.group_size)
+        told_by = len(args) if kinds.count(TENSOR) == len(kinds) else kinds  # as `_repeat` asks
+        self._repeated[told_by, plain_sizes(bound.threads), group_size, casts] = repeated
 
-    def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any) -> bool:
+    def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any, arg_casts: Any) -> bool:
         """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
         kinds: object = len(args)
+        values = None
         for one in args:
-            if type(one) is not _TENSOR:
-                kinds = tuple(map(type, args))
-            elif not one.is_mps:
+            if type(one) is not TENSOR:
+                kinds, values = kinds_of(args)
+                break
+            if not one.is_mps:
                 return False
-        if threads is not None:
-            sizes = _plain_sizes(threads)
-        else:
-            sizes = (args[0].numel(),) if args and type(args[0]) is _TENSOR else None
-        group = _plain_sizes(group_size) if group_size is not None else None
-        if sizes is None or (group is None and group_size is not None):
+        if threads is None:
+            if not args or type(args[0]) is not TENSOR:
+                return False
+            threads = args[0].numel()
+        elif type(threads) is not int:
+            threads = plain_sizes(threads)
+        if group_size is not None and type(group_size) is not int:
+            group_size = plain_sizes(group_size)
+        casts = None if arg_casts is None else plain_casts(arg_casts)
+        try:
+            repeated = self._repeated.get((kinds, threads, group_size, casts))
+        except TypeError:  # casts that are no texts
             return False
-        repeated = self._repeated.get((kinds, sizes, group))
         if repeated is None or self._by_operator():
             return False
-        call, entry, pack, count, shape, alone, written, numbers, words, inside = repeated
-        guarded = [args[index] for index in written] if len(written) != 1 else [args[written[0]]]
+        return self._run_again(repeated, values, args, arg_casts)
+
+    def _run_again(self, repeated: Repeated, values: list[Any] | None, args: tuple[Any, ...], arg_casts: Any) -> bool:
+        """`values` are the arguments with lists spread out, in a list of their own; None: they are tensors alone."""
+        call, entry, pack, plan, alone, tensors, narrow, written = repeated
+        given: Sequence[Any] = args
+        if values is not None:
+            given = values
+            for place in tensors:
+                if not values[place].is_mps:
+                    return False
+        guarded = [given[place] for place in written] if len(written) != 1 else [given[written[0]]]
         if guarded:
             self._guard(guarded)
         try:  # addresses after the guard, which may move a buffer
-            if not numbers:
+            if values is None:
                 packed = pack(*map(_address, args))
             else:
-                places = [one.data_ptr() if word is None else word for one, word in zip(args, words)]  # noqa: B905
-                packed = pack(*places, inside, *[args[index] for index in numbers])
-            signal = call(entry, packed, count, shape, alone or _workers())
+                packed = pack(*_as_words(values, tensors, narrow))
+            signal = call(entry, packed, plan, alone or _workers())
         except (struct.error, OverflowError):  # a number too large, which `bind_arguments` judges
             return False
         finally:
             stray = self._stray(guarded) if guarded else None  # after a fault, too: the next launch is not to blame
-        if signal:
-            self._raise_fault(self._launch.last_report(), bind_arguments(args, threads, group_size, None), "")
-        if stray is not None:
-            self._refuse_stray(bind_arguments(args, threads, group_size, None), guarded[stray[0]], *stray[1:])
+        if signal or stray is not None:
+            bound = bind_arguments(args, 1, None, arg_casts)
+            if signal:
+                self._raise_fault(self._launch.last_report(), bound, "")
+            if stray is not None:
+                self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
         return True
 
     def _start(self, bound: Arguments, error_buf_idx: int | None) -> None:
@@ -331,17 +360,13 @@ class MetalKernel:
         self._repeated.clear()
 
 
-def _plain_sizes(value: Any) -> tuple[int, ...] | None:
-    """Sizes that are nothing but integers, as a tuple; None for all others, which `bind_arguments` judges."""
-    kind = type(value)
-    if kind is int:
-        return (value,)
-    if kind is not tuple and kind is not list:
-        return None
-    for one in value:
-        if type(one) is not int:
-            return None
-    return tuple(value)
+def _as_words(values: list[Any], tensors: Sequence[int], narrow: Sequence[tuple[int, str]]) -> list[Any]:
+    """The same list with addresses in place of tensors, and bytes in place of numbers that are cast to two."""
+    for place in tensors:
+        values[place] = values[place].data_ptr()
+    for place, cast in narrow:
+        values[place] = narrowed(values[place], cast)
+    return values
 
 
 def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:

@@ -317,20 +317,18 @@ extern "C" int anymps_rt_launch(
 }
 
 namespace {
-thread_local anymps_rt::Report last_report;
-}
 
-extern "C" int anymps_rt_call(
-    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers) {
+thread_local anymps_rt::Report last_report;
+
+// Launches it on `count` buffers, each where find(i) says.
+template <class Find>
+int launch_on(const anymps_rt::Kernel* kernel, unsigned count, const unsigned* shape, unsigned workers, const Find& find) {
   constexpr unsigned kFew = 64;
   void* few[kFew];
   std::vector<void*> many(count > kFew ? count : 0);
   void** const buffers = count > kFew ? many.data() : few;
-  const char* const inside = packed + count * sizeof(uint64_t);
   for (unsigned i = 0; i < count; ++i) {
-    uint64_t word;
-    std::memcpy(&word, packed + i * sizeof(word), sizeof(word));
-    buffers[i] = reinterpret_cast<void*>(inside[i] != 0 ? reinterpret_cast<uintptr_t>(packed) + word : word);
+    buffers[i] = reinterpret_cast<void*>(find(i));
   }
   anymps_rt::Report report;
   const int signal = anymps_rt_launch(kernel, buffers, shape, shape + 3, workers, &report);
@@ -338,6 +336,32 @@ extern "C" int anymps_rt_call(
     last_report = report;
   }
   return signal;
+}
+
+uintptr_t word_at(const char* place) {
+  uint64_t word;
+  std::memcpy(&word, place, sizeof(word));
+  return static_cast<uintptr_t>(word);
+}
+
+}  // namespace
+
+extern "C" int anymps_rt_call(
+    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers) {
+  const char* const inside = packed + count * sizeof(uint64_t);
+  return launch_on(kernel, count, shape, workers, [&](unsigned i) {
+    const uintptr_t word = word_at(packed + i * sizeof(uint64_t));
+    return inside[i] != 0 ? reinterpret_cast<uintptr_t>(packed) + word : word;
+  });
+}
+
+extern "C" int anymps_rt_repeat(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers) {
+  constexpr unsigned kShape = 6;
+  const unsigned* const places = plan + kShape + 1;
+  return launch_on(kernel, plan[kShape], plan, workers, [&](unsigned i) {
+    const char* const place = packed + (places[i] & ~1u);
+    return (places[i] & 1u) != 0 ? reinterpret_cast<uintptr_t>(place) : word_at(place);
+  });
 }
 
 extern "C" void anymps_rt_last_report(anymps_rt::Report* report) {

@@ -28,5 +28,8 @@ extern "C" int anymps_rt_launch(
 // is no address but a place in `packed`, where a constant lies. `shape` are the grid and the group.
 extern "C" int anymps_rt_call(
     const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers);
+// The same for launches of one signature: `plan` are the grid, the group, how many buffers there are, and where in `packed`
+// each of them is found, a multiple of 8. With its low bit set a place is where a constant lies, else where an address does.
+extern "C" int anymps_rt_repeat(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers);
 // What stopped the last launch of this OS thread that did not end well.
 extern "C" void anymps_rt_last_report(anymps_rt::Report* report);
