@@ -115,7 +115,8 @@ class WarnOnce final : public c10::WarningHandler {
 class CudaSubstrate final : public Substrate {
  public:
   CudaSubstrate(c10::Device card, bool always_away)
-      : Substrate(card, card.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), card_(card), always_away_(always_away) {
+      : Substrate(card, card.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), card_(card),
+        guard_(card.is_cuda() ? c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA) : nullptr), always_away_(always_away) {
     if (card.is_cuda()) {
       at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
       enter();
@@ -295,12 +296,11 @@ class CudaSubstrate final : public Substrate {
     compute_away(rule, op, stack, first, how, card_);
   }
 
-  // The thread's current card, which torch's allocator looks at.
+  // Makes the card the thread's current one, which torch's allocator and kernels look at. Each time: autograd sets the current
+  // device of a thread that it gives a nested backward pass to 0, that of mps.
   void enter() const {
-    thread_local bool entered = false;
-    if (C10_UNLIKELY(!entered) && card_.is_cuda()) {
-      c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->setDevice(card_);
-      entered = true;
+    if (guard_ != nullptr && C10_UNLIKELY(guard_->getDevice() != card_)) {
+      guard_->setDevice(card_);
     }
   }
 
@@ -385,6 +385,7 @@ class CudaSubstrate final : public Substrate {
   }
 
   const c10::Device card_;
+  const c10::impl::DeviceGuardImplInterface* const guard_;  // null where the CPU plays the card
   const bool always_away_;
   c10::Allocator* memory_;
   std::mutex mutex_;
