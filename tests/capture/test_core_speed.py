@@ -1,44 +1,82 @@
-"""The speed of this machine's core: measured once a process, kept in recordings of the virtual device."""
+"""The speed of this machine's core: measured through a run, kept in recordings of the virtual device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+import torch
 
-from anymps.capture import _run_facts
-from anymps.capture._run_facts import core_speed
+import anymps
+from anymps.capture import _core_speed
+from anymps.capture._core_speed import CoreSpeed
+from anymps.record import Recording
 
 
-def test_the_median_slice_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice of 436 us is half as fast as an M1, whatever the slowest and the quickest took; it is measured once."""
-    slices = iter([900_000, 436_000, 150_000])
-    sorted_numbers = []
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Slices that take the given times; what is left of them is given back. The clock stands still."""
 
-    def measured(numbers: list[float]) -> int:
-        sorted_numbers.append(tuple(numbers))
-        return next(slices)
+    def give(*times: int) -> list[int]:
+        left = list(times)
+        monkeypatch.setattr(_core_speed, "_slice", lambda: left.pop(0))
+        monkeypatch.setattr(_core_speed, "_SLICES", 2)
+        return left
 
-    monkeypatch.setattr(_run_facts, "_SLICES", 3)
-    monkeypatch.setattr(_run_facts, "_slice", measured)
-    core_speed.cache_clear()
-    try:
-        assert [core_speed(), core_speed()] == [0.5, 0.5]
-        assert [4096] * 3 == [len(numbers) for numbers in sorted_numbers]
-        assert len(set(sorted_numbers)) == 3, "a core would learn the branches of numbers that it has sorted"
-    finally:
-        core_speed.cache_clear()
+    return give
+
+
+def test_the_quickest_slice_of_the_run_counts(take: Callable[..., list[int]]) -> None:
+    """A slice of 250 us is half as fast as an M1, whatever others took before and after it."""
+    take(500_000, 625_000, 250_000, 900_000)
+    speed = CoreSpeed()
+    assert (speed.measure(), speed.measure()) == (0.25, 0.5)
+
+
+def test_a_run_is_asked_at_every_fourth_step_and_after_a_pause(
+    take: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So most steps are free of it, and short ones nearly all."""
+    now = [0]
+    monkeypatch.setattr(_core_speed.time, "monotonic_ns", lambda: now[0])
+    left = take(*[500_000] * 20)
+    speed = CoreSpeed()
+    taken = []
+    for step in range(1, 13):
+        now[0] = 60_000_000 * step if step < 9 else 500_000_000
+        before = len(left)
+        speed.stepped()
+        if len(left) < before:
+            taken.append(step)
+    assert taken == [4, 8]
 
 
 @pytest.mark.parametrize(("slice_ns", "speed"), [(1, 4.0), (1_000_000_000, 0.1)])
-def test_nonsense_is_held_within_bounds(monkeypatch: pytest.MonkeyPatch, slice_ns: int, speed: float) -> None:
+def test_nonsense_is_held_within_bounds(take: Callable[..., list[int]], slice_ns: int, speed: float) -> None:
     """A clock that stands still, and a machine that stopped."""
-    monkeypatch.setattr(_run_facts, "_slice", lambda _: slice_ns)
-    core_speed.cache_clear()
-    try:
-        assert core_speed() == speed
-    finally:
-        core_speed.cache_clear()
+    take(slice_ns, slice_ns)
+    assert CoreSpeed().measure() == speed
 
 
 def test_a_slice_takes_processor_time() -> None:
-    """What other programs take of the core is not in it, so it is no more than the clock of the wall says."""
-    assert 0 < _run_facts._slice([float(-number) for number in range(4096)])
+    """What other programs take of the core is not in it."""
+    assert 0 < _core_speed._slice() < 1_000_000_000
+
+
+@pytest.mark.usefixtures("virtual_device")
+def test_a_recording_holds_what_was_found_by_its_end(
+    take: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two slices at the beginning, one at the fourth step, two at the end, of which one is the quickest."""
+    left = take(500_000, 500_000, 400_000, 500_000, 250_000, 1)
+    monkeypatch.setattr(_core_speed, "_PAUSE_NS", -1)
+    weight = torch.ones(2, device="mps", requires_grad=True)
+    optimizer = torch.optim.SGD([weight])
+    with anymps.record(tmp_path / "run.anymps"):
+        for _ in range(4):
+            weight.sum().backward()
+            optimizer.step()
+    assert left == [1]
+    with Recording.open(tmp_path / "run.anymps") as recording:
+        assert recording.meta["core_speed"] == 0.5

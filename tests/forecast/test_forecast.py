@@ -257,6 +257,19 @@ def test_gaps_go_by_place_where_shapes_grow() -> None:
     assert found.time.seconds == pytest.approx(20e-3 * SPEED, rel=0.02)
 
 
+def test_an_interrupted_gap_counts_only_where_all_were() -> None:
+    """100 ms of which 60 ms were lost are no proof of 40 ms, where other steps took 60 ms in one piece."""
+    found = []
+    for interrupted in ((2,), range(4)):
+        steps = Steps()
+        for number in range(4):
+            gap, lost = (100 * MS, 60_000) if number in interrupted else (60 * MS, 0)
+            steps.entry("aten::mm", gap, inputs=(SIDE, SIDE), outputs=(SIDE,), delayed_us=lost)
+            steps.end()
+        found.append(seen(steps.close()).time.seconds)
+    assert found == pytest.approx([60e-3 * SPEED, 40e-3 * SPEED], rel=0.02)
+
+
 def test_what_one_pass_in_four_takes_longer_stays() -> None:
     """One place four times a step, the last of which really does more: so it is in each step."""
     steps = Steps()

@@ -12,6 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.capture._core import Assign, Core
+from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._habits import Habits
 from anymps.capture._part import Part
 from anymps.record import Phase, Role, RoundKind, Wait
@@ -24,16 +25,24 @@ class Hooks:
     """Puts the hooks in place and takes them away again. One at a time in a process."""
 
     def __init__(
-        self, core: Core, assign: Assign, *, habits: bool = True, marks: Core | None = None, part: Part | None = None
+        self,
+        core: Core,
+        assign: Assign,
+        *,
+        habits: bool = True,
+        marks: Core | None = None,
+        part: Part | None = None,
+        speed: CoreSpeed | None = None,
     ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
 
         Without `habits`, only what belongs to operators is watched: steps, phases, modules. `marks` is the core that
-        habits are told to, if it is another one; `part` is told of the optimizers' steps.
+        habits are told to, if it is another one; `part` and `speed` are told of the optimizers' steps.
         """
         self._core = core
         self._assign_storage = assign
         self._part = part
+        self._speed = speed
         self.habits = Habits(marks or core) if habits else None
         self._undo: list[Callable[[], None]] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
@@ -129,6 +138,8 @@ class Hooks:
         self._core.end_step()
         if self._part is not None:
             self._part.stepped(optimizer)
+        if self._speed is not None:
+            self._speed.stepped()
 
     def _watch_loader(self) -> None:
         core = self._core

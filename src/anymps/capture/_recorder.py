@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from anymps._errors import EnableError, RecordingError
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Assign, Core
+from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
@@ -106,6 +107,7 @@ class Capture:
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
         self._clock = StepClock()
+        self._speed = CoreSpeed()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
         self._real_after: Counter[str] | None = None  # and up to the end of a part
@@ -131,7 +133,7 @@ class Capture:
         waits = self._part is not None and not self._part.begun
         self._held = HeldMarks(self.core) if waits else None
         marks = cast("Core | None", self._held)
-        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part)
+        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, speed=self._speed)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self.core.ledger_start(self._allocation_limit)
@@ -263,6 +265,8 @@ class Capture:
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)
+                for key, value in self._speed_facts().items():
+                    self._writer.set_meta(key, value)
                 self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
@@ -302,7 +306,12 @@ class Capture:
     def _facts(self) -> dict[str, object]:
         part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}
         run = {"script": self._script, "arguments": self._argv, "source": self._source, "rounds": self._habits}
-        return {**machine_facts(), **run, **part}
+        return {**machine_facts(), **self._speed_facts(), **run, **part}
+
+    def _speed_facts(self) -> dict[str, object]:
+        """On a Mac's own device the Mac says how fast a core is."""
+        current = state()
+        return {"core_speed": self._speed.measure()} if current is not None and current.virtual else {}
 
     def _drain(self, at_end: bool = False) -> None:
         entries, signatures, steps, sites, names, dropped, rounds = self.core.tape_drain(self._operators)

@@ -3,73 +3,100 @@
 A place is a line and operator with those before it. It may come often in a step, and steps need not be alike: the gaps
 of one place are put in order in each step, and each gap counts as the shortest of those at the same height. What is
 longer was held up by something else on the machine, as with `timeit`; what one pass in ten really takes longer stays.
+A gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well then.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from anymps.cost import Happening
 
+_WHOLE: Final = 0.9  # the share of a time in which the thread ran from which on it counts as uninterrupted
+
 
 class Seen(NamedTuple):
-    """A step as it was seen: what happens, each with its place in the program."""
+    """A step as it was seen: what happens, each with its place in the program.
+
+    `lost` has by the happening's number the seconds in which the thread had no core, in the gap and in the work: they
+    are in neither.
+    """
 
     happenings: list[Happening]
     places: list[Hashable]
+    lost: Mapping[int, tuple[float, float]] = MappingProxyType({})
 
 
-def usual(own: Seen, others: Sequence[Seen]) -> list[Happening]:
+class Usual(NamedTuple):
+    """The happenings of a step with their usual times, and how many seconds were lost where these were measured."""
+
+    happenings: list[Happening]
+    lost: float
+
+
+def usual(own: Seen, others: Sequence[Seen]) -> Usual:
     """The own step's happenings with the times that they usually take, of its own and of the other steps.
 
     The gap before a call and the CPU's work in a fallback are the shortest; a batch takes its median, as one batch
     truly differs from the next.
     """
     steps = [own, *others]
-    gaps = _shortest([_by_place(step, [happening.host_code for happening in step.happenings]) for step in steps])
-    works = _works(steps)
+    codes = [[happening.host_code for happening in step.happenings] for step in steps]
+    works = [[happening.work for happening in step.happenings] for step in steps]
+    gaps = _shortest([_by_place(step, times, 0) for step, times in zip(steps, codes, strict=True)])
+    worked = _shortest([_by_place(step, times, 1) for step, times in zip(steps, works, strict=True)])
+    batches = sorted(batch.work or 0.0 for step in steps for batch in step.happenings if batch.kind == "batch")
     found = []
     for at, happening in enumerate(own.happenings):
-        if (code := gaps.get(at)) is not None and code != happening.host_code:
-            happening = happening._replace(host_code=code)
-        if (work := works.get(at)) is not None:
-            happening = happening._replace(work=work)
-        found.append(happening)
-    return found
-
-
-def _works(steps: Sequence[Seen]) -> dict[int, float]:
-    """The CPU's work in fallbacks and batches, by the happening's number in the first step."""
-    batches = sorted(batch.work or 0.0 for step in steps for batch in step.happenings if batch.kind == "batch")
-    works = [_by_place(step, [happening.work for happening in step.happenings]) for step in steps]
-    found = _shortest(works)
-    for at, happening in enumerate(steps[0].happenings):
+        if (gap := gaps.get(at)) is not None and gap.seconds != happening.host_code:
+            happening = happening._replace(host_code=gap.seconds)
         if happening.kind == "batch":
-            found[at] = batches[(len(batches) - 1) // 2]
-    return found
+            happening = happening._replace(work=batches[(len(batches) - 1) // 2])
+        elif (work := worked.get(at)) is not None:
+            happening = happening._replace(work=work.seconds)
+        found.append(happening)
+    return Usual(found, sum(time.lost for times in (gaps, worked) for time in times.values()))
 
 
-def _by_place(step: Seen, times: Sequence[float | None]) -> dict[Hashable, list[tuple[float, int]]]:
-    """Times with the numbers of their happenings, in order, by place and the one before."""
-    found: defaultdict[Hashable, list[tuple[float, int]]] = defaultdict(list)
+class _Time(NamedTuple):
+    """Seconds that something took, those that were lost meanwhile, and the number of its happening."""
+
+    seconds: float
+    lost: float
+    at: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.seconds >= _WHOLE * (self.seconds + self.lost)
+
+
+def _by_place(step: Seen, times: Sequence[float | None], which: int) -> dict[Hashable, list[_Time]]:
+    """Times in order, by place and the one before; `which` of the lost times is theirs."""
+    found: defaultdict[Hashable, list[_Time]] = defaultdict(list)
     before: Hashable = None
+    lost = step.lost
     for at, (place, time) in enumerate(zip(step.places, times, strict=True)):
         if time is not None:
-            found[before, place].append((time, at))
+            found[before, place].append(_Time(time, lost[at][which] if at in lost else 0.0, at))
         before = place
     for row in found.values():
         row.sort()
     return found
 
 
-def _shortest(steps: Sequence[Mapping[Hashable, list[tuple[float, int]]]]) -> dict[int, float]:
-    """For each happening of the first step the shortest of the times at its height among those of its place."""
+def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Time]:
+    """For each happening of the first step the shortest of the times at its height among those of its place.
+
+    Those without an interruption, where there is one.
+    """
     own, *others = steps
-    found: dict[int, float] = {}
+    found: dict[int, _Time] = {}
     for place, row in own.items():
         same = [other[place] for other in others if place in other]
-        for rank, (time, at) in enumerate(row):
-            found[at] = min([time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))][0] for times in same)])
+        for rank, time in enumerate(row):
+            alike = [time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))] for times in same)]
+            found[time.at] = min([other for other in alike if other.is_whole] or alike)
     return found

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import fsum
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -95,7 +96,10 @@ def _size(text: str) -> int:
 
 
 class StepSeen(NamedTuple):
-    """What happens in a step, and which share of its own code's time the machine kept the program from running."""
+    """What happens in a step, and which share of its own code's time the machine kept the program from running.
+
+    Where that time was measured: where some step ran undisturbed, what others lost has no part in it.
+    """
 
     happenings: list[Happening]
     busy: float
@@ -120,33 +124,29 @@ def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
     found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
     found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
     own = found.pop(step.step)
-    busy = reader.delayed / reader.spent if reader.spent else 0.0
-    return StepSeen(usual(own, list(found.values())) if found else own.happenings, busy)
+    taken, lost = usual(own, list(found.values()))
+    ran = fsum(happening.host_code + (happening.work or 0.0) for happening in taken if happening.kind != "batch")
+    return StepSeen(taken, lost / (lost + ran) if lost else 0.0)
 
 
 class _Reader:
-    """Turns entries into happenings; one for several steps, so that the same call is the same object.
-
-    `spent` is what the program's own code has taken by the clock, in ns, and `delayed` how much of it the thread was
-    kept from running.
-    """
+    """Turns entries into happenings; one for several steps, so that the same call is the same object."""
 
     def __init__(self, recording: Recording, speed: float) -> None:
         self._recording, self._speed = recording, speed
         self._calls: dict[int, tuple[Fate, OperatorCall, int]] = {}
         self._numbers: dict[str, int] = {}  # of operators
-        self.spent = self.delayed = 0
 
     def read(self, entries: Iterable[_Row], step: Step) -> Seen:
         """The happenings of one step."""
         found: list[Happening] = []
         places: list[Hashable] = []
+        lost: dict[int, tuple[float, float]] = {}
         clock = step.start_ns  # all before it is accounted for
         speed = self._speed
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
         loaded = 1.0  # the share of a batch's time in which the thread ran
         calls = self._calls
-        spent = lost = 0
         # Numbers in a row, and written out where it could be called: a step may have a million calls.
         for _, start, length, identity, site, phase, wait, direction, flags, moved, delayed in entries:
             fate, call, number = calls.get(identity) or self._call(identity)
@@ -155,6 +155,8 @@ class _Reader:
             if fate is Fate.MARK:
                 if phase == Phase.BATCH and length and not flags & _PAIR:
                     ran, loaded = _ran(max(gap, 0), length, delayed)
+                    if delayed:
+                        lost[len(found)] = self._seconds(gap) * (1.0 - ran), 0.0
                     found.append(Happening("wait", host_code=self._seconds(gap) * ran, part=part))
                     places.append(_BEFORE_BATCH)
                     clock, loading = max(clock, start), start + length
@@ -174,9 +176,7 @@ class _Reader:
             if delayed:
                 computed = length if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK) else 0
                 ran, worked = _ran(gap, computed, delayed)
-                lost += int(gap * (1.0 - ran) + computed * (1.0 - worked))
-                spent += computed
-            spent += gap
+                lost[len(places) - 1] = self._seconds(gap) * (1.0 - ran), self._seconds(computed) * (1.0 - worked)
             code = gap * 1e-9 * speed * ran
             if end > clock:
                 clock = end
@@ -197,9 +197,7 @@ class _Reader:
         end = step.start_ns if step.end_ns is None else step.end_ns
         found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
         places.append(_END)
-        self.spent += spent
-        self.delayed += lost
-        return Seen(found, places)
+        return Seen(found, places, lost)
 
     def _place(self, site: int, wait: int) -> Place:
         known = self._recording.site(site)
