@@ -37,9 +37,12 @@ std::vector<c10::RegistrationHandleRAII>& handles() {
   return *the_handles;
 }
 
+void add(const c10::OperatorHandle& op, DispatchKey key, c10::KernelFunction kernel) {
+  handles().push_back(
+      c10::Dispatcher::singleton().registerImpl(op.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "anymps"));
+}
 void add(const Rule& rule, DispatchKey key, c10::KernelFunction kernel) {
-  handles().push_back(c10::Dispatcher::singleton().registerImpl(
-      rule.op.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "anymps"));
+  add(rule.op, key, std::move(kernel));
 }
 
 Factories all_factories() {
@@ -116,6 +119,21 @@ void add_composites() {
   }
 }
 
+// Calls of lists have no rule: those of single tensors have.
+void add_lists() {
+  if (!substrate().computes_lists()) {
+    return;
+  }
+  ListTable table;
+  add_list_kernels(table);
+  for (const auto& [name, make] : table) {
+    const auto op = find_operator(name);
+    if (op.has_value() && is_composite(*op) && !op->hasKernelForDispatchKey(DispatchKey::MPS)) {
+      add(*op, DispatchKey::MPS, make(*op));
+    }
+  }
+}
+
 }  // namespace
 
 void install_redirect() {
@@ -139,6 +157,7 @@ void install_redirect() {
   }
   add_unlisted(factories);
   add_composites();
+  add_lists();
   handles().push_back(c10::Dispatcher::singleton().registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
 }
 

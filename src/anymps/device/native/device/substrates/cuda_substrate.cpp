@@ -213,6 +213,10 @@ class CudaSubstrate final : public Substrate {
     return !always_away_ && !is_looked_at(rule) && !has_outs(rule.op) && card_limit(rule.name) == nullptr && goes_to_card(rule, rule.op, false);
   }
 
+  bool computes_lists() const override {
+    return !always_away_;
+  }
+
   void compute(
       const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation& how,
       bool sparse) override {

@@ -3,6 +3,7 @@
 
 #include "device/device.h"
 #include "kernels/redirect/boxed_arguments.h"
+#include "kernels/redirect/lists.h"
 #include "kernels/computed/fallback.h"
 #include "kernels/checks/guarded_arguments.h"
 #include "kernels/checks/indices.h"
@@ -45,13 +46,14 @@ void compute_by_cpu(const Rule& rule, const c10::OperatorHandle& op, c10::Dispat
 // By an operator's own kernels, those of the substrate or the CPU's.
 class ByKernels final : public Computation {
  public:
-  ByKernels(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key) : rule_(rule), op_(op), host_key_(host_key) {}
+  ByKernels(const Rule& rule, const c10::OperatorHandle& op, c10::DispatchKeySet host_key, bool looked_at)
+      : rule_(rule), op_(op), host_key_(host_key), looked_at_(looked_at) {}
 
   void by_kernels(c10::DispatchKeySet key, Stack* stack, size_t first) const override {
     if (C10_UNLIKELY(rule_.change != nullptr)) {
       rule_.change(rule_, *stack, first);
     }
-    if (is_looked_at(rule_) && !host_key_.has(c10::DispatchKey::SparseCPU)) {
+    if (looked_at_ && !host_key_.has(c10::DispatchKey::SparseCPU)) {
       guard_arguments(rule_, op_, stack, first);
     }
     std::optional<c10::ScalarType> narrow;
@@ -75,6 +77,7 @@ class ByKernels final : public Computation {
   const Rule& rule_;
   const c10::OperatorHandle& op_;
   const c10::DispatchKeySet host_key_;
+  const bool looked_at_;
 };
 
 // By one kernel that computes on CPU tensors and on those of the substrate's device, or on CPU tensors alone.
@@ -102,13 +105,13 @@ class ByOne final : public Computation {
 class Arranged final : public c10::OperatorKernel {
  public:
   Arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory)
-      : rule_(rule), kernel_(std::move(kernel)), reads_memory_(reads_memory) {}
+      : rule_(rule), kernel_(std::move(kernel)), reads_memory_(reads_memory), looked_at_(is_looked_at(rule)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     if (kernel_.isValid()) {
       substrate().compute(rule_, op, stack, {}, ByOne(op, kernel_, reads_memory_), false);
     } else {
-      substrate().compute(rule_, op, stack, {}, ByKernels(rule_, op, c10::DispatchKeySet(c10::DispatchKey::CPU)), false);
+      substrate().compute(rule_, op, stack, {}, ByKernels(rule_, op, c10::DispatchKeySet(c10::DispatchKey::CPU), looked_at_), false);
     }
   }
 
@@ -116,11 +119,13 @@ class Arranged final : public c10::OperatorKernel {
   const Rule& rule_;
   const c10::KernelFunction kernel_;
   const bool reads_memory_;
+  const bool looked_at_;
 };
 
 class Redirect final : public c10::OperatorKernel {
  public:
-  Redirect(const Rule& rule, c10::DispatchKey host_key) : rule_(rule), host_key_(c10::DispatchKeySet(host_key)) {}
+  Redirect(const Rule& rule, c10::DispatchKey host_key)
+      : rule_(rule), host_key_(c10::DispatchKeySet(host_key)), looked_at_(is_looked_at(rule)) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     try {
@@ -173,9 +178,9 @@ class Redirect final : public c10::OperatorKernel {
       if (C10_LIKELY(on_host)) {
         const OneThread alone(call.is_small());
         compute_by_cpu(rule_, op, host_key_, stack, first);
-      } else {
+      } else if (C10_LIKELY(lists::awaited == nullptr) || !lists::leave_boxed(rule_, *stack, first)) {
         const bool sparse = host_key_.has(c10::DispatchKey::SparseCPU);
-        substrate().compute(rule_, op, stack, given, ByKernels(rule_, op, host_key_), sparse);
+        substrate().compute(rule_, op, stack, given, ByKernels(rule_, op, host_key_, looked_at_), sparse);
       }
     }
     convert_results(*stack, first, [&](at::Tensor&& result, size_t) { return call.to_mps(std::move(result)); });
@@ -190,6 +195,7 @@ class Redirect final : public c10::OperatorKernel {
 
   const Rule& rule_;
   const c10::DispatchKeySet host_key_;
+  const bool looked_at_;  // is_looked_at, which reads names
 };
 
 class AlwaysFallback final : public c10::OperatorKernel {
