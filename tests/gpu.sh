@@ -8,6 +8,8 @@
 # bench        benchmarks/overhead.py
 # night        a long training (not unless asked for)
 # device       tests/device on the card, for its differences from the host (not unless asked for)
+# device-host  tests/device on the host of this machine, to tell what else differs here; the last lines of `device` and `device-host`
+#              then count what fails on the card alone (not unless asked for)
 # cards        ranks that average gradients over gloo: losses, cost and faults; on several cards the conformance and tests/device,
 #              too, on the first alone and on all (not unless asked for)
 # oracle       what PyTorch's Metal kernels answered (KEPT, a file of tests/oracle/kept.py) beside the card and the host (not
@@ -17,9 +19,12 @@
 # ninja and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
 # ...) and says at its end how it went; the last line counts them. Results lie in $OUT, else in build/gpu.
 #
+# Parts that run tests write what failed to $OUT/PART.failed, a line each, and all of it to $OUT/PART.xml (JUnit).
+#
 # PYTHON        the Python to use (python3)
 # GPU_WORKERS   processes side by side (8)
 # GPU_ROUNDS    factor on the rounds of bench (1)
+# GPU_MARKS     which of tests/device (`not slow`: each slow one takes longer than many others together)
 set -u
 cd "$(dirname "$0")/.." || exit 2
 PYTHON=${PYTHON:-python3}
@@ -33,7 +38,8 @@ chmod 700 "$ANYMPS_CACHE_DIR"
 # Only the plugin that shares the tests out: another's warnings would be errors.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 export ANYMPS_GPU_TESTS=cuda # without a card they fail, and are not skipped
-PYTEST=("$PYTHON" -m pytest -p xdist.plugin -p no:cacheprovider -q -n "$WORKERS")
+PYTEST=("$PYTHON" -m pytest -p xdist.plugin -p no:cacheprovider -q -n "$WORKERS" -rfE --tb=line)
+DEVICE=(-m "${GPU_MARKS:-not slow}" --dist loadfile tests/device)
 passed=0 failed=()
 
 part() { # NAME LIMIT COMMAND...
@@ -42,6 +48,8 @@ part() { # NAME LIMIT COMMAND...
   echo "==> $name (at most $limit s)"
   timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.txt" 2>&1
   status=$?
+  grep -E '^(FAILED|ERROR) ' "$OUT/$name.txt" | sed -E 's/^[A-Z]+ //; s/ - .*//' | sort >"$OUT/$name.failed"
+  [ -s "$OUT/$name.failed" ] || rm "$OUT/$name.failed"
   tail -n "${GPU_TAIL:-40}" "$OUT/$name.txt"
   if [ $status = 0 ]; then
     passed=$((passed + 1))
@@ -51,6 +59,22 @@ part() { # NAME LIMIT COMMAND...
     [ $status = 124 ] && status="$status (its time was up)"
     echo "gpu.sh: $name: FAILED with $status, $((SECONDS - began)) s; all of it is in $OUT/$name.txt"
   fi
+}
+
+tests() { # NAME LIMIT [VARIABLE=VALUE]... -- ARGUMENT...: a part that is a run of pytest
+  local name=$1 limit=$2 variables=()
+  shift 2
+  while [ "$1" != -- ]; do variables+=("$1") && shift; done
+  shift
+  part "$name" "$limit" env "${variables[@]}" "${PYTEST[@]}" --junitxml="$OUT/$name.xml" "$@"
+}
+
+# What failed on the card and not on the host, if both ran.
+card_alone() {
+  [ -f "$OUT/device.xml" ] && [ -f "$OUT/device-host.xml" ] || return 0
+  touch "$OUT/device.failed" "$OUT/device-host.failed"
+  comm -23 "$OUT/device.failed" "$OUT/device-host.failed" >"$OUT/card-alone.failed"
+  echo "gpu.sh: $(wc -l <"$OUT/card-alone.failed") tests of tests/device fail on the card alone: $OUT/card-alone.failed"
 }
 
 [ $# = 0 ] && set -- build tests models conformance bench
@@ -64,9 +88,16 @@ print(torch.__version__, look_for_cards().driver, take_card())
 import anymps
 anymps.enable('M2 16GB', substrate='cuda')
 print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;
-  tests) part tests "${GPU_LIMIT_TESTS:-500}" "${PYTEST[@]}" -m gpu --dist loadgroup tests/gpu ;;
-  models) part models "${GPU_LIMIT_MODELS:-300}" env ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist load tests/integration/test_models.py ;;
-  device) part device "${GPU_LIMIT_DEVICE:-500}" env ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist loadfile tests/device ;;
+  tests) tests tests "${GPU_LIMIT_TESTS:-500}" -- -m gpu --dist loadgroup tests/gpu ;;
+  models) tests models "${GPU_LIMIT_MODELS:-300}" ANYMPS_SUBSTRATE=cuda -- --dist load tests/integration/test_models.py ;;
+  device)
+    tests device "${GPU_LIMIT_DEVICE:-500}" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
+    card_alone
+    ;;
+  device-host)
+    tests device-host "${GPU_LIMIT_DEVICE:-500}" ANYMPS_SUBSTRATE=host -- "${DEVICE[@]}"
+    card_alone
+    ;;
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
@@ -77,7 +108,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
     [ "$there" -gt 1 ] && for cards in 1 "$there"; do
       part "conformance-on-$cards" "${GPU_LIMIT_CONFORMANCE:-400}" env ANYMPS_CARDS="$cards" "$PYTHON" -m tests.conformance --substrate cuda \
         --shards "$((2 * WORKERS))" --rows "$OUT/conformance-on-$cards.json"
-      part "device-on-$cards" "${GPU_LIMIT_DEVICE:-500}" env ANYMPS_CARDS="$cards" ANYMPS_SUBSTRATE=cuda "${PYTEST[@]}" --dist loadfile tests/device
+      tests "device-on-$cards" "${GPU_LIMIT_DEVICE:-500}" ANYMPS_CARDS="$cards" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
     done
     ;;
   oracle)
@@ -85,7 +116,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
       part "oracle-$substrate" "${GPU_LIMIT_ORACLE:-300}" "$PYTHON" -m tests.oracle --kept "$KEPT" --substrate "$substrate" --rows "$OUT/oracle-$substrate.json"
     done
     ;;
-  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, cards, oracle" && exit 2 ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, device-host, cards, oracle" && exit 2 ;;
   esac
 done
 echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"
