@@ -1,7 +1,7 @@
 """What the virtual device and its recording cost: ratios to plain CPU torch, beside torch.profiler and a dispatch mode.
 
     python benchmarks/overhead.py [--rounds N] [--small]
-    python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS] [--json FILE]
+    python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS[,WORDS]...] [--also NAME]... [--json FILE]
 
 With `--substrate cuda` the steps run on an NVIDIA card, beside plain CUDA: see overhead_cuda.py.
 
@@ -179,13 +179,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=float, default=1.0, help="factor on the number of rounds")
     parser.add_argument("--small", action="store_true", help="only the smallest model")
     parser.add_argument("--substrate", choices=("host", "cuda"), default="host", help="where the device computes")
-    parser.add_argument("--only", default="", help="with cuda: only steps whose name has these words")
+    parser.add_argument(
+        "--only", default="", help="with cuda: only steps whose name has these words; commas part several"
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        choices=("by-call", "deterministic"),
+        help="with cuda: one more contender",
+    )
     parser.add_argument("--json", type=Path, help="with cuda: where to write the numbers")
     arguments = parser.parse_args()
     if arguments.substrate == "cuda":
         import overhead_cuda
 
-        overhead_cuda.main(arguments.rounds, arguments.only, arguments.json)
+        overhead_cuda.main(arguments.rounds, arguments.only, arguments.json, also=arguments.also)
         return
     torch.set_num_threads(1)
     anymps.enable()

@@ -1,13 +1,14 @@
 """What the virtual device costs on an NVIDIA card: ratios to plain CUDA, whose steps run in a process of their own.
 
-    python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS] [--json FILE]
+    python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS[,WORDS]...] [--also NAME]... [--json FILE]
 
 Plain CUDA, the device, and the device with its recording are three processes, since torch.cuda is hidden where the
 device is on. They prepare the same step, and then take turns: in each round every process times one block of steps, so
 that a change of the card's clock meets all alike. A block is a few steps between two events, with a synchronise at its
 end; the device's time is of the same wall clock, as events on mps are the Mac's. A ratio is the median over rounds of
 (contender / plain CUDA) in the same round. float32 with TF32 off, as on the device, for both. Only one process computes
-at a time.
+at a time. `--also by-call` adds the device with one kernel for each tensor of a list (`foreach`) in place of one for
+all; `--also deterministic` adds plain CUDA with cuDNN's deterministic algorithms, which the device takes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ sys.path.insert(0, str(_TESTS))
 from gpu import models  # noqa: E402
 
 CONTENDERS = ("plain", "device", "recorded")
+MORE = {"by-call": "by call", "deterministic": "plain and deterministic"}
 UNFUSED: dict[str, Any] = {"foreach": False}
 CASES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any], int]] = {
     # name: model, sizes, how AdamW is made, steps of a block
@@ -56,11 +59,14 @@ def work(name: str) -> None:
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     device, core = "cuda", None
-    if name != "plain":
+    torch.backends.cudnn.deterministic = name == MORE["deterministic"]
+    if not name.startswith("plain"):
         import anymps
 
         anymps.enable("M3 Ultra 512GB", substrate="cuda", quiet=True)
         device = "mps"
+        if name == MORE["by-call"]:
+            anymps.device.native().compute_lists(False)
         if name == "recorded":
             anymps.record().__enter__()
             core = anymps.device.native()
@@ -199,7 +205,7 @@ def measure(name: str, contenders: list[Contender], rounds: int) -> dict[str, An
     return row
 
 
-def main(rounds: float, only: str, path: Path | None) -> None:
+def main(rounds: float, only: str, path: Path | None, also: Sequence[str] = ()) -> None:
     """Measures all cases, a line each, as they come."""
     import torch
 
@@ -207,16 +213,17 @@ def main(rounds: float, only: str, path: Path | None) -> None:
 
     card = take_card()
     print(f"torch {torch.__version__}, {card.name}; ratios to plain CUDA, medians of interleaved blocks of steps")
-    print("training step | weights | plain ms | device | device + recording | losses off by")
-    contenders = [Contender(name) for name in CONTENDERS]
+    names = [*CONTENDERS, *(MORE[it] for it in also)]
+    print(" | ".join(["training step | weights | plain ms | device | device + recording", *names[3:], "losses off by"]))
+    contenders = [Contender(name) for name in names]
     found = []
     for name in CASES:
-        if only and only not in name:
+        if only and not any(words in name for words in only.split(",")):
             continue
         row = measure(name, contenders, max(3, round(ROUNDS * rounds)))
         found.append(row)
         cells = [name, f"{row.get('weights', 0) / 1e6:.1f} M", f"{row.get('plain_ms', 0):.2f}"]
-        cells += [f"{row[it]:.3f}" if it in row else "" for it in CONTENDERS[1:]]
+        cells += [f"{row[it]:.3f}" if it in row else "" for it in names[1:]]
         cells.append(f"{row['losses_off']:.1e}" if "losses_off" in row else "")
         print(" | ".join([*cells, *row.get("errors", [])]), flush=True)
         if path is not None:
