@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anymps.numerics import Bound, Kind, bound_of, unit_roundoff
+from anymps.numerics import Bound, Kind, _terms, bound_of, unit_roundoff
 
 U = 2.0**-24
 
@@ -44,6 +44,12 @@ def test_sums_are_as_long_as_the_shapes_say(
     assert bound.terms == terms
     n = terms + 2
     assert bound.relative == pytest.approx(min(n * U / (1 - n * U), 3e-5), rel=1e-12)
+
+
+@pytest.mark.parametrize("operator", sorted(_terms._BY_NAME))
+def test_a_sum_of_unknown_length_has_a_bound(operator: str) -> None:
+    """Who compares two devices' answers has no shapes."""
+    assert bound_of(operator, torch.float32).kind is Kind.SUM
 
 
 def test_a_long_sum_may_be_no_further_off_than_pytorchs_own_tests_allow() -> None:

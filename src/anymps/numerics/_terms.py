@@ -13,7 +13,8 @@ Shape = tuple[int, ...]
 
 def _last_of(place: int) -> Callable[[Sequence[Shape], Shape], int]:
     """The length of the last axis of one input: the inner length of a matrix product."""
-    return lambda shapes, result: shapes[place][-1] if len(shapes) >= abs(place) and shapes[place] else 1
+    there = place + 1 if place >= 0 else -place
+    return lambda shapes, result: shapes[place][-1] if len(shapes) >= there and shapes[place] else 1
 
 
 def _reduced(shapes: Sequence[Shape], result: Shape) -> int:
