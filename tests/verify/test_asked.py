@@ -13,6 +13,7 @@ from anymps.device import enforce_hazards, known_hazards
 from anymps.rules.faults import Check, all_hazards
 from anymps.verify import KINDS, Parting, compare
 from anymps.verify.cases import FAULT_CALLS, WAITING, FaultCall, _asked, _samples, _streams, _surface, _waits, cases_of
+from anymps.verify.cases._database import drawing_quickly
 from anymps.verify.cases._faults import _recorded, _seen
 
 from .answering import asked
@@ -278,3 +279,43 @@ def test_torch_alone_is_enough() -> None:
     assert without("expecttest", "pytest", "hypothesis", "scipy") == ["True ", "True ", "computes False"]
     note = "torch's operator database needs numpy, which is not installed: pip install numpy"
     assert without("expecttest", "numpy") == [f"False {note}", "True ", "computes False"]
+
+
+@pytest.mark.slow
+def test_another_fallback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator without a kernel that computes; here without the fallback, so that it was refused before."""
+    case = "fallback special.airy_ai float32"
+    before = asked("fallbacks", (case,))
+    monkeypatch.setattr(_samples.database()[("special.airy_ai", "")], "op", lambda x: x + 1)
+    (found,) = partings("fallbacks", before, cases=(case,))
+    assert (found.what, found.ours) == ("outcome", "computes")
+    assert found.mac.startswith("refuses: NotImplementedError: The operator 'aten::special_airy_ai")
+
+
+@pytest.mark.slow
+def test_another_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same forward."""
+    case = "gradient matmul float32"
+    before = asked("operators", (case,))
+    info = _samples.database()[("matmul", "")]
+    plain = info.op
+    monkeypatch.setattr(info, "op", lambda x, y: plain(x, y) + (x.sum() - x.sum().detach()))
+    found = partings("operators", before, cases=(case,))
+    assert {one.what.partition(",")[0] for one in found} == {"values"}
+
+
+@pytest.mark.slow
+def test_the_database_draws_the_same_samples_quickly() -> None:
+    """As torch's own tests have them, and without a note of each seed; torch's tests find their own code again."""
+    from torch.testing._internal import common_utils
+
+    own = common_utils.set_rng_seed, common_utils.extract_test_fn
+    info = _samples.database()[("nn.functional.layer_norm", "")]
+    slow = [sample.input for sample in info.sample_inputs("cpu", torch.float32)]
+    noted = len(torch.cuda._queued_calls)
+    with drawing_quickly():
+        quick = [sample.input for sample in info.sample_inputs("cpu", torch.float32)]
+    assert len(torch.cuda._queued_calls) == noted
+    assert len(quick) == len(slow) > 3
+    assert all(torch.equal(one, other) for one, other in zip(quick, slow, strict=True))
+    assert (common_utils.set_rng_seed, common_utils.extract_test_fn) == own

@@ -35,7 +35,7 @@ def work(job: dict[str, Any], tell: Tell) -> None:
     """Do a job: `begin` and `done` of each case, then `end`, `late` if the time is up, or `again` for a new process."""
     begun = time.monotonic()
     cases, note, about = _prepared(job)
-    start, wanted = int(job["start"]), job.get("wanted")
+    start, wanted = int(job["start"]), None if job.get("wanted") is None else frozenset(job["wanted"])
     tell({"hello": about, "cases": len(cases), "note": note})
     used = False
     for number, case in enumerate(cases[start:], start):

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from anymps.verify.cases._answering import answered, digest_of, refusal
 from anymps.verify.cases._case import Answer, Case
-from anymps.verify.cases._database import database
+from anymps.verify.cases._database import database, drawing_quickly
 from anymps.verify.cases._moving import portable, to_mps
 
 ASKED_DTYPES: Final = (
@@ -88,7 +88,8 @@ def _about(info: Any) -> Answer:
 def _chosen(info: Any, dtype: torch.dtype) -> list[Any]:
     """Samples from the beginning, the middle and the end of the first few."""
     _seed()
-    some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
+    with drawing_quickly():
+        some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
     return [some[at] for at in sorted({0, len(some) // 2, len(some) - 1})] if some else []
 
 
@@ -154,10 +155,12 @@ def _errors(info: Any) -> Answer:
     """Each wrong input of the database."""
     _seed()
     found: list[Answer] = []
-    wrongs = iter(info.error_inputs("mps:0"))
+    with drawing_quickly():
+        wrongs = iter(info.error_inputs("mps:0"))
     while len(found) < _ERRORS:
         try:
-            wrong = next(wrongs)
+            with drawing_quickly():
+                wrong = next(wrongs)
         except StopIteration:
             break
         except Exception as error:  # the wrong input itself cannot be made on mps
@@ -203,7 +206,8 @@ def _draws(full_name: str) -> bool:
     if info.name in _AS_FOUND:
         return True
     try:
-        samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
+        with drawing_quickly():
+            samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
     except Exception:
         return False
     for sample in samples:
