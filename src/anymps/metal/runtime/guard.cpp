@@ -88,7 +88,9 @@ void on_fault(int number, siginfo_t* info, void* context) {
 }
 
 std::atomic<Stoppable*> running{nullptr};
-std::vector<pthread_t> pool_threads;
+// Those of the pool. Read by handlers of signals, which cannot wait for a lock, and by the watcher, while others are added.
+std::atomic<pthread_t> pool_threads[kMostPoolThreads];
+std::atomic<unsigned> pool_count{0};
 
 void on_stop(int, siginfo_t*, void*) {
   Guard* const here = the_guard;
@@ -106,8 +108,8 @@ int stop_signal() {
 void stop(Stoppable& launch, int why) {
   launch.why.store(why);
   launch.stopped.store(true);
-  for (const pthread_t thread : pool_threads) {
-    pthread_kill(thread, stop_signal());
+  for (unsigned i = 0; i < pool_count.load(); ++i) {
+    pthread_kill(pool_threads[i].load(), stop_signal());
   }
   if (pthread_equal(launch.caller, pthread_self()) == 0) {
     pthread_kill(launch.caller, stop_signal());
@@ -403,11 +405,13 @@ sigset_t own_signals() {
 }
 
 void add_pool_thread(pthread_t thread) {
-  pool_threads.push_back(thread);
+  const unsigned number = pool_count.load();
+  pool_threads[number].store(thread);
+  pool_count.store(number + 1);
 }
 
 void forget_pool_threads() {
-  pool_threads.clear();
+  pool_count.store(0);
 }
 
 }  // namespace anymps_rt

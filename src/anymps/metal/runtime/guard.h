@@ -9,6 +9,14 @@
 
 namespace anymps_rt {
 
+// Whether a jump out of a handler must restore which signals are blocked: that takes a call of the system, and our handlers
+// block none. Those of ThreadSanitizer, around ours, block all.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSaveMask = 1;
+#else
+constexpr int kSaveMask = 0;
+#endif
+
 // What can be stopped from outside: one launch.
 struct Stoppable {
   std::atomic<bool> stopped{false};
@@ -55,7 +63,8 @@ class Watch {
 // For the caller of a launch that waits for others: has Python run handlers of signals, and stops the launch if one raises.
 void ask_meanwhile(Stoppable& launch);
 
-// The signals that a thread of the pool must not block, and where it says that it is there.
+// The signals that a thread of the pool must not block, and where it says that it is there: one after the other does.
+constexpr unsigned kMostPoolThreads = 1024;
 sigset_t own_signals();
 void add_pool_thread(pthread_t thread);
 void forget_pool_threads();

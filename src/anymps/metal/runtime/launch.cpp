@@ -123,7 +123,7 @@ uint64_t find_thread(Guard& guard, uint64_t count, const Run& run) {
   const bool faulted = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE;
   volatile uint64_t thread = 0;
   bool found = false;
-  if (sigsetjmp(guard.out, 0) == 0) {
+  if (sigsetjmp(guard.out, kSaveMask) == 0) {
     guard.guarded = 1;
     while (faulted && thread < count) {
       run(thread);
@@ -198,7 +198,7 @@ void work(void* context) {
   Team team{job.kernel, &group};
   Batch batch{&job, 0, {}};
   volatile uint64_t last = 0;  // piece
-  if (sigsetjmp(guard.out, 0) == 0) {
+  if (sigsetjmp(guard.out, kSaveMask) == 0) {
     guard.of = &job;
     guard.base = static_cast<char*>(__builtin_frame_address(0));
     guard.guarded = 1;

@@ -1,6 +1,7 @@
 // A pool of threads that grows to what launches ask for.
 #include "pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -19,6 +20,7 @@ class Pool {
  public:
   void run(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*)) {
     const std::lock_guard<std::mutex> one(turn_);
+    workers = std::min(workers, kMostPoolThreads + 1);
     grow(workers - 1);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
