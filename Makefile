@@ -42,7 +42,7 @@ help:
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
 	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), and a trace of every operator"
 	@echo "make public-kernels   Metal kernels of public repositories, fetched into PUBLIC"
-	@echo "make sanitize SANITIZER=address    the device's tests with a core compiled so (or: thread)"
+	@echo "make sanitize SANITIZER=address    tests of device and Metal kernels, native code compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, the numbers of fidelity into README.md, and the recipes' reports"
 	@echo "make docs    build the site into site/"
@@ -98,7 +98,7 @@ mutants: $(VENV)/.test-$(KEY) core
 	@$(BIN)/python -m tests.mutants $(PACKAGE) --sample $(SAMPLE) --seed $(SEED)
 
 sanitize: $(VENV)/.test-$(KEY)
-	@echo "==> tests of the device under the $(SANITIZER) sanitizer"
+	@echo "==> tests of the device and of Metal kernels under the $(SANITIZER) sanitizer"
 	@$(BIN)/python -m tests.sanitized $(SANITIZER) --part $(PART)
 
 check: $(VENV)/.test-$(KEY)

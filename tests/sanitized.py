@@ -1,13 +1,14 @@
-"""Run tests with a native core that was compiled under a sanitizer; first, planted faults prove that it reports.
+"""Run tests with native code that was compiled under a sanitizer; first, planted faults prove that it reports.
 
-    python -m tests.sanitized address                      # AddressSanitizer and UBSan, over tests/device
+    python -m tests.sanitized address                      # AddressSanitizer and UBSan, over tests/device and METAL
     python -m tests.sanitized address --part 2/4           # a quarter of these files
     python -m tests.sanitized thread tests/capture/test_capture.py # ThreadSanitizer, over what is named
 
-To compile the core takes minutes, and is done once. Each file of tests is a process of its own, so that one which ends
-early costs only its own tests; a line says how it went. It needs g++ with its sanitizers (apt install g++) and, for
-threads, setarch (apt install util-linux). Python and torch are as they are: what goes wrong in their code alone is not
-seen.
+For files of tests/metal it is the runtime of Metal kernels that is compiled so (`sanitized_runtime.py`), for others the
+native core. To compile that takes minutes, and is done once. Each file of tests is a process of its own, so that one
+which ends early costs only its own tests; a line says how it went. It needs g++ with its sanitizers (apt install g++)
+and, for threads, setarch (apt install util-linux). Python and torch are as they are: what goes wrong in their code
+alone is not seen.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DEFAULT = ("tests/device",)
+METAL = tuple(
+    f"tests/metal/test_metal_{name}.py"
+    for name in ("threads", "calls", "errors", "groups", "loops", "places", "repeated", "tape", "vectors")
+)
+"""Files whose kernels run in this process, unchecked: the checker has names of a sanitizer's own functions."""
+DEFAULT = ("tests/device", *METAL)
+RUNTIME_FLAGS = "ANYMPS_TESTS_RUNTIME_FLAGS"  # as sanitized_runtime.py reads it
+UNFOLLOWED = "ASan is ignoring requested __asan_handle_no_return"  # of a jump from a fiber's stack to its thread's
 NO_TESTS = 5  # pytest's status where all were left out
 
 
@@ -44,6 +52,7 @@ class Sanitizer:
     runtime: str
     options: dict[str, str]
     faults: tuple[Fault, ...]
+    runtime_flags: str  # of the runtime of Metal kernels
     suppressed: dict[str, str] = field(default_factory=dict)  # a line of what is not reported, by the variable
     # ThreadSanitizer of GCC 12 cannot live with addresses as random as Linux 6 makes them.
     prefix: tuple[str, ...] = ()
@@ -53,6 +62,8 @@ SANITIZERS = {
     "address": Sanitizer(
         flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined",
         runtime="libasan.so",
+        # Shaders call UBSan's functions too, in their checked form: no library of its may be there.
+        runtime_flags="-fsanitize=address,undefined -fsanitize-undefined-trap-on-error -g1",
         # Python frees little at exit, so leaks are no sign; torch loads libraries with symbols of one name.
         options={"ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0", "UBSAN_OPTIONS": "print_stacktrace=1"},
         # device/calls/alias.cpp reaches protected fields, bits among them, through a class that no tensor is of.
@@ -75,6 +86,8 @@ SANITIZERS = {
     "thread": Sanitizer(
         flags="-fsanitize=thread",
         runtime="libtsan.so",
+        # Fibers leave functions without returning from them, so calls cannot be followed.
+        runtime_flags="-fsanitize=thread -g1 --param tsan-instrument-func-entry-exit=0",
         # A worker of a data loader is forked from a process with threads, and starts some of its own.
         options={"TSAN_OPTIONS": "halt_on_error=1:exitcode=66:die_after_fork=0:ignore_noninstrumented_modules=1"},
         faults=(
@@ -100,12 +113,14 @@ def compiler(sanitizer: Sanitizer) -> str:
     return f"g++ {sanitizer.flags} -g1"
 
 
-def environment(sanitizer: Sanitizer) -> dict[str, str]:
-    """The variables of a process that uses what was compiled so."""
+def environment(sanitizer: Sanitizer, core: bool = True) -> dict[str, str]:
+    """The variables of a process that uses what was compiled so: the core, or the runtime of Metal kernels."""
     # The sanitizer's runtime must be the first library of the process, and Python was not linked to it. When it begins,
     # it looks for what throws C++ exceptions, and if there is none yet, the first exception ends the process.
     preload = " ".join(_library(name) for name in (sanitizer.runtime, "libstdc++.so"))
-    return {**os.environ, **sanitizer.options, "CXX": compiler(sanitizer), "LD_PRELOAD": preload}
+    tests = os.pathsep.join(filter(None, (str(ROOT / "tests"), os.environ.get("PYTHONPATH"))))
+    compiled = {"CXX": compiler(sanitizer)} if core else {RUNTIME_FLAGS: sanitizer.runtime_flags, "PYTHONPATH": tests}
+    return {**os.environ, **sanitizer.options, **compiled, "LD_PRELOAD": preload}
 
 
 def _library(name: str) -> str:
@@ -136,9 +151,9 @@ def unreported(sanitizer: Sanitizer) -> list[str]:
     return missed
 
 
-def quiet_environment(sanitizer: Sanitizer, folder: Path) -> dict[str, str]:
+def quiet_environment(sanitizer: Sanitizer, folder: Path, core: bool) -> dict[str, str]:
     """The same for tests. Reports go to files `report.<process>` of the folder: pytest would lose what is printed."""
-    variables = environment(sanitizer)
+    variables = environment(sanitizer, core)
     for name in sanitizer.options:
         variables[name] += f":log_path={folder / 'report'}"
     for name, line in sanitizer.suppressed.items():
@@ -162,16 +177,19 @@ def run_file(sanitizer: Sanitizer, file: str) -> bool:
     """Runs the tests of a file, and prints how it went; what was reported and what failed is printed before."""
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        command = [*sanitizer.prefix, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file]
+        core = not is_metal(file)
+        plugin = [] if core else ["-p", "sanitized_runtime"]
+        command = [*sanitizer.prefix, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, file]
         ended = subprocess.run(
             command,
             check=False,
             cwd=ROOT,
-            env=quiet_environment(sanitizer, Path(folder)),
+            env=quiet_environment(sanitizer, Path(folder), core),
             capture_output=True,
             text=True,
         )
-        reports = [path.read_text(encoding="utf-8", errors="replace") for path in Path(folder).glob("report.*")]
+        written = [path.read_text(encoding="utf-8", errors="replace") for path in Path(folder).glob("report.*")]
+        reports = [text for text in written if UNFOLLOWED not in text or "ERROR: " in text]
         seconds = time.monotonic() - started
     well = ended.returncode in (0, NO_TESTS) and not reports
     if not well:
@@ -180,6 +198,11 @@ def run_file(sanitizer: Sanitizer, file: str) -> bool:
     verdict = "well" if well else f"reports: {len(reports)}, status {ended.returncode}"
     print(f"{file}: {verdict}, {seconds:.0f} s ({last[0].strip('= ')})", flush=True)
     return well
+
+
+def is_metal(file: str) -> bool:
+    """Whether the tests are those of Metal kernels."""
+    return file.startswith("tests/metal/")
 
 
 def part_of(text: str) -> tuple[int, int]:
@@ -194,7 +217,7 @@ def main() -> int:
     """Prove the sanitizer, then run the tests. The status is 1 if a planted fault was not reported or a file failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sanitized", description=__doc__.partition("\n")[0])
     parser.add_argument("sanitizer", choices=SANITIZERS)
-    parser.add_argument("tests", nargs="*", default=DEFAULT, help=f"what pytest runs; by default {DEFAULT[0]}")
+    parser.add_argument("tests", nargs="*", default=DEFAULT, help="what pytest runs; by default tests/device and METAL")
     parser.add_argument(
         "--part", type=part_of, default=(1, 1), metavar="K/N", help="only each N-th file, from the K-th on"
     )
@@ -210,11 +233,13 @@ def main() -> int:
     if missed:
         return 1
     print(f"all {len(sanitizer.faults)} planted faults were reported", flush=True)
+    files = files_of(given.tests, given.part)
     building = [*sanitizer.prefix, sys.executable, "-c", "import anymps; anymps.enable(quiet=True)"]
-    if subprocess.run(building, check=False, cwd=ROOT, env=environment(sanitizer)).returncode != 0:
+    if not all(map(is_metal, files)) and (
+        subprocess.run(building, check=False, cwd=ROOT, env=environment(sanitizer)).returncode != 0
+    ):
         print("the core cannot be compiled or loaded under the sanitizer", file=sys.stderr)
         return 1
-    files = files_of(given.tests, given.part)
     failed = [file for file in files if not run_file(sanitizer, file)]
     print(f"{len(files) - len(failed)} of {len(files)} files well" + "".join(f"\n  {file}" for file in failed))
     return 1 if failed else 0
