@@ -257,11 +257,10 @@ def test_modules_are_private(path: Path) -> None:
     assert path.parent == SOURCE or path.name.startswith("_")
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if path.name == "__init__.py"], ids=identity)
-def test_faces_export_what_they_say(path: Path) -> None:
-    """`__all__` of a package holds exactly the public names that its face binds, each once."""
+def bound_names(path: Path) -> tuple[set[str], list[str] | None]:
+    """The public names that a module defines or imports from anymps, and its `__all__`, if it has one."""
     bound: set[str] = set()
-    exported: list[str] = []
+    exported = None
     nodes = ast.parse(path.read_text()).body
     # The whole face loads its names when they are asked for, and imports them for type checkers only.
     lazy = [inner for node in nodes if isinstance(node, ast.If) for inner in node.body]
@@ -279,19 +278,50 @@ def test_faces_export_what_they_say(path: Path) -> None:
                     exported = ast.literal_eval(node.value)
                 else:
                     bound.add(name)
-    public = {name for name in bound if not name.startswith("_") or name == "__version__"}
+    return {name for name in bound if not name.startswith("_") or name == "__version__"}, exported
+
+
+PUBLIC = ("", "integrations", "record", "train", "train/timing")
+"""The packages that programs of others may import."""
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_public_faces_export_what_they_say(package: str) -> None:
+    """`__all__` of a public package holds exactly the public names that its face binds, each once."""
+    bound, exported = bound_names(SOURCE / package / "__init__.py")
+    assert exported is not None
     assert sorted(exported) == sorted(set(exported))
-    if path.parent.name == "commands":
-        # A command line: its face is one function; the commands that it gathers are not for import.
-        assert exported == ["main"]
-        assert "main" in public
-    else:
-        assert set(exported) == public
+    assert set(exported) == bound
+
+
+def test_only_public_faces_have_a_list() -> None:
+    """What a private face imports is what it gives; a list would say each name again."""
+    listed = {identity(path.parent) for path in modules() if bound_names(path)[1] is not None}
+    assert listed == {package or "." for package in PUBLIC}
+
+
+@cache
+def imported_names(path: Path) -> set[str]:
+    """The names that a module imports, without those that it gives to others by saying `as` and the same name."""
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+    return {alias.name for node in nodes for alias in node.names if alias.asname is None}
+
+
+@pytest.mark.parametrize("path", modules(), ids=identity)
+def test_names_come_from_the_module_that_defines_them(path: Path) -> None:
+    """mypy lets a face hand on what it imports, and so any module: this asks that only faces do."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anymps.") and node.module:
+            source = SOURCE.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
+            if source.is_file():
+                handed_on = imported_names(source) & {alias.name for alias in node.names}
+                assert handed_on == set(), f"{path}:{node.lineno}"
 
 
 def test_the_face_of_the_rules_is_small() -> None:
     """Fewer than 60 names: the backend's words and its faults have faces of their own."""
-    assert len(anymps.rules.__all__) < 60
+    assert len(bound_names(SOURCE / "rules" / "__init__.py")[0]) < 60
 
 
 def test_integration_tests_lie_in_their_folder() -> None:

@@ -8,36 +8,6 @@ hands that on. A new setting is a field of a class here, and what acts on it.
 from __future__ import annotations
 
 # ruff: noqa: RUF009 - `row` makes a field anew at each call
-
-__all__ = [
-    "FACES",
-    "BenchSettings",
-    "CompareSettings",
-    "ConvertSettings",
-    "CoverageSettings",
-    "DiffSettings",
-    "DoctorSettings",
-    "FixSettings",
-    "JoinManifestsSettings",
-    "JoinSettings",
-    "KernelsAddSettings",
-    "KernelsListSettings",
-    "KernelsRemoveSettings",
-    "KernelsShowSettings",
-    "PlanSettings",
-    "PytestSettings",
-    "ReportSettings",
-    "Row",
-    "RunSettings",
-    "Settings",
-    "asked_for",
-    "row_of",
-    "rows",
-    "rows_of",
-    "set_variable",
-    "variable_of",
-]
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from anymps.capture._start import record
     from anymps.capture._suite import Allocation, LateError, Section, SuiteCapture
 
-__all__ = [
-    "ALLOCATION_LIMIT",
-    "DETAIL_LIMIT",
-    "INTERRUPTED",
-    "Allocation",
-    "Capture",
-    "LateError",
-    "Progress",
-    "Section",
-    "SuiteCapture",
-    "ending_of",
-    "name_cell",
-    "record",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.checkpoints._convert import convert
 from anymps.checkpoints._report import Change, FileReport, Report
-
-__all__ = ["Change", "FileReport", "Report", "convert"]

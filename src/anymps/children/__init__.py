@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     from anymps.children._sources import serve_sources
     from anymps.children._startup import begin, stand_aside
 
-__all__ = [
-    "CHILDREN_VARIABLE",
-    "ChildParts",
-    "ChildSettings",
-    "ExitWatch",
-    "Joined",
-    "begin",
-    "serve_sources",
-    "stand_aside",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

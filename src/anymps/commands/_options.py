@@ -11,7 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from anymps._errors import CostError, UsageError
-from anymps._settings import FACES, Row, rows_of
+from anymps._setting_row import Row
+from anymps._settings import FACES, rows_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -6,29 +6,3 @@ from anymps.compare._align import Pair, aligned
 from anymps.compare._comparison import LOSS_LIMIT, Comparison, LossPair, ReadPair, Side, compare_traces
 from anymps.compare._divergences import Cause, Divergence, Rounding, Shared
 from anymps.compare._trace import Bound, Call, Ending, Lists, Loss, Read, Site, Sketch, Trace, Value, places
-
-__all__ = [
-    "LOSS_LIMIT",
-    "Bound",
-    "Call",
-    "Cause",
-    "Comparison",
-    "Divergence",
-    "Ending",
-    "Lists",
-    "Loss",
-    "LossPair",
-    "Pair",
-    "Read",
-    "ReadPair",
-    "Rounding",
-    "Shared",
-    "Side",
-    "Site",
-    "Sketch",
-    "Trace",
-    "Value",
-    "aligned",
-    "compare_traces",
-    "places",
-]

@@ -7,8 +7,6 @@ devices may compute with different operators.
 
 from __future__ import annotations
 
-__all__ = ["Pair", "aligned"]
-
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

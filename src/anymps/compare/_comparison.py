@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "LossPair", "compare_traces"]
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

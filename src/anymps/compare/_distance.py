@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["allowed", "closest", "distance", "is_same", "relative", "roundoff"]
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Cause", "Divergence", "Judge", "Rounding", "Shared"]
-
 import enum
 import math
 from collections.abc import Collection, Iterable, Sequence

@@ -6,21 +6,6 @@ Lines of the program, operators and sketches are written once, and referred to b
 
 from __future__ import annotations
 
-__all__ = [
-    "ELEMENTS",
-    "Bound",
-    "Call",
-    "Ending",
-    "Lists",
-    "Loss",
-    "Read",
-    "Site",
-    "Sketch",
-    "Trace",
-    "Value",
-    "places",
-]
-
 import json
 import math
 from collections.abc import Mapping

@@ -9,24 +9,3 @@ from anymps.cost._predict import OperatorTime, StepTime
 from anymps.cost._ratio import Ratio, speed_ratio
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.cost._walk import Happening, HappeningKind, WaitCost, WalkedStep
-
-__all__ = [
-    "Busy",
-    "Coefficients",
-    "Happening",
-    "HappeningKind",
-    "OperatorCall",
-    "OperatorTime",
-    "Ratio",
-    "StepBound",
-    "StepTime",
-    "WaitCost",
-    "WalkedStep",
-    "check_release",
-    "predict_operator",
-    "predict_step",
-    "read_tensor",
-    "shipped",
-    "speed_ratio",
-    "walk_step",
-]

@@ -29,38 +29,3 @@ from anymps.device._toolchain import find_compiler, find_ninja, python_headers
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
-
-__all__ = [
-    "CACHE_VARIABLE",
-    "Cards",
-    "NativeCore",
-    "State",
-    "banner",
-    "build",
-    "cache_directory",
-    "call_when_enabled",
-    "check_cache",
-    "children_used_mps",
-    "composite_rows",
-    "count_real_calls",
-    "default_device",
-    "enable",
-    "enforce_hazards",
-    "find_compiler",
-    "find_ninja",
-    "internal_folders",
-    "is_built",
-    "is_virtual",
-    "known_hazards",
-    "look_for_cards",
-    "metal_kernels",
-    "native",
-    "python_headers",
-    "real_calls",
-    "release_of_kernels",
-    "state",
-    "this_mac",
-    "why_no_card",
-    "why_not_card",
-    "written_by_torch",
-]

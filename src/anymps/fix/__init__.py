@@ -16,28 +16,3 @@ from anymps.fix._program import Program
 from anymps.fix._proof import NOT_RUN, Outcome, Proof, names_device, prove
 from anymps.fix._same_run import Disagreement, Ran, agree
 from anymps.fix._script import Script
-
-__all__ = [
-    "NOT_RUN",
-    "Budget",
-    "Disagreement",
-    "Edit",
-    "Outcome",
-    "Program",
-    "Proof",
-    "Ran",
-    "Script",
-    "Suggestion",
-    "agree",
-    "apply_all",
-    "check_may_write",
-    "comparable",
-    "device_options",
-    "edits_for",
-    "names_device",
-    "new_statements",
-    "numbers",
-    "prove",
-    "source_files",
-    "write_all",
-]

@@ -15,23 +15,3 @@ from anymps.forecast._forecast import (
 from anymps.forecast._happenings import Place, StepWork, step_work
 from anymps.forecast._same_work import HostTimes, host_times
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of
-
-__all__ = [
-    "BusySpan",
-    "Forecast",
-    "HostTimes",
-    "Place",
-    "PlacedWait",
-    "PredictedTimeline",
-    "StepWork",
-    "bound_words",
-    "forecast",
-    "host_times",
-    "seconds_saved",
-    "step_work",
-    "timeline_of",
-    "try_forecast",
-    "why_no_forecast",
-    "with_fused_optimizer",
-    "without_fills",
-]

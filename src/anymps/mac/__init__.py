@@ -4,11 +4,3 @@ from __future__ import annotations
 
 from anymps.mac._mac import DEFAULT_MACOS, Mac, all_macs
 from anymps.mac._parse import DEFAULT_MAC, parse_mac
-
-__all__ = [
-    "DEFAULT_MAC",
-    "DEFAULT_MACOS",
-    "Mac",
-    "all_macs",
-    "parse_mac",
-]

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
     from anymps.metal.compilation import cache_bytes, cache_limit, compile_ahead, shader_cache
 
-__all__ = [
-    "Device",
-    "MetalKernel",
-    "ShaderFault",
-    "ShaderFaultWarning",
-    "ShaderLibrary",
-    "cache_bytes",
-    "cache_limit",
-    "compile_ahead",
-    "shader_cache",
-    "take_shader_faults",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -6,5 +6,3 @@ from anymps.notebook._cells import begin, finish
 from anymps.notebook._display import html
 from anymps.notebook._execute import execute, read
 from anymps.notebook._magic import load_ipython_extension
-
-__all__ = ["begin", "execute", "finish", "html", "load_ipython_extension", "read"]

@@ -15,23 +15,3 @@ from anymps.numerics._session import (
     told,
 )
 from anymps.numerics._widening import widened
-
-__all__ = [
-    "Bound",
-    "CheckedNumbers",
-    "Difference",
-    "Found",
-    "Kind",
-    "Loudness",
-    "NumberCheck",
-    "bound_of",
-    "can_differ",
-    "check_numbers",
-    "differences",
-    "line_of_program",
-    "start_checking",
-    "stop_checking",
-    "told",
-    "unit_roundoff",
-    "widened",
-]

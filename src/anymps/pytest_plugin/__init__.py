@@ -14,14 +14,6 @@ import pytest
 from anymps.pytest_plugin import _options
 from anymps.pytest_plugin._fixtures import mps_device, mps_record
 
-__all__ = [
-    "mps_device",
-    "mps_record",
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_load_initial_conftests",
-]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every option has a twin for the configuration file."""

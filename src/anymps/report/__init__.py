@@ -29,43 +29,6 @@ if TYPE_CHECKING:
         renderer,
     )
 
-__all__ = [
-    "FORMATS",
-    "READ_FORMS",
-    "STDOUT",
-    "Diff",
-    "Document",
-    "Output",
-    "Outputs",
-    "RealShare",
-    "Renderer",
-    "Running",
-    "bench_document",
-    "clean",
-    "compare",
-    "comparison_document",
-    "comparison_json",
-    "diff_document",
-    "kernel_document",
-    "page_renderer",
-    "plan_document",
-    "plan_json",
-    "plural",
-    "print_document",
-    "print_summary",
-    "print_terminal",
-    "real_share",
-    "render_diff_json",
-    "render_summary",
-    "render_terminal",
-    "rendered",
-    "renderer",
-    "rule_page",
-    "size",
-    "write_file",
-    "write_stream",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -14,26 +14,6 @@ if TYPE_CHECKING:
     from anymps.verify._supervised import Ended, listen
     from anymps.verify._words import asked_lines, comparison_lines, device_words, mac_of, played
 
-__all__ = [
-    "KINDS",
-    "Answers",
-    "Comparison",
-    "Count",
-    "Ended",
-    "Kind",
-    "Parting",
-    "ask",
-    "asked_lines",
-    "compare",
-    "comparison_lines",
-    "device_words",
-    "listen",
-    "mac_of",
-    "played",
-    "read_answers",
-    "write_answers",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

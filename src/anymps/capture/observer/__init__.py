@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.capture.observer._core import ObserverCore
 from anymps.capture.observer._refusals import kind_of
-
-__all__ = ["ObserverCore", "kind_of"]

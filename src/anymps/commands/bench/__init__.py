@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from anymps.commands.bench._command import bench
-
-__all__ = ["bench"]

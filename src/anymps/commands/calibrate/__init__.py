@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from anymps.commands.calibrate._calibrate import calibrate
-
-__all__ = ["calibrate"]

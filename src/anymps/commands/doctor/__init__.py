@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from anymps.commands.doctor._command import doctor
-
-__all__ = ["doctor"]

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from anymps.commands.fix._command import fix
-
-__all__ = ["fix"]

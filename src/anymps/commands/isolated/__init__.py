@@ -5,5 +5,3 @@ from __future__ import annotations
 from anymps.commands.isolated._plan_session import PlanSession
 from anymps.commands.isolated._proof_session import FACTS, Order, ProofSession, error_of
 from anymps.commands.isolated._trace_session import TRACE, TraceOrder, TraceSession
-
-__all__ = ["FACTS", "TRACE", "Order", "PlanSession", "ProofSession", "TraceOrder", "TraceSession", "error_of"]

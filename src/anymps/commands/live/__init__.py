@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.commands.live._page import LivePage
 from anymps.commands.live._terminal import Live
-
-__all__ = ["Live", "LivePage"]

@@ -3,5 +3,3 @@
 from __future__ import annotations
 
 from anymps.compare.inside._run import TracedRun
-
-__all__ = ["TracedRun"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DeviceNames", "rename_devices"]
-
 import functools
 import inspect
 from collections.abc import Callable, Collection

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Lines"]
-
 import linecache
 import os
 import sys

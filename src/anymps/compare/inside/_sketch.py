@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["readable", "sketched"]
-
 import ctypes
 import hashlib
 from typing import Any

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MOST_CALLS", "Tracer", "is_full_step"]
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 

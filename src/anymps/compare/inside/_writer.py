@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TraceWriter"]
-
 import json
 import os
 import threading

@@ -8,17 +8,3 @@ from __future__ import annotations
 from anymps.cost.calibration._calibration import Calibration, calibrated
 from anymps.cost.calibration._file import calibration_path, coefficients_for, date_in_words, keep_calibration
 from anymps.cost.calibration._fit import Mode, Timed, expected_seconds, fit, refusal
-
-__all__ = [
-    "Calibration",
-    "Mode",
-    "Timed",
-    "calibrated",
-    "calibration_path",
-    "coefficients_for",
-    "date_in_words",
-    "expected_seconds",
-    "fit",
-    "keep_calibration",
-    "refusal",
-]

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES
     from anymps.device.cuda._uses import on_use
 
-__all__ = [
-    "KEPT",
-    "REFUSED",
-    "REFUSED_MODULES",
-    "answer_cuda",
-    "answers",
-    "is_answered",
-    "on_use",
-    "run_alone",
-    "stop_answering",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -20,26 +20,3 @@ from anymps.findings.advice._wait_advice import (
     shown_by,
     shows,
 )
-
-__all__ = [
-    "Advice",
-    "Equivalent",
-    "UserLine",
-    "anomaly_advice",
-    "copy_advice",
-    "could_be_fused",
-    "emulates_bfloat16",
-    "equivalent",
-    "float32_edit",
-    "fused_heeds_scaler",
-    "instead_of",
-    "made_at",
-    "made_on_device",
-    "persistent_workers",
-    "pinned_without_mps",
-    "read_advice",
-    "scaler_advice",
-    "show_advice",
-    "shown_by",
-    "shows",
-]

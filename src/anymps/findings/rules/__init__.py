@@ -14,15 +14,5 @@ from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps505_memory_growth import growth_per_step
 from anymps.findings.rules._mps806_processes import ended_by_sharing
 
-__all__ = [
-    "FAMILIES",
-    "NOTHING_RAN",
-    "asked_for_cuda",
-    "ended_by_sharing",
-    "growth_per_step",
-    "nothing_ran",
-    "rule_of_ending",
-]
-
 FAMILIES: Final = _family.families(__name__, __path__)
 """The files beside this one."""

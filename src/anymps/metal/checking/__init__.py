@@ -4,12 +4,3 @@ from anymps.metal.checking._events import checker
 from anymps.metal.checking._launch import CheckedLaunch, ShaderFaultWarning, take_shader_faults
 from anymps.metal.checking._messages import ShaderFault
 from anymps.metal.checking._repeats import CleanLaunches
-
-__all__ = [
-    "CheckedLaunch",
-    "CleanLaunches",
-    "ShaderFault",
-    "ShaderFaultWarning",
-    "checker",
-    "take_shader_faults",
-]

@@ -19,26 +19,6 @@ if TYPE_CHECKING:
     from anymps.metal.compilation._preprocess import SOURCE_NAME, without_macros
     from anymps.metal.compilation._unset_variables import UnsetVariable
 
-__all__ = [
-    "SOURCE_NAME",
-    "UnsetVariable",
-    "cache_bytes",
-    "cache_directory",
-    "cache_limit",
-    "compile_ahead",
-    "compile_checker",
-    "compile_runtime",
-    "compile_shader",
-    "compiled_shader",
-    "find_compiler",
-    "find_or_make",
-    "runs_loops",
-    "shader_cache",
-    "tool_key",
-    "undefined_symbols",
-    "without_macros",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -19,30 +19,6 @@ if TYPE_CHECKING:
     from anymps.metal.kernels._store import add_kernels, added_release, added_releases, open_kernels, remove_kernels
     from anymps.metal.kernels._wheel import download, read_release, wheel_digest
 
-__all__ = [
-    "BufferArgument",
-    "CompiledKernel",
-    "KernelLibrary",
-    "Launcher",
-    "Metallib",
-    "PositionArgument",
-    "Signature",
-    "StoredKernel",
-    "StructField",
-    "add_kernels",
-    "added_release",
-    "added_releases",
-    "check_tools",
-    "download",
-    "module_text",
-    "open_kernels",
-    "operator_of",
-    "read_release",
-    "read_signature",
-    "remove_kernels",
-    "wheel_digest",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

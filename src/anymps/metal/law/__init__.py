@@ -2,5 +2,3 @@
 
 from anymps.metal.law._rules import refused_by_law, warn_without_parser
 from anymps.metal.law._tree import Tree, has_parser
-
-__all__ = ["Tree", "has_parser", "refused_by_law", "warn_without_parser"]

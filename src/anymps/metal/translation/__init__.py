@@ -16,29 +16,3 @@ from anymps.metal.translation._structure import (
     read_structure,
 )
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize
-
-__all__ = [
-    "CALLED",
-    "MAX_BUFFERS",
-    "PLANE",
-    "Edit",
-    "Refused",
-    "Rewritten",
-    "Structure",
-    "Token",
-    "Translation",
-    "Unsupported",
-    "apply",
-    "call_names",
-    "closing",
-    "closing_angle",
-    "closure",
-    "deciding_buffers",
-    "is_attribute",
-    "launchers",
-    "names_a_class",
-    "read_structure",
-    "refused_buffers",
-    "tokenize",
-    "translate",
-]

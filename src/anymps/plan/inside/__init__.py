@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.plan.inside._apply import apply
 from anymps.plan.inside._hollow import Hollow
-
-__all__ = ["Hollow", "apply"]

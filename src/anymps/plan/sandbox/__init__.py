@@ -7,5 +7,3 @@ from anymps.plan.sandbox._layer import Layer
 from anymps.plan.sandbox._libraries import divert_libraries
 from anymps.plan.sandbox._seal import DEVICES, seal
 from anymps.plan.sandbox._supervisor import CHANNEL, SHARED, Supervisor
-
-__all__ = ["CHANNEL", "DEVICES", "SHARED", "Layer", "Supervisor", "divert_files", "divert_libraries", "seal"]

@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.report.comparison._document import comparison_document
 from anymps.report.comparison._json import comparison_json
-
-__all__ = ["comparison_document", "comparison_json"]

@@ -5,5 +5,3 @@ from __future__ import annotations
 from anymps.report.diff._compare import Diff, compare
 from anymps.report.diff._document import diff_document
 from anymps.report.diff._json import render_diff_json
-
-__all__ = ["Diff", "compare", "diff_document", "render_diff_json"]

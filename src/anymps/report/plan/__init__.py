@@ -4,5 +4,3 @@ from __future__ import annotations
 
 from anymps.report.plan._document import plan_document
 from anymps.report.plan._json import plan_json
-
-__all__ = ["plan_document", "plan_json"]

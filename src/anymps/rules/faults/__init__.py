@@ -4,14 +4,3 @@ from __future__ import annotations
 
 from anymps.rules.faults._model import Check, Hazard, Outcome
 from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards, hazards_with_kernels
-
-__all__ = [
-    "Check",
-    "Hazard",
-    "HazardRow",
-    "Outcome",
-    "all_hazards",
-    "hazard_table",
-    "hazards",
-    "hazards_with_kernels",
-]

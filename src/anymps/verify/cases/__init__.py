@@ -22,39 +22,6 @@ if TYPE_CHECKING:
     from anymps.verify.cases._values import DTYPES, inputs, line
     from anymps.verify.cases._waiting import WAITING, WaitingCall
 
-__all__ = [
-    "ASKED_DTYPES",
-    "DTYPES",
-    "FAULT_CALLS",
-    "GRADIENT_DTYPES",
-    "LAID",
-    "MATRICES",
-    "OPERATORS",
-    "ROWS",
-    "RUNS",
-    "TIMED_CALLS",
-    "WAITING",
-    "Answer",
-    "Case",
-    "Draws",
-    "FaultCall",
-    "Measurement",
-    "Operator",
-    "TimedCall",
-    "WaitingCall",
-    "answered",
-    "apart",
-    "cases_of",
-    "database",
-    "inputs",
-    "line",
-    "machine_facts",
-    "matrices",
-    "measure",
-    "prepare",
-    "swapped_out",
-]
-
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,

@@ -101,16 +101,3 @@ BY_VALUES = frozenset(
     {"_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave", "histc", "histogram"}
 )
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""
-
-__all__ = [
-    "BEGINNINGS",
-    "BY_VALUES",
-    "DESCRIBED",
-    "NAMES",
-    "SCALAR_TYPES",
-    "Call",
-    "Describe",
-    "Launch",
-    "Made",
-    "Work",
-]
