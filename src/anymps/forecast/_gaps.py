@@ -3,7 +3,8 @@
 A place is a line and operator with those before it. It may come often in a step, and steps need not be alike: the gaps
 of one place are put in order in each step, and each gap counts as the shortest of those at the same height. What is
 longer was held up by something else on the machine, as with `timeit`; what one pass in ten really takes longer stays.
-A gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well then.
+A short gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well
+then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from anymps.cost import Happening
 
 _WHOLE: Final = 0.9  # the share of a time in which the thread ran from which on it counts as uninterrupted
+_KNOWN: Final = 1e-3  # seconds from which on it is known what was run of them: losses are placed to a millisecond
 
 
 class Seen(NamedTuple):
@@ -69,8 +71,8 @@ class _Time(NamedTuple):
     at: int
 
     @property
-    def is_whole(self) -> bool:
-        return self.seconds >= _WHOLE * (self.seconds + self.lost)
+    def is_known(self) -> bool:
+        return self.seconds >= min(_KNOWN, _WHOLE * (self.seconds + self.lost))
 
 
 def _by_place(step: Seen, times: Sequence[float | None], which: int) -> dict[Hashable, list[_Time]]:
@@ -90,7 +92,7 @@ def _by_place(step: Seen, times: Sequence[float | None], which: int) -> dict[Has
 def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Time]:
     """For each happening of the first step the shortest of the times at its height among those of its place.
 
-    Those without an interruption, where there is one.
+    Of those that are known, where there is one.
     """
     own, *others = steps
     found: dict[int, _Time] = {}
@@ -98,5 +100,5 @@ def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Tim
         same = [other[place] for other in others if place in other]
         for rank, time in enumerate(row):
             alike = [time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))] for times in same)]
-            found[time.at] = min([other for other in alike if other.is_whole] or alike)
+            found[time.at] = min([other for other in alike if other.is_known] or alike)
     return found
