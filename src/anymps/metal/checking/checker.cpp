@@ -93,7 +93,7 @@ void Checker::thread_begins(const Thread& thread) {
     std::memset(initialised_, 0, area.bytes);
     std::memcpy(area.start, pattern_, area.bytes);
     opened_ = 0;
-    for (Waiting& waiting : waiting_) waiting.calls = 0;
+    for (unsigned i = 0; i < thread.of->threads; ++i) waiting_[i].calls = 0;
   }
   group_ = thread.of;
   current_ = thread.index;
@@ -269,6 +269,14 @@ void Checker::barrier(unsigned flags, unsigned long site, const Caller& caller) 
 void Checker::opened(unsigned calls) {
   opened_ = calls;
   unsigned flags = ~0u, first = kMaxThreads, missing = kMaxThreads, absent = 0;
+  const Waiting* other = nullptr;  // one that waits elsewhere: often many wait where it does
+  uint64_t others = 0;
+  Event at_other;
+  const auto tell_others = [&] {
+    if (others == 0) return;
+    at_other.count = others;
+    events.add(at_other);
+  };
   for (unsigned thread = 0; thread < group_->threads; ++thread) {
     const Waiting& waiting = waiting_[thread];
     if (waiting.calls != calls) {
@@ -280,14 +288,21 @@ void Checker::opened(unsigned calls) {
     if (first == kMaxThreads) {
       first = thread;
     } else if (waiting.caller.pc != waiting_[first].caller.pc || waiting.site != waiting_[first].site) {
-      Event found = blank(Places, frames(waiting.caller));
-      place(found.thread, thread);
-      found.other_pc = frames(waiting_[first].caller).pcs[0];
-      place(found.other, first);
-      found.value = waiting.site != waiting_[first].site ? 1 : 0;
-      events.add(found);
+      if (other != nullptr && other->caller.pc == waiting.caller.pc && other->site == waiting.site) {
+        ++others;
+        continue;
+      }
+      tell_others();
+      at_other = blank(Places, frames(waiting.caller));
+      place(at_other.thread, thread);
+      at_other.other_pc = frames(waiting_[first].caller).pcs[0];
+      place(at_other.other, first);
+      at_other.value = waiting.site != waiting_[first].site ? 1 : 0;
+      other = &waiting;
+      others = 1;
     }
   }
+  tell_others();
   races_.barrier((flags & 1u) != 0, (flags & 2u) != 0);
   if (absent != 0) {
     Event found = blank(Missing, frames(waiting_[first].caller));
@@ -312,6 +327,40 @@ void Checker::constant(const void* at, unsigned size) {
   found.value = static_cast<int64_t>(left);
   found.other_pc = index;  // one for each
   events.add(found);
+}
+
+// Looks at a thread's reads of a row of floats: `count` elements, `stride` bytes from one to the next, of `parts` floats each.
+// All threads make the same of it, which is kept where this points to; `known`: another thread has put it there.
+//
+// Nothing was written to the row since the barrier if two threads of different SIMD groups found nothing in reading it. Of
+// those who read, two of one SIMD group and one of another are enough to find who writes later.
+float* Checker::row(uintptr_t address, unsigned stride, unsigned parts, unsigned count, bool& known, const Caller& caller) {
+  settle();
+  const unsigned simdgroup = current_ / 32;
+  Row& row = row_;
+  if (row.address != address || row.stride != stride || row.count != count || row.moment != races_.moment()) {
+    row.address = address;
+    row.stride = stride;
+    row.count = count;
+    row.moment = races_.moment();
+    row.passes = 0;
+    row.simdgroup = simdgroup;
+    row.spread = false;
+  }
+  known = row.passes != 0;
+  if (row.passes > 1 && (row.spread || simdgroup == row.simdgroup)) return row.result;
+  const uint64_t before = events.added();
+  for (unsigned i = 0; i < count; ++i) {
+    for (unsigned part = 0; part < parts; ++part) look(address + i * uintptr_t(stride) + part * sizeof(float), sizeof(float), Read, caller);
+  }
+  if (events.added() != before) {
+    row.passes = 0;
+    known = false;
+    return row.result;
+  }
+  row.spread |= row.passes != 0 && simdgroup != row.simdgroup;
+  if (row.passes++ == 0) row.simdgroup = simdgroup;
+  return row.result;
 }
 
 void Checker::simd(void* slot, Resolve resolve, unsigned long site, const Caller& caller) {
@@ -427,6 +476,9 @@ void anymps_check_simd_barrier(unsigned flags, unsigned long site) {
 }
 void anymps_check_constant(const void* address, unsigned size) {
   checker.constant(address, size);
+}
+float* anymps_check_row(const void* data, unsigned stride, unsigned parts, unsigned count, bool* known) {
+  return checker.row(reinterpret_cast<uintptr_t>(data), stride, parts, count, *known, ANYMPS_CALLER);
 }
 void anymps_check_lane(unsigned lane, unsigned source) {
   checker.missing_lane(lane, source);

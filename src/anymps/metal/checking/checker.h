@@ -35,6 +35,7 @@ class __attribute__((visibility("hidden"))) Checker {
   void simd(void* slot, anymps_rt::Resolve resolve, unsigned long site, const Caller& caller);
   void simd_barrier(unsigned flags, unsigned long site, const Caller& caller);
   void constant(const void* address, unsigned size);
+  float* row(uintptr_t address, unsigned stride, unsigned parts, unsigned count, bool& known, const Caller& caller);
   void missing_lane(unsigned lane, unsigned source);
   void missing_matrix(unsigned lanes);
 
@@ -69,6 +70,16 @@ class __attribute__((visibility("hidden"))) Checker {
     unsigned size;
     char before[64];
     Event event;
+  };
+
+  struct Row {  // that threads read as a whole, one after the other
+    uintptr_t address = 0;
+    unsigned stride = 0, count = 0;
+    uint64_t moment = 0;
+    unsigned passes = 0;     // threads whose reads were looked at, and clean
+    unsigned simdgroup = 0;  // of the first of them
+    bool spread = false;     // whether one was of another SIMD group
+    float result[3] = {};    // what the first of them made of it
   };
 
   // Whether a read is one of the many in which there is nothing to find: of a buffer that the kernel only reads, and of
@@ -114,6 +125,7 @@ class __attribute__((visibility("hidden"))) Checker {
   Waiting waiting_[kMaxThreads];
   Lane* lanes_[32] = {};  // of the SIMD call that is done now
   Same same_;
+  Row row_;
   unsigned char initialised_[kMostShared] = {};  // by byte of threadgroup memory
   char pattern_[kMostShared] = {};                // what it holds that nobody has written
 };

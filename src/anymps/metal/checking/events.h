@@ -51,9 +51,11 @@ class Events {
  public:
   void clear() { all_.clear(); }
   const std::vector<Event>& all() const { return all_; }
+  uint64_t added() const { return added_; }  // how often something was found, in this launch and before
 
   // Counts the event, or keeps it if it is the first at its place. What comes after too many of them is lost.
   void add(const Event& event) {
+    ++added_;
     for (Event& known : all_) {
       if (known.kind == event.kind && known.pcs[0] == event.pcs[0] && known.other_pc == event.other_pc) {
         known.count += event.count;
@@ -65,6 +67,7 @@ class Events {
 
  private:
   std::vector<Event> all_;
+  uint64_t added_ = 0;
 };
 
 }  // namespace anymps_check

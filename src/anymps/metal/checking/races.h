@@ -34,6 +34,7 @@ class __attribute__((visibility("hidden"))) Races {
     if (places_.size() * kBytes < bytes) places_.resize((bytes + kBytes - 1) / kBytes);
   }
   void new_group() {
+    ++moment_;
     if (now_ >= kLast) forget();
     orders_[0].group = orders_[1].group = ++now_;
     ++generation_;
@@ -41,12 +42,16 @@ class __attribute__((visibility("hidden"))) Races {
     split_.clear();
     recent_ = Place();
   }
+  // Grows at each barrier and each write.
+  uint64_t moment() const { return moment_; }
   void barrier(bool device, bool threadgroup) {
+    ++moment_;
     ++now_;
     if (device) orders_[0].group = now_;
     if (threadgroup) orders_[1].group = now_;
   }
   void simd_barrier(unsigned simdgroup, bool device, bool threadgroup) {
+    ++moment_;
     ++now_;
     if (device) orders_[0].simd[simdgroup] = now_;
     if (threadgroup) orders_[1].simd[simdgroup] = now_;
@@ -73,6 +78,7 @@ class __attribute__((visibility("hidden"))) Races {
     const Touch mine{now_, static_cast<uint16_t>(thread), static_cast<uint16_t>(how), pc};
     Touch found;
     by_write_only = how == 1;
+    moment_ += how & 1u;
     for (unsigned i = 0; i < size;) {
       const uintptr_t at = address + i;
       Word* const word = shared ? &places_[(at - shared_) / kBytes] : find(at / kBytes);
@@ -207,6 +213,7 @@ class __attribute__((visibility("hidden"))) Races {
 
   Order orders_[2];  // of device memory, of threadgroup memory
   uint32_t now_ = 1;
+  uint64_t moment_ = 0;
   uint32_t generation_ = 1;  // of the places in the table: those of another one are free
   size_t used_ = 0;          // blocks
   Place recent_;

@@ -17,6 +17,7 @@ _CHECKER = (
         "lane",
         "matrix",
         "returns",
+        "row",
         "shared",
         "simd",
         "simd_barrier",

@@ -21,19 +21,17 @@ ANYMPS_SPREADS_NAN(max, >)
 ANYMPS_SPREADS_NAN(min, <)
 #undef ANYMPS_SPREADS_NAN
 
-#if !defined(ANYMPS_CHECKED)  // there its own lines are looked at
-// As fibers run it: what msl/fission.h does with rows side by side.
+// As fibers run it: what msl/fission.h does with rows side by side. The checker looks at all reads of the row first.
 #define ANYMPS_WELFORD(NAME, KIND)                                                            \
-  inline ::metal::float3 NAME(anymps_welford::KIND::Element* data, unsigned size) {           \
+  ANYMPS_SYNC inline ::metal::float3 NAME(anymps_welford::KIND::Element* data, unsigned size) { \
     ::metal::threadgroup_barrier(::metal::mem_flags::mem_threadgroup);                        \
-    const ::metal::float3 result = anymps_welford::one_row<anymps_welford::KIND>(data, size); \
+    const ::metal::float3 result = anymps_welford::of_row<anymps_welford::KIND>(data, size);  \
     ::metal::threadgroup_barrier(::metal::mem_flags::mem_threadgroup);                        \
     return result;                                                                            \
   }
 ANYMPS_WELFORD(threadgroup_welford_reduce, Elements)
 ANYMPS_WELFORD(threadgroup_welford_combine, Parts)
 #undef ANYMPS_WELFORD
-#endif
 
 }  // namespace metal
 }  // namespace c10

@@ -122,6 +122,7 @@ void anymps_check_calls(unsigned long place);
 void anymps_check_called();
 void anymps_check_returns();
 void anymps_check_constant(const void* address, unsigned size);
+float* anymps_check_row(const void* data, unsigned stride, unsigned parts, unsigned count, bool* known);
 void anymps_check_lane(unsigned lane, unsigned source);
 void anymps_check_matrix(unsigned lanes);
 char* anymps_check_shared();

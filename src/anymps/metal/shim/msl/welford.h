@@ -5,6 +5,7 @@
 // width of a vector. Here they may not.
 #pragma once
 
+#include <msl/runtime.h>
 #include <msl/vectors.h>
 
 #if defined(__clang__)
@@ -63,7 +64,7 @@ struct Parts {
   }
 };
 
-template <class W> metal::float3 one_row(const typename W::Element* data, unsigned size) {
+template <class W> ANYMPS_UNCHECKED metal::float3 one_row(const typename W::Element* data, unsigned size) {
   Moments<float> moments;
   float x[W::kParts];
   W::parts_of(data[0], x);
@@ -74,6 +75,30 @@ template <class W> metal::float3 one_row(const typename W::Element* data, unsign
   }
   return W::result(moments.mean, moments.m2, moments.weight, size);
 }
+
+// The same for each thread of a group.
+#if defined(ANYMPS_CHECKED)
+template <class W> ANYMPS_UNCHECKED __attribute__((noinline)) void take_row(
+    const typename W::Element* data, unsigned size, float* kept, bool known, float (&to)[3]) {
+  if (!known) {
+    const metal::float3 result = one_row<W>(data, size);
+    for (unsigned i = 0; i < 3; ++i) kept[i] = result[i];
+  }
+  for (unsigned i = 0; i < 3; ++i) to[i] = kept[i];
+}
+template <class W> ANYMPS_INLINE metal::float3 of_row(const typename W::Element* data, unsigned size) {
+  bool known;
+  float result[3];
+  // No fewer than one element is read.
+  float* const kept = anymps_check_row(data, sizeof(typename W::Element), W::kParts, size == 0 ? 1 : size, &known);
+  take_row<W>(data, size, kept, known, result);
+  return metal::float3(result[0], result[1], result[2]);
+}
+#else
+template <class W> ANYMPS_INLINE metal::float3 of_row(const typename W::Element* data, unsigned size) {
+  return one_row<W>(data, size);
+}
+#endif
 
 template <class W> struct Row {
   const typename W::Element* data;
