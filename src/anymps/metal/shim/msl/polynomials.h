@@ -20,13 +20,14 @@ ANYMPS_INLINE float fused(float a, float b, float c) {
   return a * b + c;
 #endif
 }
-ANYMPS_INLINE float nearest(float value) {  // of |value| < 2^22
-  return (value + 12582912.0f) - 12582912.0f;
-}
 // value * 2^n; two factors, as a result near the limits needs an exponent that one float does not have.
 ANYMPS_INLINE float scaled(float value, int n) {
   const int half_way = n >> 1;
-  return value * bits_to_float((half_way + 127) << 23) * bits_to_float((n - half_way + 127) << 23);
+  return value * bits_to_float(int(unsigned(half_way + 127) << 23)) * bits_to_float(int(unsigned(n - half_way + 127) << 23));
+}
+constexpr float kShift = 12582912.0f;  // added to a float below 2^22, its lowest bits are the nearest integer
+ANYMPS_INLINE int integer_of(float shifted) {
+  return int(unsigned(float_to_bits(shifted)) - unsigned(float_to_bits(kShift)));
 }
 
 ANYMPS_INLINE float exp_core(float r) {  // |r| <= ln(2) / 2
@@ -38,20 +39,22 @@ ANYMPS_INLINE float exp_core(float r) {  // |r| <= ln(2) / 2
   p = fused(p, r, 5.0000001201e-1f);
   return fused(p * r, r, r) + 1.0f;
 }
+// Whatever comes of numbers that are too large or too small is replaced at the end. With limits at the start g++ would
+// follow each limit through all that comes behind it, and choose between the ways a dozen times.
 ANYMPS_INLINE float exp(float x) {
-  const float low = x > -104.0f ? x : -104.0f;  // of a NaN, too
-  const float known = low < 89.0f ? low : 89.0f;
-  const float n = nearest(known * 1.44269504088896341f);
-  const float r = (known - n * 0.693359375f) - n * -2.12194440e-4f;
-  const float result = scaled(exp_core(r), static_cast<int>(n));
-  return x == x ? (x > 88.7228394f ? __builtin_inff() : result) : x;
+  const float shifted = x * 1.44269504088896341f + kShift, n = shifted - kShift;
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  const float result = scaled(exp_core(r), integer_of(shifted));
+  const float large = x > 88.7228394f ? __builtin_inff() : result;
+  const float known = x < -104.0f ? 0.0f : large;
+  return x == x ? known : x;
 }
 ANYMPS_INLINE float exp2(float x) {
-  const float low = x > -151.0f ? x : -151.0f;  // of a NaN, too
-  const float known = low < 129.0f ? low : 129.0f;
-  const float n = nearest(known);
-  const float result = scaled(exp_core((known - n) * 0.693147180559945309f), static_cast<int>(n));
-  return x == x ? (x >= 128.0f ? __builtin_inff() : result) : x;
+  const float shifted = x + kShift, n = shifted - kShift;
+  const float result = scaled(exp_core((x - n) * 0.693147180559945309f), integer_of(shifted));
+  const float large = x >= 128.0f ? __builtin_inff() : result;
+  const float known = x < -151.0f ? 0.0f : large;
+  return x == x ? known : x;
 }
 
 // x = m * 2^e with m in [sqrt(1/2), sqrt(2)); gives log(m) - (m - 1) and m - 1.
