@@ -55,7 +55,7 @@ print("\\n" + json.dumps(found))
 
 _BEGINS = re.compile(r"Change first:|Then:|A step:|Memory:|  \S")
 _CUT = (
-    (r"(?<=\.) A step: about .*", ""),  # its time
+    (r"(?<=\.) (?:A step: about|Data loading would limit|No time is predicted) .*", ""),  # its time
     (r"^(Change first: [^,]*), .*", r"\1"),
     (r"; without (?:it|them) the host could [^.]*\.", "."),
     (r" ?Memory: \S+ \S+ of \S+ GiB\.", ""),

@@ -34,10 +34,13 @@ def why_no_prediction(recording: Recording) -> str:
 
 
 def predicted_in_short(recording: Recording) -> str:
-    """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`; the empty text where none can be told."""
+    """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`, or why its time is not to be told.
+
+    The empty text where too little is known of it.
+    """
     found = predicted_step(recording)
     if found is None or found.no_time:
-        return ""
+        return found.no_time if found is not None else ""
     time = found.time
     span = duration_range(1e9 * time.low, 1e9 * time.high)
     told = f" {time.calibration}" if time.calibration else ""
