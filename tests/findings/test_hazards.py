@@ -469,3 +469,28 @@ def test_kernels_of_the_installed_release_change_no_fault() -> None:
 
     own = hazards("2.13.0", (26, 0), "apple9")
     assert pairs(hazards_with_kernels("2.13.0", "2.13.0", {"amax", "copy_", "add"}, (26, 0), "apple9")) == pairs(own)
+
+
+def test_a_wrong_number_names_its_known_fault() -> None:
+    """By its id and with its fix; what the fault is says its own finding, at the same line."""
+    wrong: dict[str, Any] = {"kind": "number", "operator": "aten::amax", "dtype": "int64", "shapes": [[40]]}
+    wrong |= {
+        "layout": "contiguous",
+        "index": [],
+        "expected": "39",
+        "found": "0",
+        "allowed": "0",
+        "bound": "exact",
+        "source": "",
+    }
+    wrong |= {"wrong": 1, "count": 1, "order": 1, "follows": 0, "backward": False, "mpsgraph": False}
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0", "virtual": True})
+    builder.entry(f"{MARK}MPS620 aten::amax", start_ns=0, fate=Fate.MARK, flags=Flag.HAZARD)
+    builder.note("numbers", start_ns=1, **wrong)
+    found = {finding.id: finding for finding in find(builder.close())}
+    assert found.keys() == {"MPS620", "MPS696"}
+    assert found["MPS696"].what == (
+        "`aten::amax` of int64 [40] got its only element wrong. It is 0; the CPU computes 39. This result must be "
+        "exact. This is the known fault MPS620."
+    )
+    assert found["MPS696"].fix == "Reduce in int32, for example `x.int().amax().long()`."
