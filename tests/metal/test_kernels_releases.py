@@ -159,7 +159,10 @@ def test_two_releases_are_compared_call_by_call(kernels: dict[str, str], tmp_pat
     """The first call whose numbers differ is the planted one, at its line; the losses follow."""
     status, found, said = compared(tmp_path, TRAINING.format(sum=" + w"), kernels)
     assert status == 1, said
-    assert said == f"anymps: running on {INSTALLED}'s kernels and on {SHORT}'s kernels ...\n"
+    assert said == (
+        f"anymps: running on {INSTALLED}'s kernels and on {SHORT}'s kernels ...\n"
+        f"anymps: {found['verdict']} Report: {tmp_path / 'found.json'}\n"
+    )
     assert found["verdict"] == "The runs diverge in step 1 at train.py:6: different results from the same inputs."
     first = found["divergences"][0]  # type: ignore[index]
     assert first["call"]["operator"] == "aten.add.Tensor"

@@ -76,6 +76,8 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     from anymps.report import comparison_document, comparison_json
 
     show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found), "the comparison")
+    if asked.report_to is not None:
+        say(f"{comparison_document(found).verdict} Report: {asked.report_to}")
     if not found.is_used:
         say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED
