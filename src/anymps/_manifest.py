@@ -27,9 +27,9 @@ CRASHED = "Crashed"
 """The ending of a test whose process died."""
 _WHY = "# why: "
 _HEADER = """\
-# Tests that fail on mps, each with the exception it ends with.
-# `pytest --mps` with this manifest fails if one of them passes, is skipped, fails in another way or is gone, and if
-# another test fails. `--mps-update-manifest` writes the endings of a run and why. A comment is a line of its own.
+# Tests that are expected to fail on mps, each with its exception.
+# `pytest --mps` with this manifest fails if one of them passes, is skipped, fails differently or is gone, or if
+# another test fails. `--mps-update-manifest` updates entries and reasons. Comments have lines of their own.
 
 """
 
@@ -138,7 +138,7 @@ def merged(base: Mapping[str, Entry], shards: Sequence[Manifest]) -> Changes:
 
 
 def _told(ending: str | None) -> str:
-    return "has taken it out" if ending is None else f"expects {ending}"
+    return "removes the test" if ending is None else f"expects {ending}"
 
 
 def write_manifest(path: Path, changes: Changes) -> None:

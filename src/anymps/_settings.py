@@ -35,7 +35,7 @@ class Settings:
         page="the Mac, if the command line names none; overrides `pyproject.toml`. The default is an M3 Pro with 18 GB",
     )  # fmt: skip
     torch: str = row(
-        "text", "", "Predict times for this release, such as 2.11; the calls are those that the installed one makes.",
+        "text", "", "Predict times for this release, such as 2.11; the calls stay those of the installed release.",
         metavar="RELEASE", commands=("run", "bench", "plan"),
     )  # fmt: skip
     substrate: str | None = row(
@@ -52,7 +52,7 @@ class Settings:
     )  # fmt: skip
     fallback: bool | None = row(
         "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
-        "Default: as the environment says.", commands=(*_DEVICE, "plan"),
+        "Default: the environment's setting.", commands=(*_DEVICE, "plan"),
         pytest="PYTORCH_ENABLE_MPS_FALLBACK, on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
         page="as on a Mac: operators without an MPS kernel run on the CPU",
     )  # fmt: skip
@@ -87,7 +87,7 @@ class Settings:
     )  # fmt: skip
     check_numbers: str | None = row(
         "word", help="Compare operators' results with the CPU's, computed in float64: the first three calls of each "
-        "signature, then fewer and fewer, or all of them (ANYMPS_CHECK_NUMBERS=some or all).",
+        "signature, then calls at growing intervals; or all of them (ANYMPS_CHECK_NUMBERS=some or all).",
         words=("some", "all"), bare="some", commands=("run",),
         pytest="a test fails if an operator's result differs from the CPU's", variable="ANYMPS_CHECK_NUMBERS",
         notebook=True,
@@ -99,7 +99,7 @@ class Settings:
         page="copies to the CPU with `non_blocking=True` are delayed until the next wait",
     )  # fmt: skip
     start_method: str | None = row(
-        "word", help="How DataLoader workers and other processes start, where the script does not choose. Default: "
+        "word", help="How DataLoader workers and other processes start, if the script does not choose. Default: "
         "spawn, as on macOS (ANYMPS_START_METHOD).", words=("spawn", "fork", "forkserver"), commands=("run",),
         variable="ANYMPS_START_METHOD", enable=True,
         page="how DataLoader workers and other processes start, if the script does not choose: `spawn` (the default, "
@@ -152,7 +152,7 @@ class RunSettings(Settings):
     record: Path | None = row("file", help="Keep the recording in this file.")
     source: str | None = row(
         "word", help="How operators are recorded: by the virtual device, or by an observer, as on a real Mac. Default: "
-        "the best that the device has.", words=("native", "observer"),
+        "the best one that the device supports.", words=("native", "observer"),
     )  # fmt: skip
     children: bool = row(
         "flag", True, "Leave processes that the script starts without the device, and do not record them.",
@@ -163,8 +163,8 @@ class RunSettings(Settings):
         metavar="FIRST:LAST",
     )  # fmt: skip
     live: bool = row(
-        "flag", False, "Show steps, waits and memory while the script runs, and write the pages of --report html=FILE "
-        "meanwhile.",
+        "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
+        "up to date.",
     )  # fmt: skip
     verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
     arguments: bool = row(
@@ -172,7 +172,7 @@ class RunSettings(Settings):
     )
     report: bool = row("flag", True, "Show no report at the end.", option="no-report")
     report_to: Path | None = row(
-        "file", help="Write the whole report to this file: .html, .json, .md, .sarif, or text for any other name."
+        "file", help="Write the full report to this file: .html, .json, .md, .sarif, or text for any other name."
     )
 
 
@@ -244,8 +244,8 @@ class PlanSettings(Settings):
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
     )
-    report_to: Path | None = row("file", help="Write all of the plan to this file: .html, .md, .json, else text.")
-    verbose: bool = row("flag", False, "Show the whole plan, not only which Macs it fits on.", short="-v")
+    report_to: Path | None = row("file", help="Write the full plan to this file: .html, .md, .json, else text.")
+    verbose: bool = row("flag", False, "Show the full plan, not only which Macs it fits on.", short="-v")
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class ConvertSettings:
 class KernelsAddSettings:
     """Of `anymps kernels add`."""
 
-    download: bool = row("flag", False, "Have pip download the wheel.")
+    download: bool = row("flag", False, "Let pip download the wheel.")
     release: str | None = row(
         "text", help="Add the kernels of this release, such as 2.15, instead of the installed one.", option="torch",
         metavar="RELEASE",
@@ -372,7 +372,7 @@ class KernelsRemoveSettings:
     """Of `anymps kernels remove`, and of those that read the kernels."""
 
     release: str | None = row(
-        "text", help="The release whose kernels are meant, instead of the installed one.", option="torch",
+        "text", help="Use the kernels of this release, not of the installed one.", option="torch",
         metavar="RELEASE",
     )  # fmt: skip
 

@@ -83,7 +83,7 @@ def test_steps_that_are_none(steps: tuple[int, int]) -> None:
     with pytest.raises(anymps.UsageError) as refused:
         anymps.record(steps=steps)
     assert str(refused.value) == (
-        f"steps {steps[0]}:{steps[1]} are none: the first counts from 0, and the last must be larger"
+        f"steps {steps[0]}:{steps[1]} is not a range: the first counts from 0, and the last must be larger"
     )
 
 
@@ -113,6 +113,6 @@ def test_run_records_a_part(tmp_path: Path) -> None:
     odd = run_command(*run, "--steps", "30:10", "train.py", cwd=tmp_path)
     assert (odd.status, odd.err) == (
         2,
-        "anymps: Invalid value for '--steps': '30:10' names no steps: write FIRST:LAST, such as 10:30 "
+        "anymps: Invalid value for '--steps': '30:10' is not a range of steps: write FIRST:LAST, such as 10:30 "
         "(anymps run --help)\n",
     )

@@ -96,7 +96,7 @@ def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: 
         (["nowhere.py"], "there is no script nowhere.py"),
         (["functions:f"], "functions has no function f"),
         (["functions:number"], "functions:number is not a function"),
-        (["functions.py:needs"], "functions.py:needs needs size: only a parameter 'device' is given to it"),
+        (["functions.py:needs"], "functions.py:needs needs size: only a parameter 'device' is passed to it"),
         (["functions:plain", "x"], "functions:plain takes no arguments from the command line: x"),
         (["--device", "cpu", "train.py"], "--device is for functions: a script chooses its device itself"),
         (["--device", "cpu,cpu", "functions:plain"], "--device cpu,cpu names a device twice"),

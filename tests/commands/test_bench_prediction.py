@@ -51,7 +51,7 @@ def test_what_was_measured_lies_outside() -> None:
     assert str(found).splitlines()[1].endswith("not held")
     assert str(found).splitlines()[-2:] == [
         "They differ most in the host's work, until it is queued: 79.8 ms more than predicted.",
-        "anymps bench --calibrate times this Mac, and its predictions rest on that from then on.",
+        "anymps bench --calibrate times this Mac, and later predictions use the result.",
     ]
 
 

@@ -160,7 +160,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert cells["CPU to or from mps"][0] == "8"
     release = ".".join(TORCH.split(".")[:2])
     assert table[table.index("") + 1 :] == [
-        f"Kept in {path}: times on an M3 Pro 18GB with torch {release} are predicted by it from now on.",
+        f"Kept in {path}: from now on, times on an M3 Pro 18GB with torch {release} are predicted with it.",
         f"The timings are in {rows}.",
     ]
     assert (
@@ -222,7 +222,7 @@ def test_another_machine_is_no_mac(home: Path, capsys: pytest.CaptureFixture[str
     for arguments, answer in (
         (
             ["--calibrate"],
-            "this machine's times are not those of a Mac that is known, so nothing is calibrated: "
+            "this machine is not a Mac that anymps knows, so nothing is calibrated: "
             "run anymps bench --calibrate on the Mac itself",
         ),
         (["--calibrate", "train.py"], "--calibrate times the Mac itself, not train.py"),

@@ -240,9 +240,7 @@ def test_torch_to_safetensors() -> None:
         "p": ("F32", [1], struct.pack("<f", 1)),
         "half": ("F16", [1], struct.pack("<e", 1)),
     }
-    assert report.remarks == [
-        "b is a and stands in the file under that name alone: safetensors.torch.load_model ties them"
-    ]
+    assert report.remarks == ["b is a and is in the file only under that name: safetensors.torch.load_model ties them"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +249,7 @@ def test_torch_to_safetensors() -> None:
         (
             {"w": torch.ones(1), "epoch": 3},
             "in.pt holds more than named tensors (epoch: int), which safetensors cannot: "
-            "convert without --to, or save the state dict alone",
+            "convert without --to, or save only the state dict",
         ),
         ([torch.ones(1)], "in.pt is not a dict of tensors, which is all that safetensors can hold: leave out --to"),
         (
@@ -283,13 +281,13 @@ def test_types_that_safetensors_does_not_have() -> None:
         (
             b'{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}',
             b"x",
-            "the name a stands in it twice",
+            "the name a is in it twice",
         ),
         ({"a": 1}, b"", "the entry of a is not whole"),
         ({"a": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, b"x", "the entry of a is not whole"),
         ({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}, b"x", "the entry of a is not whole"),
         ({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 1]}}, b"x", "a has 1 bytes, its shape needs 2"),
-        ({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"", "it has 68 bytes, its header tells of 69"),
+        ({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"", "it has 68 bytes, its header says 69"),
         (
             {"a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 2]}},
             b"xx",
@@ -322,7 +320,7 @@ def test_unknown_safetensors_type() -> None:
 def test_a_name_that_is_no_text() -> None:
     """Half a character, which JSON can spell and UTF-8 cannot, is refused."""
     write_safetensors(Path("in.safetensors"), b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x")
-    expected = "a name holds \\ud800, which is no text that safetensors can hold"
+    expected = "a name holds \\ud800, which is not text that safetensors can hold"
     assert refused("in.safetensors", "o.safetensors") == expected
 
 
@@ -337,7 +335,7 @@ def test_the_target_is_safe() -> None:
     Path("soft.pt").symlink_to("in.pt")
     os.link("in.pt", "hard.pt")
     Path("folder").mkdir()
-    assert refused("in.pt") == "out.pt is there already: --force replaces it"
+    assert refused("in.pt") == "out.pt already exists: --force replaces it"
     for name in ("in.pt", "./folder/../in.pt", "soft.pt", "hard.pt"):
         target = Path(name)
         expected = f"{target} is in.pt itself: name another place, the source is never changed"

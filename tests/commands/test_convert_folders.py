@@ -39,7 +39,7 @@ def test_a_directory(style: str) -> None:
     assert report.remarks == [
         'config.json asks for float64, and from_pretrained would make it again: set its dtype to "float32"',
         "in/training_args.bin names argparse.Namespace, which only running code from the file could restore: "
-        "where it was made, save the state dict and plain values alone; it was copied unchanged",
+        "where it was made, save only the state dict and plain values; it was copied unchanged",
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_directory_to_safetensors() -> None:
     }
     assert report.remarks[-1] == (
         "in/deep/optimizer.pt holds more than named tensors (step: int), which safetensors cannot: "
-        "convert without --to, or save the state dict alone; it stays a file of torch.save"
+        "convert without --to, or save only the state dict; it stays a file of torch.save"
     )
 
 
@@ -88,14 +88,14 @@ def test_an_index() -> None:
         ('{"weight_map": {"a": ".."}}', "{index} names .., which is not a file beside it"),
         ('{"weight_map": {"a": 1}}', "{index} is not an index of shards: it has no weight_map"),
         ("{}", "{index} is not an index of shards: it has no weight_map"),
-        ("[]", "{index} is damaged or cut short: its JSON is no object"),
+        ("[]", "{index} is damaged or cut short: its JSON is not an object"),
         (
             '{"weight_map": {"z": "pytorch_model-00001-of-00002.bin"}}',
             "{index} says that z is in pytorch_model-00001-of-00002.bin, where it is not",
         ),
         (
             '{"weight_map": {"a": "pytorch_model-00001-of-00002.bin", "a": "pytorch_model-00002-of-00002.bin"}}',
-            "{index} is damaged or cut short: the name a stands in it twice",
+            "{index} is damaged or cut short: the name a is in it twice",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_directory_is_safe() -> None:
     """A directory replaces one that holds the same names only; it never lies in its source, or around it."""
     make_folder(Path("in"))
     convert(Path("in"), Path("out"))
-    assert refused("in", "out") == "out is there already: --force replaces it"
+    assert refused("in", "out") == "out already exists: --force replaces it"
     Path("out/config.json").write_text("older")
     convert(Path("in"), Path("out"), force=True)
     assert Path("out/config.json").read_text() == '{"dtype": "float64"}'

@@ -73,7 +73,7 @@ def test_nothing_is_run(tmp_path: Path, old_format: bool) -> None:
         save_pickle(evil_pickle(mark), Path("in.pt"))
     assert refused("in.pt") == (
         f"in.pt names {os.system.__module__}.system, which only running code from the file could restore: "
-        "where it was made, save the state dict and plain values alone"
+        "where it was made, save only the state dict and plain values"
     )
     assert not mark.exists()
 
@@ -114,7 +114,7 @@ def test_a_class_is_named() -> None:
         (b"\x80\x02ctorch\nSize\n)R}b.", "a state for torch.Size"),
         (b"\x80\x02ctorch\nSize\n)RK\x01K\x02s.", "items for torch.Size"),
         (b"\x80\x02ctorch\nSize\n)\x81.", "NEWOBJ class argument"),
-        (b"\x80\x02K\x01Q.", "a reference to something that is no storage"),
+        (b"\x80\x02K\x01Q.", "a reference to something that is not a storage"),
         (
             b"\x80\x02(X\x07\x00\x00\x00storagectorch\nSize\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ.",
             "a storage without a type",

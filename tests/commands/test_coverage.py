@@ -193,7 +193,7 @@ aten::take, aten::take.out
               in the installed torch
   since       on mps since torch 2.15
   instead     write x.flatten()[i] for torch.take(x, i)
-  not known   dtypes, device checks, waits and limits: they are from torch 2.11 on
+  not known   dtypes, device checks, waits and limits: known from torch 2.11 on
 """
 MASKED_FILL = """\
 on mps in torch 2.14

@@ -216,7 +216,7 @@ def test_unsupported_torch(torch: str) -> None:
     assert problems(diagnosis)["torch"] == (Status.BAD, f"{outside}: install torch {SUPPORTED}")
     allowed = diagnose(replace(LINUX, torch=torch, environment={"ANYMPS_ALLOW_ANY_TORCH": "1"}))
     assert allowed.device == "virtual"
-    assert problems(allowed)["torch"] == (Status.WARN, f"{outside}, let through by ANYMPS_ALLOW_ANY_TORCH=1")
+    assert problems(allowed)["torch"] == (Status.WARN, f"{outside}, allowed by ANYMPS_ALLOW_ANY_TORCH=1")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_first_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     said = f"anymps: manifest {into}: 2 added, 0 changed, 0 removed, by 2 shards\n"
     assert join(capsys, into, one, two) == (0, said)
     text = into.read_text()
-    assert text.startswith("# Tests that fail on mps, each with the exception it ends with.\n")
+    assert text.startswith("# Tests that are expected to fail on mps, each with its exception.\n")
     assert text.endswith("\n\n# why: no kernel\nt.py::a OSError\nt.py::b KeyError\n")
 
 
@@ -72,7 +72,7 @@ def test_shards_that_disagree(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     two = shard(tmp_path / "2.txt", BASE.replace("t.py::c ValueError\n", ""))
     assert join(capsys, into, one, two) == (
         2,
-        f"anymps: t.py::c: {one} expects KeyError, {two} has taken it out. "
+        f"anymps: t.py::c: {one} expects KeyError, {two} removes the test. "
         "Run the test once more, and correct one of the two files\n",
     )
     assert into.read_text() == BASE
@@ -89,7 +89,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (into, [good, missing], f"manifest {missing} cannot be read: No such file or directory"),
         (into, [good, cut], f"{cut}:2: {entry}: 't.py:'"),
         (into, [binary], f"manifest {binary} cannot be read: it is not a text file in UTF-8"),
-        (into, [good, into], f"--into {into} is one of the shards, too: give it as it was before they ran"),
+        (into, [good, into], f"--into {into} is one of the shards: name the manifest as it was before they ran"),
         (nowhere, [good], f"{nowhere} cannot be written: No such file or directory"),
     ):
         assert join(capsys, path, *shards) == (2, f"anymps: {said}\n")

@@ -162,7 +162,7 @@ def test_kernels_of_two_releases_that_differ() -> None:
         "the CPU's: `anymps run --kernels 2.13.0 --check-numbers` and `--kernels 2.15.0`. What was compared "
         "2.13's kernels torch 2.13.0, M3 Pro 18GB, 1 call, 1 of them by the Metal kernels of torch 2.13.0 "
         "2.15's kernels torch 2.13.0, M3 Pro 18GB, 1 call, 1 of them by the Metal kernels of torch 2.15.0 "
-        "calls 1 matched and compared; 1 by the kernels of both releases, 0 by those of one alone"
+        "calls 1 matched and compared; 1 by the kernels of both releases, 0 by those of only one"
     ) in text
 
 

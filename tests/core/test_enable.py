@@ -42,7 +42,7 @@ def test_after_a_backward_it_is_refused() -> None:
     """
     assert last_line(code) == (
         "False|False|anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new "
-        "device after that; call anymps.enable() before the first backward, best right after `import torch`"
+        "device after that; call anymps.enable() before the first backward, ideally right after `import torch`"
     )
 
 

@@ -167,7 +167,7 @@ print(torch.backends.mps.is_available())
     ).lines
     assert lines == [
         "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
-        "that; call anymps.enable() before the first backward, best right after `import torch`",
+        "that; call anymps.enable() before the first backward, ideally right after `import torch`",
         "False",
     ]
 

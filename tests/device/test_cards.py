@@ -61,7 +61,7 @@ NONE_TO_BE_HAD = [
     ),
     pytest.param(
         driver(cards=(), error="error 803, system has unsupported display driver / cuda driver combination"),
-        "anymps: NVIDIA's driver gives no card (error 803, system has unsupported display driver / cuda driver "
+        "anymps: NVIDIA's driver reports no card (error 803, system has unsupported display driver / cuda driver "
         "combination): run nvidia-smi, which asks the same driver",
         id="driver fails",
     ),
@@ -84,8 +84,9 @@ NONE_TO_BE_HAD = [
     ),
     pytest.param(
         driver(cards=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
-        "anymps: torch 2.11.0+cu130 has no kernels for card 0 (Tesla V100), whose instructions are of version 7.0: "
-        "install a torch that has (its own are sm_75, sm_80, sm_90), or choose another card with CUDA_VISIBLE_DEVICES",
+        "anymps: torch 2.11.0+cu130 has no kernels for card 0 (Tesla V100), which has compute capability 7.0: "
+        "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another card with "
+        "CUDA_VISIBLE_DEVICES",
         id="old card",
     ),
 ]
@@ -191,7 +192,7 @@ def test_a_card_smaller_than_the_mac() -> None:
     """It is said beforehand, with what is free where others share the card."""
     assert too_small(CARD, 12 * GIB) == ""
     assert too_small(replace(CARD, total=16 * GIB, free=None), 48 * GIB) == (
-        "card 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: where the card is full before "
+        "card 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the card is full before "
         "the Mac is, the error says so"
     )
     assert too_small(replace(CARD, free=10 * GIB), 48 * GIB).startswith(

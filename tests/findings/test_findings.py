@@ -373,7 +373,7 @@ def test_checkpoint_that_draws_again(operator: str) -> None:
     finding = only(loop(drawing(Phase.FORWARD, Phase.BACKWARD, operator=operator)))
     assert (finding.id, finding.severity, finding.site.line, finding.count) == ("MPS663", Severity.WARNING, 9, 20)
     assert finding.what == (
-        f"`{operator}` in module net.drop drew in the forward pass and again, other numbers, in backward "
+        f"`{operator}` in module net.drop drew in the forward pass and again, different numbers, in backward "
         "(20 times in all)."
     )
 

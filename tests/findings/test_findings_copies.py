@@ -123,7 +123,10 @@ def test_made_on_the_cpu() -> None:
     finding = only(loop(born("torch.arange(n)")))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS404", 12, 10, 1.0)
     assert [site.line for site in finding.related_sites] == [11]
-    assert finding.what == "What `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
+    assert (
+        finding.what
+        == "The tensor that `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
+    )
     assert finding.fix == "Create it on the device of the tensors that it is used with: `device=`."
     assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
 

@@ -104,7 +104,7 @@ def test_a_line_under_a_test_raises_only_if_it_is_reached() -> None:
     text = "import torch\nif args.cuda:\n    x = x.cuda()\n    torch.cuda.manual_seed(1)\n"
     moved, seeds = answered(text, [3, 4])
     assert moved.why == (
-        "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, if the script comes to it."
+        "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, if the script reaches it."
     )
     assert (moved.severity, seeds.severity) == (Severity.WARNING, Severity.INFO)
 

@@ -69,7 +69,7 @@ def test_out_of_memory_where_a_model_is_moved() -> None:
         start_ns=0, site=make, detail={"event": 5},
     )  # fmt: skip
     assert only(builder.close()).fix == (
-        "What this line moves to the device takes most: move less of it, or in a smaller dtype."
+        "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
     )
 
 

@@ -329,7 +329,7 @@ def test_baseline_of_the_commands(project: Path, capsys: pytest.CaptureFixture[s
     assert main([*words, "--write-baseline"]) == 0
     out, err = capsys.readouterr()
     assert "MPS201" in out
-    assert err == "anymps: known.json knows 1 finding now\n"
+    assert err == "anymps: known.json now lists 1 finding\n"
     assert main(words) == 0
     out, err = capsys.readouterr()
     assert "MPS201" not in out

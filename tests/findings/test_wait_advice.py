@@ -468,12 +468,12 @@ def test_what_only_looks_like_a_copy_that_the_host_needs() -> None:
         (
             "weights = alpha * torch.cumprod(1.0 - alpha + 1e-10, -1)[:, :-1]",
             "The backward of `cumprod` looked for zeros once a step.",
-            "Where all values are above 0, write `x.log().cumsum(dim).exp()`: its backward reads nothing.",
+            "If all values are above 0, write `x.log().cumsum(dim).exp()`: its backward reads nothing.",
         ),
         (
             "p = x.prod(dim=1)",
             "The backward of `prod` looked for zeros once a step.",
-            "Where all values are above 0, write `x.log().sum(dim).exp()`: its backward reads nothing.",
+            "If all values are above 0, write `x.log().sum(dim).exp()`: its backward reads nothing.",
         ),
     ],
 )

@@ -197,7 +197,7 @@ def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
     assert [edit.label for edit in edits] == ["MPS811 at train.py:2", "MPS812 at train.py:1"]
     assert [suggestion.why for suggestion in suggestions] == [
         "its line is changed for MPS812: run anymps fix again afterwards",
-        "its line is in no file of the project",
+        "its line is not in a file of the project",
     ]
     assert script.line(9) == ""
 

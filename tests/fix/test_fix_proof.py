@@ -111,7 +111,7 @@ def test_no_more_time_than_three_runs_and_a_fifth(program: Program, edits: Seque
     budget = Budget(3, spent=100.0, longest=100.0)
     proof = prove(program, edits, replace(BEFORE, seconds=100.0), run, None, budget)
     assert (len(lengths), budget.spent) == (2, 300.0)  # the second is the script once more as it is
-    late = "losses differ: 0.3 instead of 0.25; not tried alone within the time of 3 runs (--runs gives more)"
+    late = "losses differ: 0.3 instead of 0.25; not tried alone within the time of 3 runs (--runs allows more)"
     assert {outcome.why for outcome in proof.outcomes} == {late}
     assert text_of(proof.program) == TEXT
     more = prove(program, edits, BEFORE, run, None, Budget(6, spent=100.0, longest=100.0))
@@ -181,7 +181,7 @@ FIXED = {"MPS811": 0, "MPS812": 0}
         (Ran("", (0.5,), (0.25, 12.0), FIXED), "1 losses instead of 2"),
         (Ran("", (0.5, float("nan")), (0.25, 12.0), FIXED), "losses differ: nan instead of 0.25"),
         (Ran("", (0.5, 0.25), (0.26, 12.0), FIXED), "printed numbers differ: 0.26 instead of 0.25"),
-        (Ran("", (0.5, 0.25), (0.25, 12.0), {"MPS102": 1}), "it brings MPS102"),
+        (Ran("", (0.5, 0.25), (0.25, 12.0), {"MPS102": 1}), "it causes MPS102"),
         (Ran("NameError x", (0.5, 0.25), (0.25, 12.0), FIXED), "the script stops: NameError x"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_script_that_ends_with_its_own_exception(edits: Sequence[Edit]) -> Non
     """It is compared up to there."""
     stopped = replace(BEFORE, error="RuntimeError no more data", trail=(("train.py", 9),))
     assert why(stopped, None, replace(stopped, rules=FIXED), edits) == ""
-    assert why(stopped, None, replace(stopped, rules={"MPS102": 1}), edits) == "it brings MPS102"
+    assert why(stopped, None, replace(stopped, rules={"MPS102": 1}), edits) == "it causes MPS102"
     differs = "losses differ: 0.3 instead of 0.25"
     assert why(stopped, None, replace(stopped, rules=FIXED, losses=(0.5, 0.3)), edits) == differs
     assert why(stopped, None, stopped, edits) in ("MPS811 is still told", "MPS812 is still told")
@@ -272,7 +272,7 @@ def test_what_another_change_has_mended_is_not_suggested(
     assert sorted(runs.tried) == sorted([TEXT, after])  # without a GPU
     assert mended.notes == ["without a GPU the first 2 losses agree"]
     assert capsys.readouterr().err.splitlines() == [
-        "anymps: run 1 of 3: the script as it stands",
+        "anymps: run 1 of 3: the unchanged script",
         "anymps: run 2 of 3: with up to 2 changes",
         "anymps: run 3 of 3, about 10 s: the first steps without a GPU",
     ]
@@ -311,7 +311,7 @@ def test_a_wait_that_only_moved_speaks_against_the_edits_of_waits(tmp_path: Path
     found = disagreement(before, None, replace(before, rules={"MPS202": 1}), edits)
     assert found is not None
     assert (found.why, found.chance, [edit.label for edit in found.guilty]) == (
-        "it brings MPS202",
+        "it causes MPS202",
         False,
         ["MPS201 at train.py:4"],
     )
@@ -334,8 +334,8 @@ def test_what_is_safe_is_tried_apart(tmp_path: Path) -> None:
     proof = prove(program, edits, before, run, budget=Budget(longest=100.0, spent=100.0))
     assert tried == [["device", "optimizer", "wait"], ["device"]]
     assert [(outcome.edit.finding.id, outcome.why) for outcome in proof.outcomes] == [
-        ("MPS201", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
-        ("MPS812", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs gives more)"),
+        ("MPS201", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs allows more)"),
+        ("MPS812", "losses differ: 0.7 instead of 0.5; not tried alone within the time of 3 runs (--runs allows more)"),
         ("MPS409", ""),
     ]
 

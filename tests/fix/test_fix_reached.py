@@ -60,7 +60,7 @@ def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path, capsys: pytes
     _print_patch(old, new, edits)
     name = new.path.as_posix()
     assert capsys.readouterr().out.splitlines() == [
-        "# not proved, the run did not come there: MPS812 in line 1",
+        "# not proven, the run did not reach this line: MPS812 in line 1",
         f"--- a/{name}",
         f"+++ b/{name}",
         "@@ -1 +1 @@",

@@ -261,7 +261,7 @@ def test_a_fix_is_proved(tmp_path: Path) -> None:
     ended = anymps(SIDE, "fix", "train.py", cwd=tmp_path)
     assert ended.status == 0, ended.err
     assert "20 loss values" in ended.err
-    assert re.search(r"^anymps: \d+ changes? proved: ", ended.err, re.M), ended.err
+    assert re.search(r"^anymps: \d+ changes? proven:  ", ended.err, re.M), ended.err
 
 
 def test_a_full_card(tmp_path: Path) -> None:

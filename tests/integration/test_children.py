@@ -132,7 +132,7 @@ def test_a_process_that_outlives_its_parent(tmp_path: Path) -> None:
     )
     result = run(tmp_path, script)
     ident = int((tmp_path / "here").read_text())
-    said = f"anymps: child process {ident} still runs: what it does from now on is only in "
+    said = f"anymps: child process {ident} is still running: the rest of its recording is only in "
     (line,) = (row for row in result.err.splitlines() if row.startswith(said))
     part = Path(line.removeprefix(said))
     try:
@@ -160,7 +160,7 @@ part.write_bytes(part.read_bytes()[:5000])
 """
     )
     result = run(tmp_path, script)
-    said = "anymps: the recording of a child process is not in: "
+    said = "anymps: the recording of a child process is missing: "
     (line,) = (row for row in result.err.splitlines() if row.startswith(said))
     part = Path(line.removeprefix(said).partition(" is damaged (")[0])
     assert part.exists()

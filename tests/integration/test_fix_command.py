@@ -210,7 +210,7 @@ def test_what_is_proved_is_a_patch(folder: Path) -> None:
         "-    total += loss.item()",
         "+    total += loss.detach()",
     ]
-    assert "anymps: 3 changes proved: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
+    assert "anymps: 3 changes proven: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
     assert "  before, the script stopped: TypeError Cannot convert a MPS Tensor to float64" in result.err
     assert (folder / "train.py").read_text() == TRAIN
     assert not (folder / "model.pt").exists()
@@ -321,7 +321,7 @@ def test_a_long_training_is_proved_by_a_few_steps(folder: Path) -> None:
     (folder / "train.py").write_text(TRAIN.replace("range(6)", "range(10**9)"))
     result = fix(folder, "--steps", "3", "train.py")
     assert result.status == 0, result.err
-    assert "anymps: 3 changes proved: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
+    assert "anymps: 3 changes proven: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
 
 
 def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
     (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n")
     result = fix(folder, "--seconds", "1", "train.py")
     line = "anymps: the script did not end within 1 s: shorten it, such as with --steps 10, or allow more --seconds"
-    assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1 of 3: the script as it stands", line])
+    assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1 of 3: the unchanged script", line])
 
 
 def test_a_script_with_workers_is_guarded(folder: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_script_with_workers_is_guarded(folder: Path) -> None:
     assert (folder / "port.py").read_text() == WORKERS.replace(
         'train()\nprint("done")', 'if __name__ == "__main__":\n    train()\n    print("done")'
     )
-    assert "anymps: 1 change proved: MPS802 in line 11" in result.err.splitlines()
+    assert "anymps: 1 change proven: MPS802 in line 11" in result.err.splitlines()
     assert "  before, the script stopped: RuntimeError DataLoader worker" in result.err
 
 
@@ -362,12 +362,12 @@ def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
     result = fix(folder, "--cuda-as-mps", "port.py")
     assert result.status == 0, result.err
     assert runs_of(result) == [
-        "anymps: run 1 of 3: the script as it stands",
+        "anymps: run 1 of 3: the unchanged script",
         "anymps: run 2 of 3: with up to 1 change",
         "anymps: run 3 of 3: the first steps without a GPU, with --no-cuda",
         "anymps: run 4: without --cuda-as-mps",
     ]
-    assert "anymps: 1 change proved: MPS409 in line 7" in result.err.splitlines()
+    assert "anymps: 1 change proven: MPS409 in line 7" in result.err.splitlines()
     assert "  with --no-cuda the model is on cpu, as before" in result.err.splitlines()
 
 
@@ -376,7 +376,7 @@ def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     (folder / "port.py").write_text(FOLDERS)
     result = fix(folder, "port.py")
     assert result.status == 0, result.err
-    assert "anymps: 1 change proved: MPS812 in line 9" in result.err, result.err
+    assert "anymps: 1 change proven: MPS812 in line 9" in result.err, result.err
     assert "  before and after, the script stops: ValueError no more data in " in result.err
     assert not (folder / "runs").exists()
 
@@ -402,13 +402,13 @@ def test_a_run_that_is_known_is_not_made_again(folder: Path, tmp_path: Path) -> 
     assert run.status == 0, run.err
     known = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
     assert known.err.splitlines() == [
-        "anymps: the findings are those of the last anymps run",
+        "anymps: reusing the findings of the last anymps run",
         "anymps: nothing can be fixed automatically",
     ]
     (folder / "port.py").write_text("import torch\n\ntorch.ones(3).to('mps')\n")
     for first in (
-        "run 1 of 3: the script as it stands",
-        "the run of the script as it stands is known from the last anymps fix",
+        "run 1 of 3: the unchanged script",
+        "reusing the run of the unchanged script from the last anymps fix",
     ):
         again = run_command("-m", "anymps", "fix", "--mac", "M2 16GB", "port.py", cwd=folder, env=environment)
         assert again.err.splitlines()[0] == f"anymps: {first}"
@@ -470,15 +470,15 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
     (folder / "other.py").write_text('import torch\n\nDEVICE = "cuda"\n')
     told = fix(folder, "--cuda-as-mps", "port.py")
     assert told.status == 0, told.err
-    assert "anymps: 1 change proved: MPS409 in line 10" in told.err.splitlines()
+    assert "anymps: 1 change proven: MPS409 in line 10" in told.err.splitlines()
     why = "(--unproved changes it anyway)"
     lines = told.err.splitlines()
     assert f"  MPS409  port.py:6  not changed: the run did not reach its line {why}" in lines, told.err
     assert f"  MPS409  other.py:3  not changed: no run is known to have reached it {why}" in lines, told.err
     assert ('device = "cuda"' not in told.out, "+model" in told.out) == (True, True)
     made = fix(folder, "--cuda-as-mps", "--unproved", "--write", "--force", "port.py")
-    assert made.out.splitlines()[0] == "# not proved, the run did not come there: MPS409 in line 6"
-    assert "anymps: 2 changes not proved: MPS409 in line 6, MPS409 in line 3 of other.py" in made.err.splitlines()
+    assert made.out.splitlines()[0] == "# not proven, the run did not reach this line: MPS409 in line 6"
+    assert "anymps: 2 changes not proven: MPS409 in line 6, MPS409 in line 3 of other.py" in made.err.splitlines()
     assert '+DEVICE = "mps" if torch.backends.mps.is_available() else "cuda"' in made.out.splitlines()
     assert why not in made.err
     written = (folder / "port.py").read_text()

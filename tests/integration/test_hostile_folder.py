@@ -113,7 +113,7 @@ def test_a_script_that_changes_python_has_its_report(tmp_path: Path, ending: str
     options = ("--mac", "M1 8GB", "--report", "html=page.html", "--report", "json=report.json")
     ended = run_command("-m", "anymps", "run", *options, "train.py", cwd=tmp_path)
     assert ended.status == 0, ended.err
-    assert "Whole report: page.html" in ended.err
+    assert "Full report: page.html" in ended.err
     assert "/src/anymps/" not in ended.err, ended.err  # torch itself has tracebacks at the end of such a Python
     assert "findings" in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert "</html>" in (tmp_path / "page.html").read_text(encoding="utf-8")

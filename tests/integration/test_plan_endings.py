@@ -99,7 +99,7 @@ def test_changes_that_change_nothing_say_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("SIGKILL", "; the system does that where memory runs out, so this machine may be too small for this plan"),
+        ("SIGKILL", "; the system does that when memory runs out, so this machine may be too small for this plan"),
         ("SIGSEGV", "; native code of a library crashed"),
     ],
 )

@@ -133,7 +133,7 @@ def test_no_knee() -> None:
     assert knee(fits) == "On M5 16GB, samples a second grow up to batch 32, the largest that fits."
     (more,) = batch_times(growth, 8, [MAC], lambda _: 1 << 16, "2.13")
     if more.knee is None:
-        assert knee(more).endswith("batch 512, the largest that was looked at.")
+        assert knee(more).endswith("batch 512, the largest that was tried.")
 
 
 def test_table_chart_and_page() -> None:

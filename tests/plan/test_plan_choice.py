@@ -186,7 +186,7 @@ def test_ones_own_mac_may_be_too_small() -> None:
     slowest, own = plan.choices[1], plan.own
     assert slowest.time is not None and own is not None and own.step is not None
     assert slowest.speed is not None and slowest.speed.value == own.step.seconds / slowest.time.seconds
-    sentence = "On M1 8GB the run fails: speeds compare with its step there if memory were enough."
+    sentence = "On M1 8GB the run fails: speeds are relative to its step there with enough memory."
     assert sentence in rows.rest
 
 

@@ -227,7 +227,7 @@ def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
     assert json.loads(plan_json(plan))["macs"][0]["goes_on"] == {"steps": 3, "batch": 4}
     every = planned()
     every = replace(every, base=replace(every.base, retries=True))
-    sentence = "The script's code handles running out of memory: --mac tries what it does then."
+    sentence = "The script's code handles running out of memory: --mac shows what it does then."
     assert sentence in " ".join(render_plan(every, width=120, verbose=True).split())
 
 

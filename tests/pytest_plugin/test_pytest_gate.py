@@ -89,7 +89,7 @@ def test_planted_faults(gate: Gate) -> None:
         f"  fix: {FIX_FLOAT64}",
         '    once  library.py:7  | return torch.tensor(values, dtype=torch.float64).to("mps")',
         "      in test_it.py::test_float64",
-        "Lines that wait for the GPU again and again:",
+        "Lines that wait for the GPU repeatedly:",
         "  item",
         "    20 times  library.py:15  | total += x.sum().item()",
         "      in test_it.py::test_waits",
@@ -346,7 +346,7 @@ def test_expected_failures_by_mark(gate: Gate) -> None:
             "mps_fallback('take')",
             'mark mps_fallback names operators as the recording does: mps_fallback("aten::take", ...)',
         ),
-        ("mps_skip()", 'mark mps_skip needs its reason: mps_skip("...")'),
+        ("mps_skip()", 'mark mps_skip needs a reason: mps_skip("...")'),
     ],
 )
 def test_wrong_marks(gate: Gate, mark: str, text: str) -> None:

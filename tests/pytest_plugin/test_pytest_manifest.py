@@ -135,6 +135,6 @@ def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "m.txt"
     write_manifest(path, Changes({"t.py::a": "OSError"}))
     lines = path.read_text().splitlines()
-    assert lines[0] == "# Tests that fail on mps, each with the exception it ends with."
+    assert lines[0] == "# Tests that are expected to fail on mps, each with its exception."
     assert lines[-1] == "t.py::a OSError"
     assert list(read_manifest(path).entries) == ["t.py::a"]

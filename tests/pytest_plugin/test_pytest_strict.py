@@ -48,7 +48,7 @@ SUITE = """\
         assert False
 """
 
-JUDGED = "Not as the manifest m.txt has it:"
+JUDGED = "Different from the manifest m.txt has it:"
 
 
 def judged(result: pytest.RunResult) -> list[str]:

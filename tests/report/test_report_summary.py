@@ -29,7 +29,7 @@ Then:
 CLEAN = """\
 Would run on M3 Pro 18GB. No findings.
 A step: 302 operators on mps, 0 on the CPU.
-Whole report: anymps report
+Full report: anymps report
 """
 
 REFUSED = """\
@@ -45,7 +45,7 @@ def test_the_first_change_and_the_rest() -> None:
     lines = summary(training().close()).splitlines(keepends=True)
     assert "".join(lines[:8]) == WITH_FINDINGS
     assert lines[8].startswith("A step: 303 operators on mps, 1 on the CPU. 2 of a step's 4 waits are needless")
-    assert lines[-1] == "Whole report: anymps report\n"
+    assert lines[-1] == "Full report: anymps report\n"
 
 
 def test_nothing_to_change() -> None:
@@ -66,7 +66,7 @@ def test_more_findings_than_rows() -> None:
     many = [*find(recording), *find(recording) * 3]
     shown = render_summary(recording, many, whole="page.html")
     assert "\n  and 2 more\n" in shown
-    assert shown.endswith("Whole report: page.html\n")
+    assert shown.endswith("Full report: page.html\n")
 
 
 def test_nothing_in_a_script_disturbs_it() -> None:
@@ -74,7 +74,7 @@ def test_nothing_in_a_script_disturbs_it() -> None:
     recording = hostile()
     shown = render_summary(recording, find(recording), whole="\x1b[2J")
     assert "\x1b" not in shown
-    assert "Whole report: \\x1b[2J" in shown
+    assert "Full report: \\x1b[2J" in shown
 
 
 def test_a_stream_that_is_no_terminal() -> None:

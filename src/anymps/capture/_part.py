@@ -19,7 +19,7 @@ def check_steps(steps: tuple[int, int]) -> tuple[int, int]:
     """The steps as they are. Raises UsageError unless 0 <= first < last."""
     first, last = steps
     if not 0 <= first < last:
-        raise UsageError(f"steps {first}:{last} are none: the first counts from 0, and the last must be larger")
+        raise UsageError(f"steps {first}:{last} is not a range: the first counts from 0, and the last must be larger")
     return steps
 
 

@@ -130,7 +130,7 @@ def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) ->
             metadata[name] = first
             report.dropped.add(name)
             report.remarks.append(
-                f"{printable(name)} is {printable(first)} and stands in the file under that name alone: "
+                f"{printable(name)} is {printable(first)} and is in the file only under that name: "
                 "safetensors.torch.load_model ties them"
             )
             continue

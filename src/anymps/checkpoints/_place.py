@@ -53,7 +53,7 @@ def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> No
     if not os.path.lexists(target):
         return
     if not force:
-        raise CheckpointError(f"{target} is there already: --force replaces it")
+        raise CheckpointError(f"{target} already exists: --force replaces it")
     try:
         check_not_read_only(target)
     except PermissionError as error:

@@ -80,7 +80,7 @@ def _read(path: Path, file: BinaryIO) -> SafetensorsFile:
     head = file.read(8)
     length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
     if not 0 < length <= min(size - 8, _MOST):
-        raise _damaged(path, "its header is not whole")
+        raise _damaged(path, "its header is incomplete")
     header = read_json(file.read(length), path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
@@ -95,7 +95,7 @@ def _read(path: Path, file: BinaryIO) -> SafetensorsFile:
             raise _damaged(path, f"the bytes of {printable(entry.name)} do not follow those before")
         end += entry.size
     if end != size:
-        raise _damaged(path, f"it has {size} bytes, its header tells of {end}")
+        raise _damaged(path, f"it has {size} bytes, its header says {end}")
     return SafetensorsFile(path, file, entries, metadata)
 
 
@@ -104,7 +104,7 @@ def _entry(path: Path, name: str, told: Any, base: int) -> Entry:
     told = told if isinstance(told, dict) else {}
     code, shape, offsets = told.get("dtype"), _naturals(told.get("shape")), _naturals(told.get("data_offsets"))
     if not isinstance(code, str) or shape is None or offsets is None or len(offsets) != 2:
-        raise _damaged(path, f"the entry of {label} is not whole")
+        raise _damaged(path, f"the entry of {label} is incomplete")
     dtype = BY_CODE.get(code)
     if dtype is None:
         raise CheckpointError(f"{path}: {label} is of type {printable(code)}, which mps cannot hold: convert it first")
@@ -130,7 +130,7 @@ def read_json(text: bytes, path: Path) -> dict[str, Any]:
         if len(result) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise _damaged(path, f"the name {printable(twice)} stands in it twice")
+            raise _damaged(path, f"the name {printable(twice)} is in it twice")
         return result
 
     try:
@@ -140,7 +140,7 @@ def read_json(text: bytes, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise _damaged(path, "its JSON cannot be read") from None
     if not isinstance(document, dict):
-        raise _damaged(path, "its JSON is no object")
+        raise _damaged(path, "its JSON is not an object")
     return document
 
 
@@ -172,7 +172,7 @@ def write_safetensors(out: BinaryIO, parts: Sequence[Part], metadata: dict[str, 
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         name = printable(str(error.object)[error.start : error.end])
-        raise CheckpointError(f"a name holds {name}, which is no text that safetensors can hold") from None
+        raise CheckpointError(f"a name holds {name}, which is not text that safetensors can hold") from None
     text += b" " * (-len(text) % 8)
     out.write(struct.pack("<Q", len(text)))
     out.write(text)

@@ -219,12 +219,12 @@ class _Reader(pickle.Unpickler):
             raise CheckpointError(f"{self._path} holds tensors of {printable(full)}, which MPS cannot hold")
         raise ForeignClassError(
             f"{self._path} names {printable(full)}, which only running code from the file could restore: "
-            "where it was made, save the state dict and plain values alone"
+            "where it was made, save only the state dict and plain values"
         )
 
     def persistent_load(self, pid: Any) -> Storage:
         if self._load_storage is None or type(pid) is not tuple or not pid or pid[0] != "storage":
-            raise ValueError("a reference to something that is no storage")
+            raise ValueError("a reference to something that is not a storage")
         return self._load_storage(pid)
 
 
@@ -238,7 +238,7 @@ def to_storage(kind: Any, key: Any, location: Any, count: Any, known: dict[str, 
         raise ValueError(f"storage {key} with the size {count!r} on {location!r}")
     storage = known.setdefault(key, Storage(kind, key, location, count))
     if (storage.kind.name, storage.count) != (kind.name, count):
-        raise ValueError(f"storage {key} is told of in two ways")
+        raise ValueError(f"storage {key} is described in two ways")
     return storage
 
 

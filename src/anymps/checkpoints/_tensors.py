@@ -214,7 +214,7 @@ def named_tensors(root: Any, path: Path) -> dict[str, View]:
         if not isinstance(key, str) or view is None:
             raise CheckpointError(
                 f"{path} holds more than named tensors ({label}: {_kind(node)}), which safetensors cannot: "
-                "convert without --to, or save the state dict alone"
+                "convert without --to, or save only the state dict"
             )
         if view.lazy:
             raise CheckpointError(f"{path}: {label} is a lazily conjugated view: save it after resolve_conj()")

@@ -141,7 +141,7 @@ class _LegacyFile(TorchFile):
         super().__init__(path, file, size)
         _magic, version, system = [read_structure(file, size, path) for _ in range(3)]
         if version != 1001 or not isinstance(system, dict):
-            raise self.damaged(f"it says to be of version {version}")
+            raise self.damaged(f"it claims to be version {version}")
         if system.get("little_endian") is not True:
             raise CheckpointError(f"{path} was saved on a machine of the other byte order: load and save it there")
         self.root = read_structure(file, size, path, self._storage)
@@ -157,7 +157,7 @@ class _LegacyFile(TorchFile):
         """Where each storage's bytes begin: behind the pickles, each behind its number of elements."""
         starts: dict[str, int] = {}
         if not isinstance(keys, list) or len(keys) != len(self.storages):
-            raise self.damaged("the list of its storages is not whole")
+            raise self.damaged("the list of its storages is incomplete")
         for key in keys:
             storage = self.storages.get(key) if isinstance(key, str) else None
             if storage is None or key in starts:

@@ -189,7 +189,7 @@ class ChildParts:
                 try:
                     joined = _join(own, named, path, [it for _, it in by_end])
                 except RecordingError as error:
-                    lines.append(f"the recordings of child processes are not in: {error}. They are in {self._folder}")
+                    lines.append(f"the recordings of child processes are missing: {error}. They are in {self._folder}")
         for file in found if joined is not None or not named else ():
             if _is_of(file, lines):
                 continue
@@ -203,11 +203,11 @@ class ChildParts:
         try:
             part = Recording.open(file)
         except RecordingError as error:
-            lines.append(f"the recording of a child process is not in: {error}")
+            lines.append(f"the recording of a child process is missing: {error}")
             return None
         if _runs(file):
             ident = _process_of(file)
-            lines.append(f"child process {ident} still runs: what it does from now on is only in {file}")
+            lines.append(f"child process {ident} is still running: the rest of its recording is only in {file}")
         return part
 
     def close(self) -> None:

@@ -164,7 +164,7 @@ def _facts(answer: Coverage) -> list[tuple[str, str]]:
     if instead is not None:
         facts.append(("instead", f"write {instead.instead} for {instead.call}"))
     if not answer.details:
-        facts.append(("not known", "dtypes, device checks, waits and limits: they are from torch 2.11 on"))
+        facts.append(("not known", "dtypes, device checks, waits and limits: known from torch 2.11 on"))
     return facts
 
 
@@ -189,13 +189,13 @@ def _by_text(answer: Coverage) -> dict[BackendText, list[str]]:
 
 def _devices(answer: Coverage) -> str:
     assert answer.family is not None
-    scalar = "; one 0-dim CPU tensor may stand among them" if answer.scalar_on_cpu else ""
+    scalar = "; one 0-dim CPU tensor may be among them" if answer.scalar_on_cpu else ""
     if answer.family is Family.NONE:
-        return f"no check: other devices are no error{scalar}"
+        return f"no check: other devices are not an error{scalar}"
     name = answer.family.name.lower().replace("_", " ")
     sure = "" if answer.family_verified else "; which check comes first was not verified"
     if answer.check is None:
-        return f"check `{name}`, its words depend on the arguments{scalar}{sure}"
+        return f"check `{name}`, its message depends on the arguments{scalar}{sure}"
     return f"check `{name}`: a tensor on the CPU gets {answer.check.error}: {answer.check.text}{scalar}{sure}"
 
 
@@ -238,10 +238,10 @@ def _json(answer: Coverage) -> dict[str, Any]:
 def _summary_lines(summary: Summary, release: Release | None) -> list[str]:
     lines = [f"overloads on mps in torch {_torch(release)}{' (installed)' if release is None else ''}"]
     lines += [f"  {summary.counts[kind]:>5}  {text}" for kind, text in _KINDS.items()]
-    lines += ["", "operators that came, by release"]
+    lines += ["", "operators added, by release"]
     for since, names in summary.came.items():
         if since == FIRST_RELEASE:
-            lines.append(f"  {_words(since):<5} {len(names)} were there then")
+            lines.append(f"  {_words(since):<5} {len(names)} were there from the start")
             continue
         lines += _wrapped(" ".join(names), f"  {_words(since):<5} ", " " * 8)
     return lines

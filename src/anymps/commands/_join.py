@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def join(asked: JoinSettings, files: tuple[Path, ...]) -> int:
     """Combine recordings into one: shards of a suite, ranks of a training, or several runs.
 
-    They are of the same torch release and the same Mac. Each is a process of the new one, by the name of its file.
-    Needs no torch.
+    All must have the same torch release and the same Mac. In the result each is a process, named after its file. Needs
+    no torch.
     """
     output = asked.output
     if any(_same(file, output) for file in files):

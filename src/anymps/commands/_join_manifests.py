@@ -25,7 +25,7 @@ def join_manifests(asked: JoinManifestsSettings, files: tuple[Path, ...]) -> int
     """
     into = asked.into
     if any(file.resolve() == into.resolve() for file in files):
-        raise UsageError(f"--into {into} is one of the shards, too: give it as it was before they ran")
+        raise UsageError(f"--into {into} is one of the shards: name the manifest as it was before they ran")
     base = _read(into) if into.exists() else Manifest(into, {})
     changes = merged(base.entries, [_read(file) for file in files])
     added = len(changes.endings.keys() - base.entries.keys())

@@ -76,7 +76,7 @@ class Judge:
             say(f"in {self._path}, but not in this run: {known.what} at {where}: {known.source}", stream)
         if self._write and self._path is not None:
             number = write_baseline(self._path, selection.findings, roots(recording, self.project))
-            say(f"{self._path} knows {number} finding{'' if number == 1 else 's'} now", stream)
+            say(f"{self._path} now lists {number} finding{'' if number == 1 else 's'}", stream)
             return 0
         # The most severe has the smallest number.
         worst = min((finding.severity for finding in selection.findings), default=None)

@@ -96,7 +96,7 @@ def list_(asked: KernelsListSettings, pattern: str) -> int:
 @click.argument("name")
 @takes("kernels show")
 def show(asked: KernelsShowSettings, name: str) -> int:
-    """Tell how the kernel NAME is called: its buffers, what it asks of the launch, and the operator behind it."""
+    """Show how to call the kernel NAME: its buffers, what it requires of the launch, and the operator behind it."""
     library, release = _opened(asked.release)
     if name not in library.kernels:
         near = sorted(other for other in library.kernels if name in other)[:3]

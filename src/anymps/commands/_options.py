@@ -112,7 +112,7 @@ def _steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
         return None
     first, mark, last = text.partition(":")
     if not (mark and last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
-        raise click.BadParameter(f"{text!r} names no steps: write FIRST:LAST, such as 10:30")
+        raise click.BadParameter(f"{text!r} is not a range of steps: write FIRST:LAST, such as 10:30")
     return int(first or 0), int(last)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
     """Show which Macs a training script fits on, before the first real step.
 
-    The script runs for a few optimizer steps on shapes alone: by the rules of the mps device, without data and without
+    The script runs for a few optimizer steps on shapes only: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. Files that it writes are discarded.
     """
     target = Target.named(module, words, "plan")

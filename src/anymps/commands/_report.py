@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 
-@click.command(short_help="Show the whole report of the last run, or of recordings.")
+@click.command(short_help="Show the full report of the last run, or of recordings.")
 @takes("report")
 @click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
-    """Show the whole report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
+    """Show the full report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
 
     Several recordings are shown as one, as `anymps join` makes it.
     """

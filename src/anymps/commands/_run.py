@@ -29,7 +29,7 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Run a script, or a notebook, on the mps device and report what happened.
 
     The script runs as `python` would run it, with its own output, input and exit status. A short report goes to stderr;
-    `-v` shows the whole one, and so does `anymps report` afterwards.
+    `-v` shows the full one, and so does `anymps report` afterwards.
     """
     target = Target.named(module, words, "run")
     if not asked.report and asked.report_to is not None:

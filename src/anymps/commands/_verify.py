@@ -38,11 +38,11 @@ _FILE = click.Path(path_type=Path)
 @click.command(short_help="Record how a Mac behaves, in a file to send in.")
 @click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers differ from this device's.")
 @click.option("--out", type=_FILE, metavar="FILE", help=f"Where to write the answers (default {_DEFAULT}).")
-@click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Ask only this kind; may be repeated.")
+@click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Record only this kind; repeatable.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True, max=1000),
-    help=f"How long it may take (default {_MINUTES:g}).",
+    help=f"Time limit, in minutes (default {_MINUTES:g}).",
 )
 @click.option("--mac", metavar="MAC", help="The Mac that the virtual device acts as, if there is no real one.")
 @click.option("-v", "--verbose", is_flag=True, help="With --read: show every difference.")
@@ -55,8 +55,8 @@ def verify(
     versions, and the Mac's answers, but no user, machine or file names. If you interrupt the run, it keeps the answers
     so far.
 
-    On other machines the virtual device answers, so the answers are anymps's own. --read FILE asks the virtual device
-    what the Mac in the file was asked, and shows each difference. The exit code is then 1 if there are any.
+    On other machines the virtual device answers, so the answers are anymps's own. --read FILE makes the same calls on
+    the virtual device and shows where its answers differ from the file's. The exit code is then 1 if any differ.
     """
     kinds = only or tuple(KINDS)
     if read is not None:

@@ -77,7 +77,7 @@ def why_no_card(found: Cards) -> str:
             f"{found.torch_cuda}: update the driver, or install a torch for CUDA {driver.cuda[0]}"
         )
     if driver.error:
-        return f"NVIDIA's driver gives no card ({driver.error}): run nvidia-smi, which asks the same driver"
+        return f"NVIDIA's driver reports no card ({driver.error}): run nvidia-smi, which asks the same driver"
     if not driver.cards:
         if found.visible is not None:
             return (
@@ -92,9 +92,9 @@ def why_not_card(found: Cards, card: Card) -> str:
     """Why this card cannot serve now and what to do, in one line; empty if it can."""
     if not _has_kernels(found.architectures, card.capability):
         return (
-            f"torch {found.torch} has no kernels for {_named(card)}, whose instructions are of version "
-            f"{_dotted(card.capability)}: install a torch that has (its own are {', '.join(found.architectures)}), "
-            "or choose another card with CUDA_VISIBLE_DEVICES"
+            f"torch {found.torch} has no kernels for {_named(card)}, which has compute capability "
+            f"{_dotted(card.capability)}: install a torch that has them (this one has those for "
+            f"{', '.join(found.architectures)}), or choose another card with CUDA_VISIBLE_DEVICES"
         )
     if card.free is not None and card.free < _LEAST:
         return (
@@ -153,7 +153,7 @@ def too_small(card: Card, mac_bytes: int) -> str:
         return ""
     what = "has" if room == card.total else "has free"
     return (
-        f"{_named(card)} {what} {_gib(room)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: where the card is full "
+        f"{_named(card)} {what} {_gib(room)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the card is full "
         "before the Mac is, the error says so"
     )
 

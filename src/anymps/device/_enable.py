@@ -334,7 +334,7 @@ def _install(
     if core.engine_started():
         raise EnableError(
             "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
-            "after that; call anymps.enable() before the first backward, best right after `import torch`"
+            "after that; call anymps.enable() before the first backward, ideally right after `import torch`"
         )
     core.configure(law(version))
     known = hazards(version, mac.macos, mac.metal_family)

@@ -89,7 +89,7 @@ def release_of_kernels(asked: str) -> str:
     from anymps.metal.kernels import added_release
 
     if not OLDEST <= parse_torch_version(asked).release <= NEWEST:
-        raise KernelsError(f"the Metal kernels of torch {asked} are not known; those of torch {SUPPORTED} are")
+        raise KernelsError(f"the Metal kernels of torch {asked} are not known, only those of torch {SUPPORTED}")
     return added_release(asked)
 
 

@@ -53,8 +53,8 @@ FALLBACK = Cost(
 LAUNCH = Cost(
     (1_200, 20_000),
     source=(
-        "starting a kernel takes the host 1.2 to 1.4 us where it is a Metal one of torch's own and 20 us through "
-        "MPSGraph, on an M1 Pro (pytorch PR 148219)"
+        "launching a kernel takes the host 1.2 to 1.4 us if it is one of torch's own and 20 us through MPSGraph, "
+        "on an M1 Pro (pytorch PR 148219)"
     ),
 )
 _COST_OF = {

@@ -22,7 +22,7 @@ def check_may_write(path: Path, force: bool = False) -> None:
         return
     git = shutil.which("git")
     if git is None:
-        raise UsageError(f"{path} is not written: there is no git that keeps it as it is (--force writes it)")
+        raise UsageError(f"{path} is not written: without git nothing keeps the old version (--force writes it)")
     folder = path.resolve().parent
 
     def asked(*words: str) -> int:

@@ -13,7 +13,7 @@ from anymps.fix._lines import changed_lines, new_line, statement_lines
 from anymps.fix._program import Program
 from anymps.fix._same_run import Disagreement, Ran, disagreement
 
-NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs gives more)"
+NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs allows more)"
 NOT_RUN = "the run did not reach its line (--unproved changes it anyway)"
 
 Place = tuple[Path, int]

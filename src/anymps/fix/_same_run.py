@@ -59,7 +59,7 @@ class Disagreement:
     """Why a run after edits does not prove them, in one clause.
 
     `guilty` are the edits that it speaks against, none if that cannot be told. `chance`: it may lie in what differs
-    between two runs of the script as it stands.
+    between two runs of the unchanged script.
     """
 
     why: str
@@ -76,7 +76,7 @@ def disagreement(
 ) -> Disagreement | None:
     """What speaks against a run after edits; None where it proves them.
 
-    `again` is a second run of the script as it stands: what differs between the two is not compared. `old_line` tells
+    `again` is a second run of the unchanged script: what differs between the two is not compared. `old_line` tells
     where a line of a changed file stood before.
     """
     trail = tuple((file, old_line(file, line)) for file, line in after.trail)
@@ -84,7 +84,7 @@ def disagreement(
         return Disagreement(f"the script stops: {after.stopped}", _at(edits, trail))
     if "mps" in before.places and after.places and "mps" not in after.places:
         return Disagreement(f"the model is on {' and '.join(after.places)} instead of {' and '.join(before.places)}")
-    told = {rule: f"{rule} is still told" for rule in _still_told(before, after, edits)}
+    told = {rule: f"{rule} is still reported" for rule in _still_told(before, after, edits)}
     if told:
         return Disagreement(next(iter(told.values())), tuple(edit for edit in edits if edit.finding.id in told))
     further = before.error and not (after.error and _same(before, after, trail))
@@ -96,7 +96,7 @@ def disagreement(
     for rule, count in after.rules.items():
         if count > max(before.rules.get(rule, 0), again.rules.get(rule, 0) if again else 0):
             moved = tuple(edit for edit in edits if rule_of(edit.finding).about_waits) if _about_waits(rule) else ()
-            return Disagreement(f"it brings {rule}", moved, chance=not moved)
+            return Disagreement(f"it causes {rule}", moved, chance=not moved)
     return _numbers_differ(before, again, after)
 
 

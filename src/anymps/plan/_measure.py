@@ -31,11 +31,11 @@ LIFELINE = "ANYMPS_PLAN_LIFELINE"
 """Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
 
 _ENDINGS = {
-    "SIGKILL": "; the system does that where memory runs out, so this machine may be too small for this plan",
+    "SIGKILL": "; the system does that when memory runs out, so this machine may be too small for this plan",
     "SIGSEGV": "; native code of a library crashed",
     "SIGBUS": "; native code of a library crashed",
     "SIGABRT": "; native code of a library gave up",
-    "SIGILL": "; native code of a library is made for another processor",
+    "SIGILL": "; native code of a library is built for another processor",
 }
 
 _NETWORK_ERRORS = (
@@ -284,7 +284,7 @@ def _failure(ending: dict[str, object], recording: Recording) -> Stopped:
     what, remark = _what_stopped(ending, recording)
     raised = recording.last_raised()
     at = f" at {_place(raised)}" if raised is not None and ending.get("exception") in _OF_AN_OPERATOR else ""
-    return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped on shapes alone: ')}{at}")
+    return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped in a shapes-only run: ')}{at}")
 
 
 def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str, str]:
@@ -297,7 +297,7 @@ def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str,
             f"the script needs the network, but a plan downloads nothing: {what}",
             "; run it once with a network, or use files on this machine",
         )
-    text = f"the script stopped on shapes alone: {what}"
+    text = f"the script stopped in a shapes-only run: {what}"
     if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
         return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)

@@ -28,7 +28,7 @@ _LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<
 _HEADER = """\
 # Lines that wait for the GPU or run on the CPU when the tests run on mps, as far as they are known.
 # `pytest --mps` with this baseline fails if there is another one. `--mps-update-baseline` adds those of a run, and
-# takes out those whose text is no longer in the file. A comment is a line of its own.
+# removes those whose text is no longer in the file. Comments have lines of their own.
 
 """
 

@@ -54,7 +54,7 @@ def skip_reason(item: pytest.Item) -> str | None:
         return None
     reason = _single(mark, "reason")
     if not isinstance(reason, str) or not reason:
-        raise _wrong(item, mark, 'needs its reason: mps_skip("...")')
+        raise _wrong(item, mark, 'needs a reason: mps_skip("...")')
     return reason
 
 

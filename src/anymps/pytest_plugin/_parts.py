@@ -61,7 +61,7 @@ class Parts:
         try:
             return Recording.open(self._paths[name])
         except RecordingError as error:
-            lost.append(f"the recording of worker {name} is not in: {error}")
+            lost.append(f"the recording of worker {name} is missing: {error}")
             return None
 
 

@@ -289,7 +289,7 @@ class Summary:
     def _manifest_lines(self, judged: list[tuple[str, str]]) -> Iterator[str]:
         if not judged:
             return
-        yield f"Not as the manifest {self._name()} has it:"
+        yield f"Different from the manifest {self._name()} has it:"
         tests: dict[str, list[str]] = {}
         for test, why in judged:
             tests.setdefault(why, []).append(test)
@@ -304,7 +304,7 @@ class Summary:
         yield from self._block("Operators without an MPS kernel:", self._listed(groups.missing))
         yield from self._block("Refused by MPS:", self._listed(groups.refused))
         yield from self._block("Operators that ran on the CPU:", groups.fallbacks)
-        yield from self._block("Lines that wait for the GPU again and again:", groups.waits, with_fix=False)
+        yield from self._block("Lines that wait for the GPU repeatedly:", groups.waits, with_fix=False)
         refusals = [*groups.missing, *groups.refused]
         if groups.caught and refusals:
             yield f"{groups.caught:,} more in tests that did not fail."

@@ -86,7 +86,7 @@ class BenchFunction:
         ]
         if needed:
             raise TargetNotFoundError(
-                f"{self._home}:{self._name} needs {', '.join(needed)}: only a parameter 'device' is given to it"
+                f"{self._home}:{self._name} needs {', '.join(needed)}: only a parameter 'device' is passed to it"
             )
         return function
 

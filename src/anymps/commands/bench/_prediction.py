@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
 NOT_COMPARED: Final = "It is not compared: the times above are this machine's, not a Mac's."
-_CALIBRATE: Final = "anymps bench --calibrate times this Mac, and its predictions rest on that from then on."
+_CALIBRATE: Final = "anymps bench --calibrate times this Mac, and later predictions use the result."
 _WORTH_A_WORD: Final = 0.1
 """Share of what was measured; parts that lie less apart say nothing."""
 _PARTS: Final = {"queued": "the host's work, until it is queued", "device": "the GPU's work after that"}

@@ -58,7 +58,7 @@ def calibrate(out: Path | None, virtual: str | None) -> int:
     if out is not None:
         _write_rows(out, used, mac, torch.__version__, today)
     print("\n".join(_lines(found, used, len(seen), mac, torch.__version__)))
-    print(f"Kept in {path}: times on an {mac.name} with torch {found.torch} are predicted by it from now on.")
+    print(f"Kept in {path}: from now on, times on an {mac.name} with torch {found.torch} are predicted with it.")
     if out is not None:
         print(f"The timings are in {out}.")
     return 0
@@ -75,7 +75,7 @@ def _this_mac(virtual: str | None) -> Mac:
     mac = this_mac()
     if mac is None:
         raise UsageError(
-            "this machine's times are not those of a Mac that is known, so nothing is calibrated: "
+            "this machine is not a Mac that anymps knows, so nothing is calibrated: "
             "run anymps bench --calibrate on the Mac itself"
         )
     anymps.enable(require="real", start_method="system")

@@ -203,7 +203,7 @@ def _torch_check(facts: Facts, release: tuple[int, int] | None) -> Check:
         return Check("torch", Status.OK, f"{facts.torch} (supported: {SUPPORTED})")
     text = f"{facts.torch} is outside of the supported range {SUPPORTED}"
     if facts.environment.get("ANYMPS_ALLOW_ANY_TORCH") == "1":
-        return Check("torch", Status.WARN, f"{text}, let through by ANYMPS_ALLOW_ANY_TORCH=1")
+        return Check("torch", Status.WARN, f"{text}, allowed by ANYMPS_ALLOW_ANY_TORCH=1")
     return Check("torch", Status.BAD, f"{text}: install torch {SUPPORTED}")
 
 

@@ -40,7 +40,7 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
 
     The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
-    GPU and with each of its options that names a device; files that it writes are discarded. A change is proved if the
+    GPU and with each of its options that names a device; files that it writes are discarded. A change is proven if the
     losses and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output,
     everything else to stderr. The script's own modules are changed too.
     """
@@ -91,7 +91,7 @@ def _print_patch(old: Script, new: Script, not_run: Iterable[Edit]) -> None:
     name = new.path.as_posix()
     for edit in not_run:
         if edit.file == new.path.resolve():
-            sys.stdout.write(f"# not proved, the run did not come there: {edit.finding.id} in line {edit.line}\n")
+            sys.stdout.write(f"# not proven, the run did not reach this line: {edit.finding.id} in line {edit.line}\n")
     lines = difflib.unified_diff(
         old.text.splitlines(keepends=True), new.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
     )
@@ -105,7 +105,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
     proofs, main = mended.proofs, mended.program.main.path.resolve()
     kept = [outcome.edit for proof in proofs for outcome in proof.outcomes if not outcome.why]
     if kept:
-        say(f"{plural(len(kept), 'change')} proved: {_names(kept, main)}")
+        say(f"{plural(len(kept), 'change')} proven: {_names(kept, main)}")
         first, last = proofs[0].before, next(proof.after for proof in reversed(proofs) if proof.after is not None)
         for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
@@ -115,7 +115,7 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
             for line in _stop("the script stops", mended.before):
                 say_plain(line)
     if not_run:
-        say(f"{plural(len(not_run), 'change')} not proved: {_names(not_run, main)}")
+        say(f"{plural(len(not_run), 'change')} not proven: {_names(not_run, main)}")
     made = [edit.finding for edit in not_run]
     for suggestion in mended.suggestions:
         finding = suggestion.finding
@@ -133,7 +133,7 @@ def _result_without_cuda(tried: Tried | None) -> str:
     if tried.ran.error:
         return f"without --cuda-as-mps the changed script stops: {tried.ran.error}"
     if not tried.used:
-        return f"{what} without --cuda-as-mps, but nothing of it on mps"
+        return f"{what} without --cuda-as-mps, but not on mps"
     return f"{what} on mps without --cuda-as-mps"
 
 

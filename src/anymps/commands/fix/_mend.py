@@ -118,27 +118,27 @@ class Mender:
         """The script as it stands: from a recording that is there, else by running it."""
         self._last: Ran | None = None
         if (known := self._kept.load()) is not None:
-            say("the run of the script as it stands is known from the last anymps fix")
+            say("reusing the run of the unchanged script from the last anymps fix")
             self._budget.longest = known[0].seconds
             self._progress.number += 1
             return known
         if (last := last_run(self._program, self._runs.words, self._runs.order)) is not None:
             self._last, found = last
-            say("the findings are those of the last anymps run")
+            say("reusing the findings of the last anymps run")
             return None, found
         return self._first()
 
     def _first(self) -> tuple[Ran, tuple[Finding, ...]]:
-        self._progress.run("the script as it stands")
+        self._progress.run("the unchanged script")
         before, found = self._runs.run(self._program, self._kept.save)
         self._budget.spend(before.seconds)
         return before, found
 
     def _losses(self, found: tuple[Finding, ...]) -> tuple[Ran, tuple[Finding, ...]]:
-        """What a recording does not tell of the script as it stands; all of it where it does something else by now."""
+        """What a recording does not tell of the unchanged script; all of it where it does something else by now."""
         last = self._last
         assert last is not None
-        self._progress.run("the losses of the script as it stands", last.seconds)
+        self._progress.run("the losses of the unchanged script", last.seconds)
         tried = self._runs.try_out(self._program)
         self._budget.spend(tried.ran.seconds)
         if tried.cut or not tried.ran.stops_like(last):
@@ -148,7 +148,7 @@ class Mender:
     def _runner(self, edits: Sequence[Edit]) -> Callable[[Program], Ran]:
         def run(program: Program) -> Ran:
             unchanged = not list(program.differences_from(self._program))
-            what = "the script as it stands once more" if unchanged else f"with up to {plural(len(edits), 'change')}"
+            what = "the unchanged script once more" if unchanged else f"with up to {plural(len(edits), 'change')}"
             self._progress.run(what, self._budget.longest)
             ran, found = self._runs.run(program, like=self._like)
             self._found[id(ran)] = found

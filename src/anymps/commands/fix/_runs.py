@@ -96,7 +96,7 @@ class Runs:
         """Run a program's texts with the same seeds and read what it did; its findings beside it.
 
         `keep` is given the recording, what was read of it, and the files of the program's modules. `like` are the
-        host's times in the step of the script as it stands, which count for what this program does alike.
+        host's times in the step of the unchanged script, which count for what this program does alike.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """

@@ -71,7 +71,7 @@ def read_calibration(path: Path, chip: str, cores: int, release: str) -> Calibra
     except OSError as error:
         reason = error.strerror or str(error)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, _NonsenseError) else "it is cut short, or no JSON"
+        reason = str(error) if isinstance(error, _NonsenseError) else "it is cut short, or not JSON"
     else:
         return found
     raise CostError(f"anymps: the calibration {path.name} is not used: {reason}")

@@ -22,7 +22,7 @@ from anymps.device.cuda._uses import tell
 _ONE: Final = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 _ADDRESS: Final = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 _GROUP: Final = "use the gloo backend with CPU tensors between processes; a Mac has one GPU"
-_SENT: Final = "give it a CPU tensor, or leave it out where there is one process"
+_SENT: Final = "give it a CPU tensor, or leave it out if there is only one process"
 _WRAPPED: Final = "use the model itself: a Mac has one GPU"
 
 _installed = False

@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 from anymps.device.cuda._uses import tell
 
 _GRAPHS = "run the step as it is, or give the model to torch.compile"
-_TOOLS = "`sudo powermetrics --samplers gpu_power` tells it for the whole Mac"
+_TOOLS = "`sudo powermetrics --samplers gpu_power` shows it for the whole Mac"
 _ALLOCATOR = "leave it out: MPS has one allocator, and torch.mps.empty_cache() gives its memory back"
 _SHADER = "write the kernel in Metal, for torch.mps.compile_shader"
 _ONE_GPU = "a Mac has one GPU, so leave it out; between processes use the gloo backend with CPU tensors"
-_HANDLE = "leave it out: libraries of CUDA that want a handle are not there"
+_HANDLE = "leave it out: CUDA's libraries, which need a handle, do not exist on a Mac"
 
 # The public names of torch.cuda and of its modules, with what to do instead.
 REFUSED: dict[str, str] = {

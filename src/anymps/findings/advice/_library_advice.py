@@ -82,7 +82,7 @@ def in_torch(line: AtLine, vias: str) -> Advice | None:
         instead = "x.log().cumsum(dim).exp()" if product == "cumprod" else "x.log().sum(dim).exp()"
         return Advice(
             f"The backward of `{product}` looked for zeros",
-            f"Where all values are above 0, write `{instead}`: its backward reads nothing.",
+            f"If all values are above 0, write `{instead}`: its backward reads nothing.",
             "torch/csrc/autograd/FunctionsManual.cpp (prod_backward, cumprod_backward), torch 2.13; " + ITEM.source,
         )
     if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):

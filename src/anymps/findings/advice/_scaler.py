@@ -19,7 +19,7 @@ def scaler_advice(recording: Recording) -> Advice:
     optimizers = recording.noted("optimizer")
     if optimizers and all(map(could_be_fused, optimizers)) and fused_heeds_scaler(recording):
         name = optimizers[0].facts["name"]
-        fix = f"Give it a fused optimizer, which looks at that on the device: `{name}(..., fused=True)`."
+        fix = f"Give it a fused optimizer, which checks that on the device: `{name}(..., fused=True)`."
     elif emulates_bfloat16(recording):
         fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
     else:

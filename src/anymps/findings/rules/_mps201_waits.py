@@ -221,7 +221,7 @@ def find(recording: Recording) -> Iterator[Finding]:
             f"The package `{package}` made the host wait",
             (
                 f"Nothing in your own files: check whether a setting or a newer release of `{package}` avoids it, or "
-                "tell its authors."
+                "report it to its authors."
             ),
         )
         yield _in_every_step(recording, _BY_ID[rule_id], advice, lines, severity=Severity.INFO)
@@ -314,7 +314,7 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
         return Advice(
             "empty_cache() made the host wait",
             "Take it out of the loop: the next step must allocate again, and from torch 2.13 compile its graphs again. "
-            "Call it once where the memory's use changes, such as before validation.",
+            "Call it once when memory use changes, such as before validation.",
         )
     return Advice("Waiting for an event made the host wait", "Read events after the loop, or every 50 steps.")
 

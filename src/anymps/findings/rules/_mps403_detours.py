@@ -243,7 +243,7 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
     return rule.finding(
         line.site,
         what=(
-            f"What `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step"
+            f"The tensor that `{expression}` made on the CPU {made} was copied to mps {times(line.per_step)} a step"
             f"{some_steps(recording, line.occurrences)}."
         ),
         count=line.count,

@@ -296,7 +296,7 @@ def _why(place: Place | None) -> str:
         )
     if names & {"empty_cache", "memory_allocated", "memory_reserved"}:
         return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
-    return f"{_WHY}Without it the line raises{', if the script comes to it' if place.tests else ''}."
+    return f"{_WHY}Without it the line raises{', if the script reaches it' if place.tests else ''}."
 
 
 def _words_of(place: Place) -> set[str]:

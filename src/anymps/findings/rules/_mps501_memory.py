@@ -211,7 +211,7 @@ def _fix(moment: Moment, site: Site) -> str:
         if one.phase is Phase.MOVE and (one.site.file, one.site.line) == (site.file, site.line)
     )
     if category is Category.HELD and 2 * moved > held:
-        return "What this line moves to the device takes most: move less of it, or in a smaller dtype."
+        return "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
     return _FIRST_FIX.get(category, "")
 
 

@@ -13,12 +13,12 @@ from anymps.record import Phase, Recording
 
 CHECKPOINT = Rule(
     id="MPS663",
-    title="Checkpointed block draws other random numbers when it is recomputed",
+    title="Checkpointed block draws different random numbers when it is recomputed",
     severity=Severity.WARNING,
     wrong=True,
     why=(
         "`torch.utils.checkpoint` restores the random state of the CPU only: it looks for `torch.mps._initialized`, "
-        "which does not exist, so preserve_rng_state does nothing for mps. Dropout has another mask in the "
+        "which does not exist, so preserve_rng_state does nothing for mps. Dropout has a different mask in the "
         "recomputation than in the forward pass, and the gradients belong to a loss that was never computed."
     ),
     fix=(
@@ -91,7 +91,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield CHECKPOINT.finding(
             line.site,
             what=(
-                f"{names}{place} drew in the forward pass and again, other numbers, in backward "
+                f"{names}{place} drew in the forward pass and again, different numbers, in backward "
                 f"({times(line.count)} in all)."
             ),
             count=line.count,

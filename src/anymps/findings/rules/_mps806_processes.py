@@ -161,7 +161,7 @@ def _not_started(processes: list[Noted]) -> Iterator[Finding]:
     site = processes[0].occurrence.site
     unguarded = sum(process.occurrence.count for process in processes if process.facts.get("guarded") is False)
     if unguarded:
-        what = 'This line starts a process, and no `if __name__ == "__main__"` stands around what runs it.'
+        what = 'This line starts a process, and no `if __name__ == "__main__"` is around what runs it.'
         yield UNGUARDED.finding(site, what=what, count=unguarded)
     unpicklable = [process for process in processes if process.facts.get("unpicklable")]
     if unpicklable:

@@ -182,7 +182,7 @@ def _compared(found: Comparison) -> Section:
         and_later = f", and of {'steps' if ',' in later else 'step'} {later}" if later else ""
         rows.append(("steps", f"every call of the {_run_of(steps)}{and_later}; the losses of all steps"))
     shared = found.by_kernels
-    on_kernels = f"; {shared.both:,} by the kernels of both releases, {shared.one:,} by those of one alone"
+    on_kernels = f"; {shared.both:,} by the kernels of both releases, {shared.one:,} by those of only one"
     rows.append(("calls", f"{found.compared:,} matched and compared{on_kernels if found.has_releases else ''}"))
     results = text.plural(rounding.compared, "result") if rounding.compared else "no results"
     rows.append(("same inputs", f"{results}, {rounding.same:,} bit-identical" if rounding.compared else results))

@@ -53,7 +53,7 @@ def knee(batches: Batches) -> str:
     found, most = batches.knee, max(batch_time.samples for batch_time in batches.rows)
     last = batches.rows[-1].batch
     if found is None:
-        which = "largest that fits" if last == batches.largest else "largest that was looked at"
+        which = "largest that fits" if last == batches.largest else "largest that was tried"
         return f"On {batches.mac.name}, samples a second grow up to batch {last:,}, the {which}."
     share = text.percent(found.samples, most)
     reached = f"batch {found.batch:,} reaches {share} of the highest rate"

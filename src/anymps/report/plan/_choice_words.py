@@ -159,7 +159,7 @@ def _about_own_mac(plan: Plan) -> str:
         return f"No time is predicted for {name}, so nothing is compared with it."
     if own.choice.time is None:
         what = "pages" if own.choice.verdict.value == "pages" else "fails"
-        return f"On {name} the run {what}: speeds compare with its step there if memory were enough."
+        return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""
 
 

@@ -96,7 +96,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
             _table("mac-table", words.mac_rows(plan), _ON_MACS),
         ),
         nav="Macs",
-        remark="each bar on a scale of its own; macOS as in `anymps plan --mac`",
+        remark="each bar has its own scale; macOS as in `anymps plan --mac`",
     )
     yield from _times(plan)
     yield from _batches(plan)
@@ -106,7 +106,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
     assumptions = words.assumption_rows(plan)
     if assumptions.rows:
         what = "A plan has none: numbers are 0, everything is nonzero and unique."
-        hanging = f"{what} Memory that hangs on such a value is an assumption."
+        hanging = f"{what} Memory that depends on such a value is an assumption."
         table = _table("assumption-table", assumptions, "Where values were asked for")
         title = "Values that the script read"
         yield Section("assumptions", title, (Prose((hanging,)), table), nav="Values read")
@@ -196,7 +196,7 @@ def _categories(peak: Moment) -> Table:
 
 
 def _changes(plan: Plan) -> Iterator[Section]:
-    rows, remark = words.change_rows(plan), "each change alone, measured the same way"
+    rows, remark = words.change_rows(plan), "each change by itself, measured the same way"
     if rows.rows:
         table = _table("change-table", rows, _capital(remark))
         yield Section("changes", "What if", (table,), remark=remark, folded=False)

@@ -68,5 +68,5 @@ def _here(fix: Fix, plan: Plan) -> str:
             "makes those smaller."
         )
     if kind == "watermark" and not fix.applies:
-        return "Torch's limit is not the one that is reached here."
+        return "Torch's limit is not the one reached here."
     return ""

@@ -128,7 +128,7 @@ def dropped(plan: Plan) -> str:
     if not done:
         return ""
     return (
-        f"The script {' and '.join(done)}. The plan dropped that: nothing on disk has changed "
+        f"The script {' and '.join(done)}. The plan discarded that: nothing on disk has changed "
         "(--allow-writes lets the script write)."
     )
 
@@ -280,7 +280,7 @@ def _on_macs(plan: Plan) -> Iterator[str]:
     if plan.no_larger is not None:
         yield larger_unknown(plan)
     if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
-        yield "The script's code handles running out of memory: --mac tries what it does then."
+        yield "The script's code handles running out of memory: --mac shows what it does then."
 
 
 def larger_unknown(plan: Plan) -> str:

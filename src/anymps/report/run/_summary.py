@@ -96,7 +96,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
     if numbers is not None:
         yield Text(numbers.in_short)
     if whole:
-        yield Text.assemble("Whole report: ", (text.clean(whole), "bold"))
+        yield Text.assemble("Full report: ", (text.clean(whole), "bold"))
 
 
 def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
