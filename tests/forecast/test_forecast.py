@@ -309,8 +309,8 @@ def test_a_core_that_others_had_is_taken_off() -> None:
     assert found.time.high / found.time.seconds > 1.2 * alone.time.high / alone.time.seconds
     assert found.sentence == (
         "A step would take about 9.92 ms on an M3 Pro 18GB (3.06 to 32.1 ms), bound by the program's own code. This "
-        "machine was busy: for 60 % of its own code's time the program waited for a core. That time is subtracted, "
-        "and the interval is wider."
+        "machine was busy: for 60 % of the time in its own code, the program waited for a core. That time is "
+        "subtracted, and the interval is wider."
     )
 
 

@@ -312,8 +312,11 @@ def test_a_script_that_still_needs_cuda_is_told(folder: Path) -> None:
     result = fix(folder, "--cuda-as-mps", "port.py")
     assert result.status == 0, result.err
     assert "+model = torch.nn.Linear(4, 2).to(device)" in result.out
-    last = result.err.splitlines()[-1]
-    assert last.startswith("anymps: without --cuda-as-mps the changed script stops: "), result.err
+    stopped, nothing_written = result.err.splitlines()[-2:]
+    assert stopped.startswith("anymps: without --cuda-as-mps the changed script stops: "), result.err
+    assert nothing_written == (
+        "anymps: nothing was changed on disk: save the patch for git apply, or run the same command with --write"
+    )
 
 
 def test_a_long_training_is_proved_by_a_few_steps(folder: Path) -> None:
@@ -362,10 +365,10 @@ def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
     result = fix(folder, "--cuda-as-mps", "port.py")
     assert result.status == 0, result.err
     assert runs_of(result) == [
-        "anymps: run 1 of 3: the unchanged script",
-        "anymps: run 2 of 3: with up to 1 change",
-        "anymps: run 3 of 3: the first steps without a GPU, with --no-cuda",
-        "anymps: run 4: without --cuda-as-mps",
+        "anymps: run 1 of 4: the unchanged script",
+        "anymps: run 2 of 4: with up to 1 change",
+        "anymps: run 3 of 4: the first steps without a GPU, with --no-cuda",
+        "anymps: run 4 of 4: without --cuda-as-mps",
     ]
     assert "anymps: 1 change proven: MPS409 in line 7" in result.err.splitlines()
     assert "  with --no-cuda the model is on cpu, as before" in result.err.splitlines()

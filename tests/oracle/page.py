@@ -18,23 +18,23 @@ _HEAD = """# Beside PyTorch's own kernels
 
 Operators of the virtual device were compared with the Metal kernels of PyTorch's macOS wheel, which
 [run here](kernels.md): the same kernel code as the Mac's, up to what Apple's driver does with `exp`, `log`, `sin` and
-division, and to the order inside a SIMD group. No Mac was asked.
+division, and to the order inside a SIMD group. No Mac was used.
 
 Do not edit this page: add the kernels of the installed release (`anymps kernels add`) and run
 `python -m tests.oracle --write docs/fidelity`.
 
-One pair is an operator and a dtype. It is asked with values at the edges of the dtype, random ones, and the samples of
-torch's database of operators that consist of tensors alone; dense, transposed and broadcast. Sums, means, extremes
+A pair is an operator and a dtype. Its inputs are values at the edges of the dtype, random values, and those samples of
+torch's database of operators that consist only of tensors; dense, transposed and broadcast. Sums, means, extremes
 and truth get matrices of 3 to 28,000 numbers, by rows, by columns and as a whole. Norms of layers get rows of 3 to 1000
 numbers, and of 5000 and more. Clamps, scans, places, pools, group norms, fills, searches,
 joins, triangles, slices, upsampling and grids get the database's samples, also backward where a launch is described.
-Sorts get rows of 7 to 70,000 numbers; where equal numbers have no order, the numbers that places name are compared.
-Attention, long scans, powers, norms along any dimension, matrix products and factors get calls of their own, as do
-copies of what has the negative bit. Where `PYTORCH_MPS_PREFER_METAL` stands, the program had set it.
+Sorts get rows of 7 to 70,000 numbers; if equal numbers have no order, the numbers at the indices are compared.
+Attention, long scans, powers, norms along any dimension, matrix products and factors get separate calls, and so do
+copies of tensors with the negative bit. `PYTORCH_MPS_PREFER_METAL` marks pairs for which the program had set it.
 
 - *equal*: every bit of every result, where any NaN equals any other.
 - *within n ulp*: no result is further away than n units in the last place, 64 at most.
-- *different*: at least one result is another number, or NaN or infinite on one side alone.
+- *different*: at least one result is another number, or NaN or infinite on only one side.
 
 Subnormal results, which the kernels give as zero, are left out.
 Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.

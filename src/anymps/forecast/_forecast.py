@@ -120,8 +120,8 @@ class Forecast:
         if self.busy * host < _BUSY * fsum(shares.values()) or not host:
             return ""
         return (
-            f" This machine was busy: for {100 * self.busy:.0f} % of its own code's time the program waited for a "
-            "core. That time is subtracted, and the interval is wider."
+            f" This machine was busy: for {100 * self.busy:.0f} % of the time in its own code, the program waited "
+            "for a core. That time is subtracted, and the interval is wider."
         )
 
     @property

@@ -83,6 +83,8 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
         write_all({new.path: new.data for _, new in differences}, {old.path: old.data for old, _ in differences})
         for _, new in differences:
             say(f"{new.path} is written")
+    elif differences:
+        say("nothing was changed on disk: save the patch for git apply, or run the same command with --write")
     return 0
 
 

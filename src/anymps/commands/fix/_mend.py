@@ -53,7 +53,7 @@ class Mender:
         self._program = program
         self._runs = runs
         self._budget = budget
-        self._progress = Progress()
+        self._progress = Progress(4 if runs.order.asked.cuda_as_mps else 3)  # the last one without --cuda-as-mps
         self._found: dict[int, tuple[Finding, ...]] = {}  # of each run
         self._kept = KeptRun(program, runs.words, runs.order)
         self._like: HostTimes | None = None
