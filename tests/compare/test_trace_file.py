@@ -69,10 +69,10 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("step", "expected"),
-    [(0, True), (9, True), (10, True), (11, False), (20, True), (30, False), (40, True), (80, True), (120, False)],
+    [(0, True), (9, True), (10, False), (19, True), (20, False), (29, False), (39, True), (79, True), (119, False)],
 )
 def test_steps_that_are_traced(step: int, expected: bool) -> None:
-    """The first ten, then steps at doubling intervals."""
+    """The first ten, then the 20th, the 40th and so on."""
     assert is_full_step(step, 10) is expected
 
 

@@ -73,7 +73,7 @@ def test_dropout_draws_different_streams_unless_the_cpu_draws(tmp_path: Path) ->
         0.0,
         13,
     )
-    assert [run["traced_steps"] for run in found["runs"]] == [[0, 1, 2, 3, 6, 12]] * 2
+    assert [run["traced_steps"] for run in found["runs"]] == [[0, 1, 2, 5, 11]] * 2
 
 
 def test_autocast_lists(tmp_path: Path) -> None:

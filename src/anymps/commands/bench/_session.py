@@ -34,7 +34,10 @@ class BenchSession:
         self._timing: Timing | None = None
         self._since = 0  # steps after those that are timed
         self._capture: Capture | None = None
-        self._unrecorded = "the script ended, or called no module, before a step could be recorded"
+        self._unrecorded = (
+            "the script ended, or called no module, before a step could be recorded: time fewer steps, "
+            "such as --repeat 10"
+        )
         self._stack = contextlib.ExitStack()
 
     def start(self, target: Target) -> None:

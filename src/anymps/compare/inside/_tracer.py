@@ -35,10 +35,13 @@ _OVERWRITING: Final = (
 
 
 def is_full_step(step: int, full: int) -> bool:
-    """Whether each call of a step is traced: of the first `full`, then of steps at doubling intervals."""
+    """Whether each call of a step is traced: of the first `full`, then of the 2 `full`th, the 4 `full`th and so on.
+
+    `step` counts from 0.
+    """
     if step < full:
         return True
-    distance, rest = divmod(step, max(full, 1))
+    distance, rest = divmod(step + 1, max(full, 1))
     return rest == 0 and distance & (distance - 1) == 0
 
 
