@@ -189,6 +189,6 @@ print(y[0].item())
 """
     )
     assert run(script, 1, ANYMPS_CHECK_SHADERS="1") == (
-        "anymps: a signal's handler launched the Metal kernel 'more' while another one was checked: the checker "
+        "anymps: a signal handler launched the Metal kernel 'more' while another one was checked: the checker "
         "follows one at a time\n64.0\n"
     )

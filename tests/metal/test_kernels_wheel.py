@@ -60,12 +60,12 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
     good = made(tmp_path, metallib({"a": b"BC"}))
     text = tmp_path / "text.whl"
     text.write_text("no wheel")
-    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    assert refused(text) == "text.whl is not a wheel, or is cut short"
     text.write_bytes(good.read_bytes()[:-40])
-    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    assert refused(text) == "text.whl is not a wheel, or is cut short"
     assert refused(tmp_path / "absent.whl") == "absent.whl cannot be read: No such file or directory"
     assert refused(wheel(tmp_path / "linux.whl", None)) == (
-        "linux.whl is no macOS wheel: Metal kernels are in the one that ends in macosx_14_0_arm64.whl"
+        "linux.whl is not a macOS wheel: Metal kernels are in the one that ends in macosx_14_0_arm64.whl"
     )
     assert refused(made(tmp_path, b"", "2.12.1")) == (
         "torch.whl is torch 2.12.1, not 2.13.0; to add it, name its release: --torch 2.12.1"
@@ -77,7 +77,7 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
         "torch/lib/libtorch_cpu.dylib of torch.whl cannot be read: it is no 64-bit Mach-O library"
     )
     assert refused(wheel(tmp_path / "torch.whl", library("metal_basic", bytes(500))[:-100])) == (
-        "torch/lib/libtorch_cpu.dylib of torch.whl ends within its Metal kernels"
+        "torch/lib/libtorch_cpu.dylib of torch.whl ends in the middle of its Metal kernels"
     )
     for odd in (b"2.13.0\xff", b"2." + b"1" * 100, "2.١٣".encode()):
         with zipfile.ZipFile(text, "w") as archive:
@@ -88,11 +88,11 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag of an encrypted record
         encrypted[encrypted.index(mark) + at] |= 1
     text.write_bytes(encrypted)
-    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    assert refused(text) == "text.whl is not a wheel, or is cut short"
     text.write_bytes(
         good.read_bytes().replace(b"METADATA", b"METADAT\xff").replace(b"\x00\x00\x08\x00", b"\x00\x08\x08\x00")
     )
-    assert refused(text) == "text.whl is no wheel, or it was cut short"
+    assert refused(text) == "text.whl is not a wheel, or is cut short"
     assert not cache.exists() or list(cache.iterdir()) == []
 
 
@@ -116,7 +116,10 @@ def test_a_small_wheel_that_unpacks_to_much_is_refused(tmp_path: Path, cache: Pa
         "torch has at most 1,073,741,824 there"
     )
     claims = stated[:at] + struct.pack("<Q", 1 << 20) + stated[at + 8 :]
-    assert refused(wheel(path, claims)) == "torch/lib/libtorch_cpu.dylib of torch.whl ends within its Metal kernels"
+    assert (
+        refused(wheel(path, claims))
+        == "torch/lib/libtorch_cpu.dylib of torch.whl ends in the middle of its Metal kernels"
+    )
     assert not cache.exists() or list(cache.iterdir()) == []
 
 
@@ -124,7 +127,7 @@ def test_a_file_that_is_no_archive_is_not_searched_for_one(tmp_path: Path) -> No
     """An archive may have anything in front; a wheel has nothing there."""
     path = made(tmp_path, metallib({"a": b"BC"}))
     path.write_bytes(b"#!/bin/sh\n" + path.read_bytes())
-    assert refused(path) == "torch.whl is no wheel, or it was cut short"
+    assert refused(path) == "torch.whl is not a wheel, or is cut short"
 
 
 def test_kernels_that_overlap_are_refused(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_bad_containers_are_one_line(tmp_path: Path) -> None:
         refused(made(tmp_path, content[:-1]))
         == start + f"it has {len(content) - 1:,} bytes, and should have {len(content):,}"
     )
-    assert refused(made(tmp_path, content[:-1] + b"?")) == start + "the kernel a is not as it was made"
+    assert refused(made(tmp_path, content[:-1] + b"?")) == start + "the kernel a is damaged: its digest does not match"
     many = content[:88] + struct.pack("<I", 9) + content[92:]
     assert refused(made(tmp_path, many)) == start + "its list of functions ends too early"
     assert refused(made(tmp_path, content.replace(b"MDSZ", b"XXXX"))) == (

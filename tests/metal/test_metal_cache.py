@@ -180,7 +180,7 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "1 GB")
     with pytest.raises(UsageError) as raised:
         cache_limit()
-    assert str(raised.value) == "ANYMPS_SHADER_CACHE_MB=1 GB is no number of megabytes: name one, such as 1024"
+    assert str(raised.value) == "ANYMPS_SHADER_CACHE_MB=1 GB is not a number of megabytes: name one, such as 1024"
 
 
 def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.MonkeyPatch) -> None:

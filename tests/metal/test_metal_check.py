@@ -173,8 +173,9 @@ def test_access_far_away_ends_the_kernel(faulty: Any) -> None:
     with pytest.raises(RuntimeError) as raised:
         _said(faulty.wild, _floats(), 1 << 40)
     assert str(raised.value) == (
-        f"anymps: The Metal kernel `wild` writes memory far from all that it was given {_at('x[i + by] = 1.0;')} "
-        "(first in thread 0, group 0; once in the launch). On a Mac this is not caught, and the result is undefined"
+        f"anymps: The Metal kernel `wild` writes memory far from every buffer that it was given "
+        f"{_at('x[i + by] = 1.0;')} (first in thread 0, group 0; once in the launch). On a Mac this is not "
+        "caught, and the result is undefined"
     )
 
 
@@ -201,10 +202,10 @@ def test_a_race_in_threadgroup_memory(faulty: Any) -> None:
     after = _line_of("kernel void race")
     write, read = _at("a[i] = x[i];", after), _at("x[i] = a[63 - i];", after)
     assert sorted(_said(faulty.race, _floats(), **GROUP)) == [
-        f"The Metal kernel `race` reads threadgroup memory {read}, which thread 31 has written {write}, and no barrier "
-        "stands between: 4 bytes at byte 124 (first in thread 32, group 0; 32 times in the launch).",
-        f"The Metal kernel `race` writes threadgroup memory {write}, which thread 31 has read {read}, and no barrier "
-        "stands between: 4 bytes at byte 128 (first in thread 32, group 0; 32 times in the launch).",
+        f"The Metal kernel `race` reads threadgroup memory {read}, which thread 31 has written {write}, with no "
+        "barrier in between: 4 bytes at byte 124 (first in thread 32, group 0; 32 times in the launch).",
+        f"The Metal kernel `race` writes threadgroup memory {write}, which thread 31 has read {read}, with no barrier "
+        "in between: 4 bytes at byte 128 (first in thread 32, group 0; 32 times in the launch).",
     ]
 
 
@@ -214,7 +215,7 @@ def test_a_race_in_a_buffer_that_is_given_twice(faulty: Any) -> None:
     x = _floats()
     assert _said(faulty.shifted, _floats(), x, **GROUP) == []
     assert _said(faulty.shifted, x, x, **GROUP) == [
-        f"The Metal kernel `shifted` writes argument 0 {at}, which thread 0 has read there, too, and no barrier stands "
+        f"The Metal kernel `shifted` writes argument 0 {at}, which thread 0 has read there, too, with no barrier in "
         "between: 4 bytes at byte 4 (first in thread 1, group 0; 64 times in the launch)."
     ]
 
@@ -224,8 +225,8 @@ def test_a_barrier_for_other_memory_is_none(faulty: Any) -> None:
     after = _line_of("kernel void wrong_flag")
     read, write = _at("float other = x[63 - i];", after), _at("x[i] = 1;", after)
     assert _said(faulty.wrong_flag, _floats(), **GROUP) == [
-        f"The Metal kernel `wrong_flag` reads argument 0 {read}, which thread 63 has written {write}, and no barrier "
-        "stands between: 4 bytes at byte 252 (first in thread 0, group 0; 64 times in the launch)."
+        f"The Metal kernel `wrong_flag` reads argument 0 {read}, which thread 63 has written {write}, with no barrier "
+        "in between: 4 bytes at byte 252 (first in thread 0, group 0; 64 times in the launch)."
     ]
 
 
@@ -233,7 +234,7 @@ def test_writes_of_the_same_value_are_told_apart(faulty: Any) -> None:
     """They are no race that anybody sees."""
     assert _said(faulty.same, _floats(), **GROUP) == [
         "Several threads of the Metal kernel `same` write the same value to argument 0 "
-        f"{_at('x[0] = 1;')}, and no barrier stands between: 4 bytes at byte 0, thread 0 among them (first in "
+        f"{_at('x[0] = 1;')}, with no barrier in between: 4 bytes at byte 0, thread 0 among them (first in "
         "thread 1, group 0; 63 times in the launch)."
     ]
 
@@ -255,7 +256,7 @@ def test_barriers_at_different_places(faulty: Any) -> None:
         f"and thread 0 {_at(barrier, after)} (first in thread 32, group 0; 32 times in the launch)."
     ]
     assert _said(faulty.early, _floats(), 40, **GROUP) == [
-        f"The Metal kernel `early` comes to a barrier {_at(barrier, _line_of('kernel void early'))} that 24 threads of "
+        f"The Metal kernel `early` reaches a barrier {_at(barrier, _line_of('kernel void early'))} that 24 threads of "
         "the group do not reach: thread 40 has returned before (first in thread 0, group 0; once in the launch)."
     ]
     assert _said(faulty.early, _floats(), 64, **GROUP) == []
@@ -273,7 +274,8 @@ def test_integer_arithmetic(faulty: Any) -> None:
         _said(faulty.divides, x, 0)
     assert str(raised.value) == (
         f"anymps: The Metal kernel `divides` divides an integer by zero {_at('x[i] = 7 / n;')} (first in thread 0, "
-        "group 0; once in the launch). On a Mac this is not caught, and the result is undefined"
+        "group 0; once in the launch). On a Mac this is not "
+        "caught, and the result is undefined"
     )
 
 
@@ -282,15 +284,15 @@ def test_lanes_that_are_not_there(faulty: Any) -> None:
     x = torch.zeros(64, dtype=torch.int32, device="mps")
     call = _at("x[i] = simd_shuffle_xor(int(i), 1);")
     assert _said(faulty.lanes, x, **GROUP) == [
-        f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane has returned or went another way "
-        "(first in thread 0, group 0; 22 times in the launch)."
+        f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane has returned or took another "
+        "branch (first in thread 0, group 0; 22 times in the launch)."
     ]
     assert _said(faulty.lanes, x, threads=1) == [
         f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane is not there: the group ends "
         "before it (first in thread 0, group 0; once in the launch)."
     ]
     assert _said(faulty.without_lanes, _floats(), **GROUP) == [
-        "The Metal kernel `without_lanes` comes to a barrier of a SIMD group "
+        "The Metal kernel `without_lanes` reaches a barrier of a SIMD group "
         f"{_at('simdgroup_barrier(mem_flags::mem_device);')} without 8 lanes of it: thread 0 is not there (first in "
         "thread 8, group 0; once in the launch)."
     ]
@@ -347,7 +349,7 @@ def test_a_finding_at_the_line_that_launched(faulty: Any, tmp_path: Path) -> Non
 
 def test_a_warning_where_nothing_is_recorded(faulty: Any) -> None:
     """At the same line."""
-    with pytest.warns(ShaderFaultWarning, match="`without_lanes` comes to a barrier") as caught:
+    with pytest.warns(ShaderFaultWarning, match="`without_lanes` reaches a barrier") as caught:
         faulty.without_lanes(_floats(40), threads=32)
     assert caught[0].filename == __file__
 

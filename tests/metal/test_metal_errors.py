@@ -144,19 +144,19 @@ def test_bad_access_ends_the_kernel_and_not_the_process() -> None:
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond(x, 1 << 40)
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there, "
+        "anymps: the Metal kernel 'beyond' read or wrote memory that does not exist, "
         "in the thread at (0, 0, 0) of the grid" + AFTER
     )
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond_in_group(x, 1 << 40)
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'beyond_in_group' read or wrote memory that is not there, "
+        "anymps: the Metal kernel 'beyond_in_group' read or wrote memory that does not exist, "
         "in the thread at (35, 0, 0) of the grid" + AFTER
     )
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond(x)
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'beyond' read or wrote memory that is not there, "
+        "anymps: the Metal kernel 'beyond' read or wrote memory that does not exist, "
         "in the thread at (0, 0, 0) of the grid: it has 1 more buffer than the call gave it" + AFTER
     )
     library(FAULTY).beyond_in_group(x, 0)
@@ -198,7 +198,7 @@ def test_a_fault_in_a_loop_over_the_grid_names_its_thread(shape: tuple[int, int,
     with pytest.raises(RuntimeError) as raised:
         library(ALONE).gathers(torch.zeros(count, device="mps"), places.to("mps"), threads=shape)
     assert str(raised.value) == (
-        f"anymps: the Metal kernel 'gathers' read or wrote memory that is not there, {where}" + AFTER
+        f"anymps: the Metal kernel 'gathers' read or wrote memory that does not exist, {where}" + AFTER
     )
     if platform.machine() != "x86_64":
         return  # only x86 traps where an integer is divided by zero
@@ -226,7 +226,7 @@ def test_a_fault_in_a_group_that_runs_as_one_names_the_group() -> None:
             torch.zeros(48 * 96, device="mps"), places.to("mps"), threads=(96, 48), group_size=(32, 8)
         )
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'reads' read or wrote memory that is not there, in the threadgroup at (2, 4, 0)"
+        "anymps: the Metal kernel 'reads' read or wrote memory that does not exist, in the threadgroup at (2, 4, 0)"
         + AFTER
     )
 
@@ -237,7 +237,7 @@ def test_a_fault_that_does_not_come_again_names_no_thread() -> None:
     places[41] = 1 << 40
     with pytest.raises(RuntimeError) as raised:
         library(ALONE).clears(torch.zeros(100, device="mps"), places.to("mps"))
-    assert str(raised.value) == "anymps: the Metal kernel 'clears' read or wrote memory that is not there" + AFTER
+    assert str(raised.value) == "anymps: the Metal kernel 'clears' read or wrote memory that does not exist" + AFTER
 
 
 def test_division_by_zero_ends_the_kernel_and_not_the_process() -> None:
@@ -313,7 +313,7 @@ def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
     wrong = "import torch, anymps\nanymps.enable(quiet=True)\ntry:\n    torch.mps.compile_shader('')\n"
     wrong += "except Exception as error:\n    print(type(error).__name__, error)\n"
     assert run(wrong, {"ANYMPS_SHADER_SECONDS": "soon"}) == (
-        "UsageError ANYMPS_SHADER_SECONDS=soon is no number of seconds: name one, or 0 for no limit\n"
+        "UsageError ANYMPS_SHADER_SECONDS=soon is not a number of seconds: name one, or 0 for no limit\n"
     )
 
 

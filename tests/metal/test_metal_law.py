@@ -313,8 +313,8 @@ def test_without_libclang_it_is_said_once() -> None:
     for _ in range(2):
         answer = run_with_torch(code)
         assert (answer.out, answer.err) == (
-            "anymps: Metal shaders are not held to the rules of Metal's language, since libclang is not installed: "
-            "what compiles here may be refused on a Mac (pip install libclang)\n",
+            "anymps: Metal shaders are not checked against the rules of Metal's language, because libclang is not "
+            "installed: what compiles here may be refused on a Mac (pip install libclang)\n",
             "",
         )
 
@@ -329,7 +329,7 @@ def test_what_libclang_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.warns(RuntimeWarning) as said:
         assert law.refused_by_law("int a = 1;", torch_headers()) == []
     assert [str(one.message) for one in said] == [
-        "anymps: a Metal shader is not held to the rules of Metal's language, since libclang cannot parse it"
+        "anymps: a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it"
     ]
 
 

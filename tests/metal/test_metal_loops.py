@@ -356,7 +356,7 @@ def test_a_fault_of_groups_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None
     loops, _ = forms(monkeypatch, TORCH + MOMENTS, "elements")
     x, lengths = torch.ones(20, 64, device="mps"), torch.full((20,), 64, device="mps")
     out = torch.zeros(20, 64, device="mps")
-    with pytest.raises(RuntimeError, match="the Metal kernel 'elements' read or wrote memory that is not there"):
+    with pytest.raises(RuntimeError, match="the Metal kernel 'elements' read or wrote memory that does not exist"):
         loops(out, x, threads=(20, 64), group_size=(1, 64))
     loops(out, x, lengths, threads=(20, 64), group_size=(1, 64))
     assert out.tolist() == [[1.0 + 64 * 2016] * 64] * 20

@@ -59,7 +59,7 @@ def test_a_fault_under_a_recording_is_the_same_error(tmp_path: Path) -> None:
     with anymps.record(tmp_path / "run.anymps"), pytest.raises(RuntimeError) as raised:
         library(BASICS).saxpy(torch.zeros(3, device="mps"), threads=3)
     assert str(raised.value) == (
-        "anymps: the Metal kernel 'saxpy' read or wrote memory that is not there, in the thread at (0, 0, 0) of the "
+        "anymps: the Metal kernel 'saxpy' read or wrote memory that does not exist, in the thread at (0, 0, 0) of the "
         "grid: it has 2 more buffers than the call gave it. On a Mac this is not caught, and the result is undefined"
     )
 

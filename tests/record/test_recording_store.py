@@ -432,8 +432,8 @@ def test_forms_are_read_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ('{"layout": ["upside down"]}', "the layout of a call makes no sense"),
-        ('{"axes": [1.5]}', "the axes of a call make no sense"),
+        ('{"layout": ["upside down"]}', "the layout of a call is invalid"),
+        ('{"axes": [1.5]}', "the axes of a call are invalid"),
         ("[]", "a detail is not a JSON object"),
     ],
 )
@@ -517,7 +517,7 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
         ("UPDATE entries SET start_ns = 9e999", "entries.start_ns holds an impossible value"),
         ("UPDATE entries SET flags = 4096", "entries.flags holds an impossible value"),
         ("UPDATE steps SET end_ns = start_ns - 1", "a step ends before it starts"),
-        ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' makes no sense"),
+        ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' is invalid"),
         ("UPDATE meta SET value = 'Infinity' WHERE key = 'script'", "Infinity in JSON"),
         (
             "UPDATE meta SET value = printf('%.*c', 999, '[') || printf('%.*c', 999, ']') WHERE key = 'script'",

@@ -72,8 +72,8 @@ SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
 PLAIN, GROUPS = 0, 2  # of `anymps_rt::Form`
 Triple = ctypes.c_uint * 3
 FAULTS = {
-    signal.SIGSEGV: "read or wrote memory that is not there",
-    signal.SIGBUS: "read or wrote memory that is not there",
+    signal.SIGSEGV: "read or wrote memory that does not exist",
+    signal.SIGBUS: "read or wrote memory that does not exist",
     signal.SIGFPE: "divided an integer by zero",
     signal.SIGINT: "was interrupted",
 }
@@ -87,7 +87,7 @@ def shader_seconds() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"{SECONDS_VARIABLE}={text} is no number of seconds: name one, or 0 for no limit")
+        raise UsageError(f"{SECONDS_VARIABLE}={text} is not a number of seconds: name one, or 0 for no limit")
     return seconds
 
 

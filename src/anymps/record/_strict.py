@@ -140,7 +140,7 @@ def read_texts(text: str) -> tuple[str, ...]:
     """A JSON list of texts."""
     value = read_json(text)
     if not _texts(value):
-        raise DamageError("a list of tensors makes no sense")
+        raise DamageError("a list of tensors is invalid")
     return tuple(value)
 
 
@@ -158,13 +158,13 @@ def read_form(text: str) -> Form:
     found = read_object(text)
     layout = found.get("layout", [])
     if not isinstance(layout, list) or any(word not in LAYOUTS for word in layout):
-        raise DamageError("the layout of a call makes no sense")
+        raise DamageError("the layout of a call is invalid")
     return Form(tuple(layout), *(_numbers(name, found.get(name, [])) for name in NUMBERS))
 
 
 def _numbers(name: str, value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(map(_whole, value)):
-        raise DamageError(f"the {name} of a call make no sense")
+        raise DamageError(f"the {name} of a call are invalid")
     return tuple(value)
 
 
@@ -173,7 +173,7 @@ def read_facts(what: str, text: str) -> dict[str, object]:
     facts = read_object(text)
     for name, fits in _NOTED.get(what, {}).items():
         if not fits(facts.get(name)):
-            raise DamageError(f"a note about a {what} makes no sense")
+            raise DamageError(f"a note about a {what} is invalid")
     return facts
 
 
@@ -182,7 +182,7 @@ def read_meta(rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> dict[s
     meta = {key: read_json(value) for key, value in rows}
     for key, value in meta.items():
         if key in META and not META[key](value):
-            raise DamageError(f"meta {key!r} makes no sense")
+            raise DamageError(f"meta {key!r} is invalid")
     return meta
 
 
@@ -194,7 +194,7 @@ def _check_depth(value: object, level: int = 0) -> None:
     if level > _DEEPEST:
         raise DamageError("JSON that is nested too deep")
     if isinstance(value, float) and not math.isfinite(value):
-        raise DamageError("a number in JSON that is none")
+        raise DamageError("a number in JSON that is not one")
     if isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
             _check_depth(each, level + 1)

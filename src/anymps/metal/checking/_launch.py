@@ -89,14 +89,14 @@ class CheckedLaunch:
         events = (Event * MOST_EVENTS)()
         if _turn.locked() and _turn_of == threading.get_ident():
             raise RuntimeError(
-                f"anymps: a signal's handler launched the Metal kernel '{self.kernel}' while another one was checked: "
+                f"anymps: a signal handler launched the Metal kernel '{self.kernel}' while another one was checked: "
                 "the checker follows one at a time"
             )
         with _turn:
             _turn_of = threading.get_ident()
             areas = memory.areas()
             if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, entry.thread):
-                raise MemoryError(f"anymps: there is no memory to check the Metal kernel '{self.kernel}'")
+                raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{self.kernel}'")
             try:
                 memory.placed(areas)
                 pointers = (ctypes.c_void_p * count)(*(None if place is None else place() for place in places))

@@ -120,7 +120,7 @@ class _Words:
             return (
                 f"{self._subject()} {verb} a buffer that it was not given{where}: it has {more} than the call gave it"
             )
-        return f"{self._subject()} {verb} memory far from all that it was given{where}"
+        return f"{self._subject()} {verb} memory far from every buffer that it was given{where}"
 
     def narrow(self, event: Event, where: str) -> str:
         name, _ = self._area(event)
@@ -136,15 +136,15 @@ class _Words:
         there = self._other(event)
         there = " there, too" if there == where else there
         return (
-            f"{self._subject()} {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, and no barrier "
-            f"stands between: {_bytes(event.size)} at byte {event.offset:,}"
+            f"{self._subject()} {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with no barrier "
+            f"in between: {_bytes(event.size)} at byte {event.offset:,}"
         )
 
     def same_value(self, event: Event, where: str) -> str:
         name, _ = self._area(event)
         return (
-            f"Several threads of the Metal kernel `{self._launched.kernel}` write the same value to {name}{where}, and "
-            f"no barrier stands between: {_bytes(event.size)} at byte {event.offset:,}, {_thread(event.other)} among "
+            f"Several threads of the Metal kernel `{self._launched.kernel}` write the same value to {name}{where}, "
+            f"with no barrier in between: {_bytes(event.size)} at byte {event.offset:,}, {_thread(event.other)} among "
             "them"
         )
 
@@ -157,7 +157,7 @@ class _Words:
     def missing(self, event: Event, where: str) -> str:
         many = "thread" if event.value == 1 else "threads"
         return (
-            f"{self._subject()} comes to a barrier{where} that {event.value:,} {many} of the group do not reach: "
+            f"{self._subject()} reaches a barrier{where} that {event.value:,} {many} of the group do not reach: "
             f"{_thread(event.other)} has returned before"
         ).replace(" thread of the group do not", " thread of the group does not")
 
@@ -186,7 +186,7 @@ class _Words:
         return f"{self._subject()} takes the element {event.value:,} of a `{_type(event)}`{where}"
 
     def lane(self, event: Event, where: str) -> str:
-        why = "has returned or went another way" if event.size else "is not there: the group ends before it"
+        why = "has returned or took another branch" if event.size else "does not exist: the group ends before it"
         return f"{self._subject()} reads lane {event.value} by a SIMD call{where}, and that lane {why}"
 
     def matrix(self, event: Event, where: str) -> str:
@@ -197,7 +197,7 @@ class _Words:
     def simd_missing(self, event: Event, where: str) -> str:
         many = "lane" if event.value == 1 else "lanes"
         return (
-            f"{self._subject()} comes to a barrier of a SIMD group{where} without {event.value} {many} of it: "
+            f"{self._subject()} reaches a barrier of a SIMD group{where} without {event.value} {many} of it: "
             f"{_thread(event.other)} is not there"
         )
 

@@ -37,7 +37,7 @@ def cache_directory(*parts: str) -> Path:
         ) from None
     if reason:
         raise BuildError(
-            f"{reason}, and compiled shaders are loaded from there: take that right away (chmod go-w), "
+            f"{reason}, and compiled shaders are loaded from there: remove that permission (chmod go-w), "
             f"or name another place in {CACHE_VARIABLE}"
         )
     return directory

@@ -25,7 +25,7 @@ def cache_limit() -> int:
     """The size in bytes that the cache may have. Raises UsageError for what is no such number."""
     text = os.environ.get(LIMIT_VARIABLE, "").strip() or "1024"
     if not text.isdecimal():
-        raise UsageError(f"{LIMIT_VARIABLE}={text} is no number of megabytes: name one, such as 1024")
+        raise UsageError(f"{LIMIT_VARIABLE}={text} is not a number of megabytes: name one, such as 1024")
     return int(text) << 20
 
 

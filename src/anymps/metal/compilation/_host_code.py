@@ -119,7 +119,7 @@ def _directives(text: str, torch_headers: Path) -> Iterator[Refused]:
         elif name in ("include", "import", "include_next", "embed", "include_alias"):
             absent = _absent(line, torch_headers)
             if name not in ("include", "import") or _NAMED.match(rest) is None:
-                yield Refused(f"#{name} names no header of Metal's", at)
+                yield Refused(f"#{name} does not name a header of Metal's", at)
             elif absent is not None and not line.conditional:
                 yield absent
         elif name == "pragma" and _PRAGMAS.match(rest) is None:
@@ -161,7 +161,7 @@ def _words(tokens: Sequence[Token]) -> Iterator[Refused]:
         elif token.text == "_Pragma" and following.text == "(" and index + 2 < len(tokens):
             said = tokens[index + 2]
             if said.kind != "string" or _PRAGMAS.match(said.text[said.text.find('"') + 1 : -1]) is None:
-                yield Refused("_Pragma says what is none of Metal's", token.start)
+                yield Refused("_Pragma is not one of Metal's", token.start)
 
 
 def _is_digraph(tokens: Sequence[Token], index: int) -> bool:

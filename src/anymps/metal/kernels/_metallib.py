@@ -52,7 +52,7 @@ class Metallib:
             file.seek(kernel.offset)
             data = file.read(kernel.size)
         if hashlib.sha256(data).digest() != kernel.digest:
-            raise ValueError(f"the kernel {name} is not as it was made")
+            raise ValueError(f"the kernel {name} is damaged: its digest does not match")
         return data
 
     def bitcode(self, name: str) -> bytes:

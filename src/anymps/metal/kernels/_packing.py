@@ -92,7 +92,7 @@ def _elements(name: str, type_: str, value: Any) -> bytes:
             return b"".join(_bfloat(float(item)) for item in items)
         code = _CODES.get(base)
         if code is None:
-            raise TypeError(f"{name} is of type {type_}, which cannot be made of a number")
+            raise TypeError(f"{name} is of type {type_}, which cannot be made from a number")
         number = float if code in "fe" else int
         return struct.pack(f"<{len(items)}{code}", *(number(item) for item in items))
     except (struct.error, ValueError, OverflowError) as error:

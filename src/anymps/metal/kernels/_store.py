@@ -51,7 +51,7 @@ def open_kernels(release: str) -> Metallib:
     try:
         reason = why_unsafe(path) or why_unsafe(path.parent)
         if reason:
-            raise KernelsError(f"{reason}, and code is loaded from there: take that right away (chmod go-w)")
+            raise KernelsError(f"{reason}, and code is loaded from there: remove that permission (chmod go-w)")
         return Metallib(path)
     except FileNotFoundError:
         raise KernelsError(

@@ -43,15 +43,17 @@ _DAMAGE = (
 def read_release(wheel: Path) -> str:
     """The release of torch that a wheel holds, such as 2.13.0.
 
-    Raises KernelsError, in one line, if it is no wheel of torch for macOS, or is cut short.
+    Raises KernelsError, in one line, if it is not a wheel of torch for macOS, or is cut short.
     """
     with _opened(wheel) as archive:
         names = archive.namelist()
         metadata = next((name for name in names if re.fullmatch(r"torch-[^/]*\.dist-info/METADATA", name)), None)
         if metadata is None:
-            raise KernelsError(f"{wheel} is no wheel of torch")
+            raise KernelsError(f"{wheel} is not a wheel of torch")
         if _LIBRARY not in names:
-            raise KernelsError(f"{wheel} is no macOS wheel: Metal kernels are in the one that ends in {PLATFORM}.whl")
+            raise KernelsError(
+                f"{wheel} is not a macOS wheel: Metal kernels are in the one that ends in {PLATFORM}.whl"
+            )
         text = _guarded(wheel, lambda: _read(wheel, archive, metadata, _MOST_METADATA))
     # A header that is no ASCII is no text but an object.
     version = str(email.parser.BytesParser().parsebytes(text)["Version"])
@@ -85,14 +87,14 @@ def read_kernels(wheel: Path) -> Iterator[bytes]:
         if section.size > _MOST_KERNELS:
             raise _too_large(wheel, f"the section {SECTION} of {_LIBRARY}", section.size, _MOST_KERNELS)
         if section.offset + section.size > stated:
-            raise KernelsError(f"{_LIBRARY} of {wheel} ends within its Metal kernels")
+            raise KernelsError(f"{_LIBRARY} of {wheel} ends in the middle of its Metal kernels")
         while seen < section.offset and read(min(_PIECE, section.offset - seen)):
             pass
         end = section.offset + section.size
         while seen < end and (piece := read(min(_PIECE, end - seen))):
             yield piece
         if seen < end:
-            raise KernelsError(f"{_LIBRARY} of {wheel} ends within its Metal kernels")
+            raise KernelsError(f"{_LIBRARY} of {wheel} ends in the middle of its Metal kernels")
 
 
 def download(release: str, folder: Path) -> Path:
@@ -159,6 +161,6 @@ def _guarded(wheel: Path, action: Callable[[], _T]) -> _T:
     except KernelsError:
         raise
     except _DAMAGE:
-        raise KernelsError(f"{wheel} is no wheel, or it was cut short") from None
+        raise KernelsError(f"{wheel} is not a wheel, or is cut short") from None
     except OSError as error:
         raise KernelsError(f"{wheel} cannot be read: {error.strerror or error}") from None

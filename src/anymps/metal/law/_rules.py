@@ -26,7 +26,7 @@ def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
     try:
         tree = Tree(text, torch_headers)
     except Unparsed:
-        _warn("a Metal shader is not held to the rules of Metal's language, since libclang cannot parse it")
+        _warn("a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it")
         return []
     found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
     return sorted(found.values(), key=lambda one: one.offset)
@@ -38,8 +38,8 @@ def warn_without_parser() -> None:
     if has_parser():
         return
     _warn(
-        "Metal shaders are not held to the rules of Metal's language, since libclang is not installed: what compiles "
-        "here may be refused on a Mac (pip install libclang)"
+        "Metal shaders are not checked against the rules of Metal's language, because libclang is not installed: what "
+        "compiles here may be refused on a Mac (pip install libclang)"
     )
 
 
