@@ -283,9 +283,9 @@ def test_types_that_safetensors_does_not_have() -> None:
             b"x",
             "the name a is in it twice",
         ),
-        ({"a": 1}, b"", "the entry of a is not whole"),
-        ({"a": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, b"x", "the entry of a is not whole"),
-        ({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}, b"x", "the entry of a is not whole"),
+        ({"a": 1}, b"", "the entry of a is incomplete"),
+        ({"a": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, b"x", "the entry of a is incomplete"),
+        ({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}}, b"x", "the entry of a is incomplete"),
         ({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 1]}}, b"x", "a has 1 bytes, its shape needs 2"),
         ({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"", "it has 68 bytes, its header says 69"),
         (

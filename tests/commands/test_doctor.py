@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anymps.commands.doctor import _facts
-from anymps.commands.doctor._command import lines, to_json
+from anymps.commands.doctor._command import lines, to_json, wrapped
 from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
 from anymps.commands.doctor._environment import explain
 from anymps.commands.doctor._facts import Facts, relevant
@@ -321,6 +321,19 @@ def test_whole_text() -> None:
         "  PYTORCH_MPS_HIGH_WATERMARK_RATIO=off\n"
         "                 WARN: not a number: C's strtod makes 0 of it, so the limit is off"
     )
+
+
+def test_a_terminal_gets_no_longer_lines_than_it_has_room_for() -> None:
+    """They go on below the second column; a file gets whole lines."""
+    answer = ["machine          Linux, x86_64", "", "native core      not built yet: the first use builds it, once"]
+    assert wrapped(answer, 40) == [
+        "machine          Linux, x86_64",
+        "",
+        "native core      not built yet: the",
+        "                 first use builds it,",
+        "                 once",
+    ]
+    assert wrapped(answer, 0) == answer
 
 
 def test_virtual_device_in_this_process() -> None:

@@ -129,7 +129,7 @@ def test_what_speaks_against_one_edit_leaves_it_out(program: Program, edits: Seq
     proof = prove(program, edits, BEFORE, run)
     assert texts == ["o = Adam(p, fused=True)\no.zero_grad()\n", "o = Adam(p)\no.zero_grad()\n"]
     assert {outcome.edit.finding.id: outcome.why for outcome in proof.outcomes} == {
-        "MPS812": "MPS812 is still told",
+        "MPS812": "MPS812 is still reported",
         "MPS811": "",
     }
 
@@ -167,7 +167,7 @@ def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequen
     proof = prove(program, edits, BEFORE, lambda changed: BEFORE)
     assert text_of(proof.program) == TEXT
     assert proof.after is None
-    assert {outcome.why for outcome in proof.outcomes} == {"MPS811 is still told", "MPS812 is still told"}
+    assert {outcome.why for outcome in proof.outcomes} == {"MPS811 is still reported", "MPS812 is still reported"}
 
 
 FIXED = {"MPS811": 0, "MPS812": 0}
@@ -220,7 +220,7 @@ def test_a_script_that_ends_with_its_own_exception(edits: Sequence[Edit]) -> Non
     assert why(stopped, None, replace(stopped, rules={"MPS102": 1}), edits) == "it causes MPS102"
     differs = "losses differ: 0.3 instead of 0.25"
     assert why(stopped, None, replace(stopped, rules=FIXED, losses=(0.5, 0.3)), edits) == differs
-    assert why(stopped, None, stopped, edits) in ("MPS811 is still told", "MPS812 is still told")
+    assert why(stopped, None, stopped, edits) in ("MPS811 is still reported", "MPS812 is still reported")
 
 
 HOST = HostTimes((HostTime("kernel aten::mm 3", 1e-3, None),), 0.25)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import sys
+import textwrap
 
 import click
 
@@ -25,6 +28,8 @@ _DEVICES = {
     "none": "none, until the problems marked BAD below are fixed",
 }
 
+_INDENT = 17  # where the second column begins
+
 
 @click.command(short_help="Explain why mps is or is not available, and what to do next.")
 @takes("doctor")
@@ -38,7 +43,11 @@ def doctor(asked: DoctorSettings) -> int:
         return run_in(asked.python, "doctor", *(["--json"] if asked.json else []))
     facts = gather()
     diagnosis = diagnose(facts)
-    click.echo(to_json(facts, diagnosis) if asked.json else "\n".join(lines(facts, diagnosis)))
+    if asked.json:
+        click.echo(to_json(facts, diagnosis))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        click.echo("\n".join(wrapped(lines(facts, diagnosis), width)))
     return 1 if diagnosis.device == "none" else 0
 
 
@@ -61,6 +70,18 @@ def lines(facts: Facts, diagnosis: Diagnosis) -> list[str]:
         result.append(f"  {note.name}={note.value}")
         result.append(f"                 {'WARN: ' if note.wrong else ''}{note.text}")
     return result
+
+
+def wrapped(answer: list[str], width: int) -> list[str]:
+    """Break lines longer than a terminal's `width`, and go on in their second column. 0 is a file: nothing is broken."""
+    if width <= _INDENT:
+        return answer
+    below = " " * _INDENT
+    folded = []
+    for line in answer:
+        parts = textwrap.wrap(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+        folded += parts or [line]
+    return folded
 
 
 def _machine(facts: Facts) -> str:
