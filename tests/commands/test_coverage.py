@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -310,3 +311,17 @@ def test_other_releases_need_no_torch(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == (
         f"anymps: torch 2.99.0 is not supported; install torch {SUPPORTED}, whose MPS rules are known\n"
     )
+
+
+@pytest.mark.parametrize(("columns", "longest"), [("80", 80), ("300", 100)])
+def test_a_terminal_gets_no_longer_lines_than_it_has_room_for(
+    columns: str, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor any longer than 100, which a file gets as well."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main(["coverage"]) == 0
+    lengths = [len(line) for line in terminal.getvalue().splitlines()]
+    assert longest - 15 < max(lengths) <= longest

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -117,9 +119,10 @@ def _full_lines(answers: Iterable[Coverage], release: Release | None) -> list[st
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
     return textwrap.wrap(
         text,
-        _WIDTH,
+        min(columns, _WIDTH),
         initial_indent=first,
         subsequent_indent=others,
         break_long_words=False,
@@ -237,7 +240,8 @@ def _json(answer: Coverage) -> dict[str, Any]:
 
 def _summary_lines(summary: Summary, release: Release | None) -> list[str]:
     lines = [f"overloads on mps in torch {_torch(release)}{' (installed)' if release is None else ''}"]
-    lines += [f"  {summary.counts[kind]:>5}  {text}" for kind, text in _KINDS.items()]
+    for kind, text in _KINDS.items():
+        lines += _wrapped(text, f"  {summary.counts[kind]:>5}  ", " " * 9)
     lines += ["", "operators added, by release"]
     for since, names in summary.came.items():
         if since == FIRST_RELEASE:

@@ -73,7 +73,7 @@ def lines(facts: Facts, diagnosis: Diagnosis) -> list[str]:
 
 
 def wrapped(answer: list[str], width: int) -> list[str]:
-    """Break lines longer than a terminal's `width`, and go on in their second column. 0 is a file: nothing is broken."""
+    """Break lines longer than a terminal's `width`, and go on in their second column. With 0, a file, break none."""
     if width <= _INDENT:
         return answer
     below = " " * _INDENT
