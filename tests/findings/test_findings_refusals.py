@@ -41,7 +41,7 @@ def test_missing_operator() -> None:
         fix=(
             "Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. "
             "torch 2.15 has an MPS kernel for it. "
-            "Or: PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+            "Or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` to run it on the CPU, which is slower."
         ),
         source="aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to 2.15",
     )
@@ -50,7 +50,9 @@ def test_missing_operator() -> None:
 def test_missing_operator_without_known_equivalent() -> None:
     """MPS101: where nothing native is known, only the fallback is offered."""
     finding = only(refused(RefusalKind.MISSING, "NotImplementedError", "", "aten::mode"))
-    assert finding.fix == "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+    assert (
+        finding.fix == "Set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` to run it on the CPU, which is slower."
+    )
 
 
 def test_same_refusal_at_one_line_is_one_finding() -> None:

@@ -60,7 +60,7 @@ SUITE = """\
 """
 
 _LONE = 'def test_{number}():\n    torch.ones(3, device="mps") + torch.ones(3)\n'
-FIX_EIG = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+FIX_EIG = "Set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` to run it on the CPU, which is slower."
 FLOAT64 = (
     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
     "Please use float32 instead."

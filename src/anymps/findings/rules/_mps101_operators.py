@@ -139,12 +139,12 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _missing(recording: Recording, refused: Refused) -> Finding:
     native = _native_words(recording, refused.operator)
-    variable = "PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` lets it run on the CPU, slower."
+    set_it = "et PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch` to run it on the CPU, which is slower."
     return MISSING.finding(
         refused.site,
         what=f"`{refused.operator}` has no MPS kernel and raised {refused.error}{refused.called}.",
         count=refused.count,
-        fix=f"{native} Or: {variable}" if native else variable,
+        fix=f"{native} Or s{set_it}" if native else f"S{set_it}",
         related_sites=[refused.origin],
     )
 

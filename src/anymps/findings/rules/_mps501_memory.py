@@ -122,9 +122,10 @@ _FIRST_FIX: Final[Mapping[Category, str]] = {
     Category.BATCHES: "Batches take most: move one batch at a time to the device, and make it smaller.",
     Category.ACTIVATIONS: "Activations take most: halve the batch and accumulate gradients over two, or use "
     "`torch.utils.checkpoint`.",
-    Category.HELD: "Tensors that your code holds take most: find what keeps them at the lines above, and `del`, "
-    "`.detach()` or `.cpu()` them.",
-    Category.TEMPORARIES: "Temporary results take most: work in pieces at the lines above, or halve the batch.",
+    Category.HELD: "Tensors that your code holds take most: find what keeps them at the lines that hold most, and "
+    "`del`, `.detach()` or `.cpu()` them.",
+    Category.TEMPORARIES: "Temporary results take most: work in pieces at the lines that hold most, or halve the "
+    "batch.",
 }
 
 
