@@ -52,7 +52,7 @@ class Sanitizer:
     runtime: str
     options: dict[str, str]
     faults: tuple[Fault, ...]
-    runtime_flags: str  # of the runtime of Metal kernels
+    runtime_flags: str = ""  # of the runtime of Metal kernels
     suppressed: dict[str, str] = field(default_factory=dict)  # a line of what is not reported, by the variable
     # ThreadSanitizer of GCC 12 cannot live with addresses as random as Linux 6 makes them.
     prefix: tuple[str, ...] = ()

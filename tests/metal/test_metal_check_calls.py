@@ -50,6 +50,10 @@ kernel void set(device float* o, constant int& n, uint i [[thread_position_in_gr
   for (int j = 0; j < 4; ++j) last[j] = j;
   o[i] = dot(sum, sum) + last[n % 4];
 }
+kernel void both(device const float* a, device const float* b, device atomic_int* o,
+                 uint i [[thread_position_in_grid]]) {
+  if (a[i] + b[i] < 0) atomic_fetch_add_explicit(o, 1, memory_order_relaxed);
+}
 """
 )
 
@@ -192,3 +196,40 @@ def test_variables_that_are_never_set(kernels: Any) -> None:
         )
     ]
     assert _said(kernels.set, _made(4), 3) == []
+
+
+def _warned(kernel: Any, *arguments: Any, **sizes: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel(*arguments, **sizes)
+    take_shader_faults()
+    return [str(one.message) for one in caught]
+
+
+def test_a_launch_is_told_what_is_wrong_with_its_own_arguments(kernels: Any) -> None:
+    """Another type, or the same fault of another argument, has its own words; other sizes and threads are the same."""
+    whole = torch.zeros(4, dtype=torch.int32, device="mps")
+    taken = "The Metal kernel `add` takes argument 0 as `float*`, but the call passed a tensor of"
+    for dtype in (torch.int32, torch.uint32, torch.int32):
+        name = str(dtype).removeprefix("torch.")
+        assert _warned(kernels.add, whole.view(dtype), 1.0) == [f"{taken} {name}: its bytes are misread."]
+    out, count = torch.zeros(8, device="mps"), torch.zeros(1, dtype=torch.int32, device="mps")
+    short = torch.zeros(2, device="mps")
+    one, other = (_warned(kernels.both, *given, count, threads=4) for given in ((short, out), (out, short)))
+    text = "The Metal kernel `both` reads past the end of argument"
+    assert [[said.partition(" at line ")[0] for said in told] for told in (one, other)] == [
+        [f"{text} 0"],
+        [f"{text} 1"],
+    ]
+    strided = torch.zeros(4, 4, device="mps").t()
+    apart = "The Metal kernel `both` got a tensor that is not contiguous as argument"
+    told = [
+        _warned(kernels.both, *given, count, threads=4)
+        for given in ((strided, out), (out, strided), (strided[1:3], out))
+    ]
+    assert [[said.partition(", with")[0] for said in one] for one in told] == [
+        [f"{apart} 0"],
+        [f"{apart} 1"],
+        [f"{apart} 0"],
+    ]
+    assert told[2] == told[0]  # in the words of the first: a program that comes by often says it once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import re
 import threading
 import warnings
 from collections import deque
@@ -22,11 +23,12 @@ from anymps.metal.checking._events import MOST_EVENTS, Area, Event, checker
 from anymps.metal.checking._messages import Launched, ShaderFault, describe
 
 _MARK = "anymps::shader"
+_NUMBER = re.compile(r"(?<!argument )(?<!\w)-?\d[\d,]*")  # sizes, indices and threads
 _KEPT = 1000  # faults that nobody has taken
 
 _turn = threading.Lock()  # the checker follows one launch at a time
 _turn_of = 0  # the thread that has it
-_told: dict[tuple[Path, str, str, int, int], ShaderFault] = {}
+_told: dict[tuple[Path, str, int, str, int], ShaderFault] = {}
 _untaken: deque[ShaderFault] = deque(maxlen=_KEPT)
 
 
@@ -122,13 +124,18 @@ class CheckedLaunch:
         recorded = device.shaders_by_operator()
         site = device.current_site() if recorded else 0
         for fault in self.faults:
-            key = (self.library, fault.kernel, fault.kind, fault.line, site)
+            key = (self.library, fault.kind, fault.line, _without_numbers(fault), site)
             first = _told.setdefault(key, fault)  # in its words, so that the same is the same
             if recorded:
                 facts = {"kind": first.kind, "kernel": first.kernel, "line": first.line, "what": first.what}
                 device.note_pair(f"{_MARK} {json.dumps(facts, sort_keys=True)}", site, 0)
             else:
                 warnings.warn(first.what, ShaderFaultWarning, stacklevel=5)
+
+
+def _without_numbers(fault: ShaderFault) -> str:
+    """What a fault has in common with the same one of other launches: which argument, of which type, at which line."""
+    return _NUMBER.sub("", fault.what.partition(f" at line {fault.line}, ")[0] if fault.line else fault.what)
 
 
 class _Memory:
