@@ -231,6 +231,25 @@ def test_pip_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     )
 
 
+def test_a_constraint_forbids_the_release(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last line names no cause, but one above it does."""
+    said = (
+        "The conflict is caused by:\n    The user requested torch==2.15.0\n"
+        "    The user requested (constraint) torch<=2.14.1\n\nTo fix this you could try to:\n"
+    )
+    last = "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n"
+
+    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, said, last)
+
+    monkeypatch.setattr("subprocess.run", pip)
+    assert main(["kernels", "add", "--torch", "2.15.0", "--download"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "anymps: pip cannot download torch 2.15.0 for macosx_14_0_arm64: "
+        "this machine's pip is told to take torch<=2.14.1 (PIP_CONSTRAINT, pip config list)"
+    )
+
+
 def test_kernels_of_another_release(tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--torch` names it, in full or not, for a wheel and a download; the other commands take the short form, too."""
     path = made(tmp_path, metallib({"a": b"BC"}), "2.11.3")

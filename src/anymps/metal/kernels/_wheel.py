@@ -29,6 +29,7 @@ _PIECE = 1 << 22
 _MOST_METADATA = 1 << 20
 _MOST_LIBRARY = 2 << 30
 _MOST_KERNELS = 1 << 30
+_CONSTRAINT = re.compile(r"The user requested \(constraint\) (.+)")
 _MAGIC = b"PK\x03\x04"
 _T = TypeVar("_T")
 PLATFORM = "macosx_14_0_arm64"
@@ -100,7 +101,7 @@ def read_kernels(wheel: Path) -> Iterator[bytes]:
 def download(release: str, folder: Path) -> Path:
     """Has pip download the macOS wheel of a release into `folder`, and returns its place.
 
-    Raises KernelsError with pip's last line if it cannot.
+    Raises KernelsError if it cannot: with the constraint that forbids the release, or else with pip's last line.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--platform", PLATFORM]
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -111,10 +112,18 @@ def download(release: str, folder: Path) -> Path:
         raise KernelsError(f"pip cannot be run: {error.strerror or error}") from None
     found = sorted(folder.glob("torch-*.whl"))
     if answer.returncode or not found:
-        lines = [line for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
-        reason = lines[-1].strip() if lines else f"it ended with exit code {answer.returncode}"
+        reason = _constraint(answer.stdout) or _constraint(answer.stderr)
+        if reason is None:
+            lines = [line for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
+            reason = lines[-1].strip() if lines else f"it ended with exit code {answer.returncode}"
         raise KernelsError(f"pip cannot download torch {release} for {PLATFORM}: {reason}")
     return found[0]
+
+
+def _constraint(text: str) -> str | None:
+    """What pip says above its last line where a constraints file of this machine forbids a release."""
+    found = _CONSTRAINT.search(text)
+    return found and f"this machine's pip is told to take {found[1].strip()} (PIP_CONSTRAINT, pip config list)"
 
 
 def wheel_digest(wheel: Path) -> str:
