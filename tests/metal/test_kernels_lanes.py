@@ -17,6 +17,7 @@ DECLARED = """@parts = internal addrspace(3) global [256 x float] undef, align 4
 declare float @air.simd_sum.f32(float)
 declare float @air.simd_max.f32(float)
 declare float @air.simd_shuffle_xor.f32(float, i16)
+declare i1 @air.simd_is_first()
 declare void @air.wg.barrier(i32, i32)"""
 LOAD = """
   %k = zext i32 %i to i64
@@ -77,6 +78,23 @@ meet:
   store float %y, ptr addrspace(1) %to
   br label %end
 end:
+  ret void"""
+
+# The odd lanes ask which of them is the first; then all do.
+FIRST = f"""{LOAD}
+  %bit = and i32 %t, 1
+  %odd = icmp eq i32 %bit, 1
+  br i1 %odd, label %some, label %all
+some:
+  %f = call i1 @air.simd_is_first()
+  %v = select i1 %f, float 2.0, float 0.0
+  br label %all
+all:
+  %w = phi float [ 0.0, %0 ], [ %v, %some ]
+  %g = call i1 @air.simd_is_first()
+  %u = select i1 %g, float 1.0, float 0.0
+  %y = fadd float %w, %u
+  store float %y, ptr addrspace(1) %to
   ret void"""
 
 # Each lane adds as often as its place says, so fewer take part each time.
@@ -176,6 +194,14 @@ def test_lanes_that_part_meet_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert form == "LANES"
     assert [out[lane].item() for lane in kept] == [expected[lane] - lane for lane in kept]
     assert out[5].item() == -1.0
+
+
+@pytest.mark.parametrize("fibers", ["", "1"])
+def test_the_first_lane_of_those_that_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str) -> None:
+    """In each SIMD group: lane 0 of all, and lane 1 of those that took the other branch."""
+    monkeypatch.setenv("ANYMPS_METAL_FIBERS", fibers)
+    _, out = run(tmp_path, FIRST, torch.zeros(64), 64)
+    assert out.tolist() == [1.0, 2.0, *[0.0] * 30] * 2
 
 
 def test_a_tree_of_barriers_adds_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,11 @@ def _exchange(declared: Declaration, width: str, operation: str) -> str | None:
         return declared.define(
             f"  %v = zext i1 %a0 to i32\n{body}{there}  %b = {_VOTES[operation]}\n  ret i1 %b", _ATTRIBUTES, SITE
         )
+    if operation == "is_first":  # the lowest lane of those that are here
+        body = _wait("i32", "%lane", f"anymps_k_{prefix}min_u32", {}, "%site")
+        return declared.define(
+            f"  %lane = call i32 @anymps_rt_lane()\n{body}  %b = icmp eq i32 %r, %lane\n  ret i1 %b", _ATTRIBUTES, SITE
+        )
     count, element = lanes(declared.result)
     kind = _kind(element, declared.name)
     if kind is None:
