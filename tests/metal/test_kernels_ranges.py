@@ -22,10 +22,14 @@ def test_numbers_between_two_ends() -> None:
 
 
 def test_whole_numbers_between_two_ends() -> None:
-    """The ends as 64 bits; how far each is from the next, and what is left of all distances together."""
-    launch = _into(torch.zeros(4, dtype=torch.int32), "linspace", start=5, end=-6, steps=4)
+    """Small ones go as float32; from 2²⁰ on as 64 bits, with the distance of two and what is left of all distances."""
+    out = torch.zeros(4, dtype=torch.int32)
+    launch = _into(out, "linspace", start=5, end=-6, steps=4)
+    assert (launch.kernel, launch.buffers[1][::2]) == ("linspace_int_i32", [5, -6])
+    launch = _into(out, "linspace", start=5, end=-(2**20), steps=4)
     assert launch.kernel == "linspace_integral_int_i32"
-    assert launch.buffers[1] == [5, 2**64 - 6, 3, 2]
+    assert launch.buffers[1] == [5, 2**64 - 2**20, 349_527, 0]
+    assert _into(out, "linspace", start=5, end=2**20 - 1, steps=4).kernel == "linspace_int_i32"
     out = torch.zeros(4, dtype=torch.int16)
     assert _into(out, "linspace", start=5, end=-6, steps=4).kernel == "linspace_short_i32"
     assert describe("linspace", (out,), release=(2, 15), out=out, start=5, end=-6.5, steps=4) is None

@@ -37,6 +37,8 @@ _OF_2_15 = {
         for end in ("", "_backward")
     ),
     *("reflection_pad1d", "reflection_pad1d_backward"),
+    *("index_select", "index_add", "median", "nanmedian", "_unique", "_unique2", "unique_consecutive"),
+    *("linalg_solve_triangular", "linalg_lu_factor_ex", "linalg_lu_solve", "geqrf"),
 }
 """Operators of which torch 2.13 has no kernel."""
 

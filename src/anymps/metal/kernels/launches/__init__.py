@@ -16,6 +16,7 @@ from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
 from anymps.metal.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.metal.kernels.launches._ctc import CTC as _CTC
 from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
+from anymps.metal.kernels.launches._factors import FACTORS as _FACTORS
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
 from anymps.metal.kernels.launches._found import FOUND as _FOUND
 from anymps.metal.kernels.launches._grouped import GROUPED as _GROUPED
@@ -30,6 +31,7 @@ from anymps.metal.kernels.launches._linalg import LINALG as _LINALG
 from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
 from anymps.metal.kernels.launches._losses import LOSSES as _LOSSES
 from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
+from anymps.metal.kernels.launches._medians import MEDIANS as _MEDIANS
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._pads import PADS as _PADS
@@ -41,8 +43,10 @@ from anymps.metal.kernels.launches._rows import ROWS as _ROWS
 from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
 from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
+from anymps.metal.kernels.launches._selections import SELECTIONS as _SELECTIONS
 from anymps.metal.kernels.launches._slices import SLICES as _SLICES
 from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
+from anymps.metal.kernels.launches._solves import SOLVES as _SOLVES
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
 from anymps.metal.kernels.launches._ternary import BEGINNINGS
@@ -51,6 +55,7 @@ from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
+from anymps.metal.kernels.launches._uniques import UNIQUES as _UNIQUES
 from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
 
 DESCRIBED: Mapping[str, Describe] = {
@@ -94,10 +99,18 @@ DESCRIBED: Mapping[str, Describe] = {
     **_CONVOLUTIONS,
     **_CTC,
     **_GROUPED,
+    **_SELECTIONS,
+    **_MEDIANS,
+    **_UNIQUES,
+    **_SOLVES,
+    **_FACTORS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
 BY_VALUES = frozenset(
-    {"_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave", "histc", "histogram"}
+    {
+        *("_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave"),
+        *("histc", "histogram", "_unique", "_unique2", "unique_consecutive"),
+    }
 )
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""

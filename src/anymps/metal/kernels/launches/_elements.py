@@ -79,6 +79,12 @@ def have_numbers(tensors: Sequence[torch.Tensor]) -> bool:
     return all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
 
 
+def batch_of(*matrices: torch.Tensor) -> torch.Size:
+    """The dimensions before the last two, broadcast."""
+    shape: torch.Size = torch.broadcast_shapes(*(one.shape[:-2] for one in matrices))  # type: ignore[no-untyped-call]
+    return shape
+
+
 def sizes_of(shape: Sequence[int]) -> list[int]:
     """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
     return list(reversed(shape)) or [1]

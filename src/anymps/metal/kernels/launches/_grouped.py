@@ -1,8 +1,8 @@
 """Products of groups of rows, or of summands, each with its own matrix, of torch 2.15.
 
-Source: `GroupedMM.mm` and `GroupedMM.h` of the pytorch tree's `aten/src/ATen/native/mps/`, for chips without units
-for tensors. How few rows the host gives to a kernel of their own was not found: with no more rows than groups the call
-is left alone.
+Source: `GroupedMM.mm` and `GroupedMM.h` of the pytorch tree's `aten/src/ATen/native/mps/`, and grouped_mm_out_mps in
+libtorch_cpu of torch 2.15's macOS wheel, for chips without units for tensors. With no more rows than groups, and no
+more than 32, a SIMD group computes each number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _COLUMNS = 64  # of a group of threads
 _LANES = 32
+_FEW_ROWS, _FEW_COLUMNS = 32, 16
+"""The most rows of which each number has a SIMD group, and how many of these are in a group of threads."""
 
 
 def _tile(rows: int) -> int:
@@ -49,11 +51,11 @@ def _work(call: Call, x: torch.Tensor, other: torch.Tensor, offsets: torch.Tenso
         x, other, out = other.t(), x.mT, out.t()
     by_rows = other.dim() == 3
     rows, columns = x.shape[-2], other.shape[-1]
-    if by_rows and rows <= groups and x.stride(-1) == 1 and other.stride(-2) == 1:
-        return None
+    few = by_rows and rows <= min(groups, _FEW_ROWS) and x.stride(-1) == other.stride(-2) == 1
     tile = _tile(rows // groups if by_rows else rows)
     small = all(one.numel() <= MOST_32 for one in (x, other, out))
-    name = call.first([f"grouped_mm_{'rows' if by_rows else 'k'}_{NAMES[x.dtype]}_bm{tile}_u{32 if small else 64}"])
+    kind, end = "few_rows" if few else "rows" if by_rows else "k", "" if few else f"_bm{tile}"
+    name = call.first([f"grouped_mm_{kind}_{NAMES[x.dtype]}{end}_u{32 if small else 64}"])
     if name is None:
         return None
     params = {
@@ -69,6 +71,10 @@ def _work(call: Call, x: torch.Tensor, other: torch.Tensor, offsets: torch.Tenso
         "out_stride_n": out.stride(-1),
         "batch_stride": (other if by_rows else out).stride(0),
     }
+    if few:
+        threads = _FEW_COLUMNS * _LANES
+        grid = (-(-columns // _FEW_COLUMNS) * threads, rows, 1)
+        return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
     threads = (4 if tile == 64 else 2) * _LANES
     grid = (
         -(-columns // _COLUMNS) * threads,

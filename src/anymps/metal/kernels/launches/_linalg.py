@@ -1,7 +1,7 @@
 """Factors of matrices that Metal kernels find: Cholesky's, and Q and R by Householder's reflections.
 
-Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. Solvers and LU factors are
-those of Metal Performance Shaders, which no wheel holds.
+Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. Solvers and LU factors of torch
+2.13 are those of Metal Performance Shaders, which no wheel holds; those of torch 2.15 are in _factors.py, _solves.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _CHOLESKY = (32, 8, 1)  # threads of a group
 _MOST = 1024
 _SMALL = 4  # rows of a matrix that one thread inverts
 _LARGEST = 512  # rows or columns that the kernel of QR takes
+_BLOCKS = (2, 15)  # the first release that reflects by blocks
+_LANES, _NARROWEST = 32, 8
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
@@ -92,6 +94,8 @@ def _householder(call: Call) -> Work | None:
     if name is None or factors.dtype != matrix.dtype:
         return None
     rows, columns = matrix.shape[-2:]
+    if call.release >= _BLOCKS and rows > _BLOCK:
+        return None  # MPSGraph multiplies by blocks of reflectors
     out = matrix.mT.contiguous().clone().mT  # column by column
     factors = factors.contiguous()
     products = [torch.empty((*matrix.shape[:-2], rows, rows), dtype=matrix.dtype, device="cpu") for _ in range(3)]
@@ -109,6 +113,36 @@ def _householder(call: Call) -> Work | None:
     width = min(_MOST, rows * rows)
     threads = (width * math.prod(matrix.shape[:-2]),)
     return Work((out,), (Launch(name, (out, factors, *products, params), threads, (width,)),))
+
+
+def _reflectors(call: Call) -> Work | None:
+    """A panel of no more than 32 columns, or rows, as torch 2.15 factors it (geqrf_kernel_mps in its libtorch_cpu)."""
+    matrix = call.given["self"]
+    if not _is_plain(call, matrix) or matrix.dtype != torch.float32:
+        return None
+    rows, columns = matrix.shape[-2:]
+    batch = math.prod(matrix.shape[:-2])
+    if min(rows, columns) > _BLOCK:
+        return None  # MPSGraph multiplies by blocks of reflectors
+    out = matrix.mT.contiguous().clone().mT  # column by column
+    factors = torch.empty((*matrix.shape[:-2], min(rows, columns)), dtype=matrix.dtype, device="cpu")
+    params = {
+        "num_batch_dims": matrix.dim() - 2,
+        "A_sizes": list(out.shape),
+        "A_strides": list(out.stride()),
+        "tau_strides": list(factors.stride()),
+    }
+    if _BLOCK < rows <= _MOST:  # a SIMD group for each column, its lanes for so many rows
+        each = max(_NARROWEST, 1 << (-(-rows // _LANES) - 1).bit_length())
+        name, buffers, width = f"geqrf_panel_{each}", [out, factors, params], columns * _LANES
+    else:
+        room = torch.empty((batch, rows), dtype=matrix.dtype, device="cpu")
+        name, buffers = "geqrf_float", [out, factors, params, room]
+        width = _LANES if max(rows, columns) <= _BLOCK else _MOST
+    if name not in call.kernels:
+        return None
+    launch = Launch(name, tuple(buffers), (batch * width, 1, 1), (width, 1, 1))
+    return Work((out, factors), (launch,))
 
 
 def _inverse(call: Call) -> Work | None:
@@ -133,5 +167,6 @@ LINALG: dict[str, Describe] = {
     "linalg_inv_ex": _inverse,
     "linalg_cholesky_ex": _cholesky,
     "linalg_qr": _qr,
+    "geqrf": _reflectors,
     "linalg_householder_product": _householder,
 }

@@ -1,7 +1,8 @@
 """Numbers at equal distances, and powers at equal distances, of torch 2.15.
 
-Source: the arguments of the kernels in torch 2.15's macOS wheel, and what they write. A thread a number; a result of
-one dimension is told by its stride, another by its sizes and strides, the innermost first.
+Source: the arguments of the kernels in torch 2.15's macOS wheel, what they write, and linspace_out_mps in its
+libtorch_cpu. A thread a number; a result of one dimension is told by its stride, another by its sizes and strides, the
+innermost first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _WHOLE = (torch.int32, torch.int64)
+_EXACT, _MANY = 2**20, 2**24
+"""Integers of at least that size, or more of them than that, are not computed as float32."""
 _WRAPS = 2**64
 _FIRST = 0  # the place of the first number
 
@@ -64,8 +67,8 @@ def _spaced(call: Call, powers: bool) -> Work | None:
     kind, numbers = "logspace" if powers else "linspace", _numbers(first, last, steps)
     if powers:
         numbers = [*numbers, call.given["base"]]
-    elif out.dtype in _WHOLE:
-        kind, numbers = "linspace_integral", _whole(first, last, steps)
+    elif out.dtype in _WHOLE and (max(abs(first), abs(last)) >= _EXACT or steps > _MANY):
+        kind, numbers = "linspace_integral", _whole(int(first), int(last), steps)
     stride, of = _stride(out), NAMES.get(out.dtype)
     name = call.first([f"{kind}_strided_{of}" if stride is None else f"{kind}_{of}_i32"])
     if name is None:
@@ -75,8 +78,9 @@ def _spaced(call: Call, powers: bool) -> Work | None:
 
 
 def _numbers(first: float, last: float, steps: int) -> list[Any]:
-    """The first, the step, the last."""
-    return [first, (last - first) / (steps - 1), last]
+    """The first, the step, the last: each a float32, which the host divides as such."""
+    ends = torch.tensor([first, last], dtype=torch.float32, device="cpu")
+    return [first, ((ends[1] - ends[0]) / float(steps - 1)).item(), last]
 
 
 def _whole(first: int, last: int, steps: int) -> list[Any]:

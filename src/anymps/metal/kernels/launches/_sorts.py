@@ -2,7 +2,9 @@
 
 Source: `aten/src/ATen/native/mps/operations/Sort.mm` of the pytorch tree, at a state whose kernels are those of torch
 2.13's wheel. A group of threads sorts a block, four numbers a thread. Rows of several blocks are merged pairwise, or
-sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied.
+sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied. Torch
+2.15 sorts floats of one block as integers of the same order, unless the sort must be stable (sort_out_mps_impl in its
+wheel's libtorch_cpu).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ _A_THREAD, _LANES, _MOST = 4, 32, 1024
 _MOST_SHORT = 65_536  # numbers of a row that 16 bits count
 _FUSED_BLOCKS, _FUSED_WORK = 4, 128  # blocks whose counts are added up by the kernel that counts, or that moves
 _LONGEST = 2**31 - 1
+_KEYS = (2, 15)  # the first release that sorts floats of one block as integers
 _NAMES = {**NAMES, **UNSIGNED}
 
 
@@ -38,6 +41,7 @@ class _Rows:
     stable: bool
     chosen: tuple[int, int] | None = None
     direct: bool = True  # whether the last kernel writes the results, and no copy
+    as_keys: bool = False  # whether the release sorts floats of one block as integers
 
     @property
     def rows(self) -> int:
@@ -83,6 +87,11 @@ def _by_bits(count: int, x: torch.Tensor, block: int, rows: int) -> bool:
 
 def _single(rows: _Rows, width: int) -> list[Launch]:
     """One block a row."""
+    if rows.as_keys and rows.x.is_floating_point() and not rows.stable:
+        name = f"sort_block_fkey_{_NAMES[rows.x.dtype]}_tptg{width}"
+        chosen = list(rows.chosen or (0, rows.count))
+        given = (rows.x, rows.values, rows.places, rows.count, list(rows.strides), rows.descending, chosen)
+        return [Launch(name, given, (width, rows.rows, 1), (width, 1, 1))]
     stable = "_stable" * (rows.stable and rows.chosen is None)
     name = f"sort_block{rows.topk}_{_NAMES[rows.x.dtype]}_tptg{width}{stable}"
     buffers = (rows.x, rows.values, rows.places, rows.count, list(rows.strides), rows.descending, *rows.selection())
@@ -172,10 +181,19 @@ def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
     return rows, (rows.stride(1), rows.stride(0))
 
 
+def sort_along(
+    call: Call, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
+) -> Work | None:
+    """The launches that fill `values` and `places`, which are dense; None if the release lacks a kernel.
+
+    `settings` are `descending`, `stable` and, where not all ranks are wanted, `chosen`.
+    """
+    return _checked(call, _sorted(x, dim, values, places, {**settings, "as_keys": call.release >= _KEYS}))
+
+
 def _sorted(
     x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
 ) -> Work | None:
-    """The launches that fill `values` and `places`, which are dense."""
     count = x.shape[dim]
     rows = x.numel() // count
     last, chosen = dim == x.dim() - 1, settings.get("chosen")
@@ -201,7 +219,7 @@ def _sorted(
     return Work(results, tuple(launches), copies=copies)
 
 
-def _dim(call: Call, x: torch.Tensor) -> int | None:
+def sorted_dim(call: Call, x: torch.Tensor) -> int | None:
     """The dimension that is sorted; None for a call that no kernel does."""
     dim = call.given["dim"]
     if not call.is_read or call.foreign or not isinstance(dim, int):
@@ -222,25 +240,25 @@ def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 def _sort(call: Call) -> Work | None:
     x = call.given["self"]
-    dim = _dim(call, x)
+    dim = sorted_dim(call, x)
     if dim is None or call.written:
         return None
     if not torch.empty_like(x, device="meta").is_contiguous():
         return None  # the host sorts into other memory, and copies
     values, places = _outs(list(x.shape), x)
     settings = {"descending": call.given["descending"], "stable": bool(call.given.get("stable"))}
-    return _checked(call, _sorted(x, dim, values, places, settings))
+    return sort_along(call, x, dim, values, places, settings)
 
 
 def _topk(call: Call) -> Work | None:
     x, k = call.given["self"], call.given["k"]
-    dim = _dim(call, x)
+    dim = sorted_dim(call, x)
     if dim is None or call.written or not 0 < k <= x.shape[dim]:
         return None
     settings = {"descending": call.given["largest"], "stable": False, "chosen": (0, k)}
     moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
     values, places = _outs([*moved.shape[:-1], k], x)
-    work = _checked(call, _sorted(moved, moved.dim() - 1, values, places, settings))
+    work = sort_along(call, moved, moved.dim() - 1, values, places, settings)
     if work is None or moved is x:
         return work
     shape = list(x.shape)
@@ -252,7 +270,7 @@ def _topk(call: Call) -> Work | None:
 
 def _kth(call: Call) -> Work | None:
     x, k = call.given["self"], call.given["k"]
-    dim = _dim(call, x)
+    dim = sorted_dim(call, x)
     if dim is None or not 0 < k <= x.shape[dim] or torch.are_deterministic_algorithms_enabled():
         return None
     shape = list(x.shape)
@@ -266,7 +284,7 @@ def _kth(call: Call) -> Work | None:
     if not all(list(one.shape) == shape and one.is_contiguous() for one in (values, places)) or values.dtype != x.dtype:
         return None
     settings = {"descending": False, "stable": False, "chosen": (k - 1, 1)}
-    return _checked(call, _sorted(x, dim, values, places, settings))
+    return sort_along(call, x, dim, values, places, settings)
 
 
 SORTS: dict[str, Describe] = {"sort": _sort, "topk": _topk, "kthvalue": _kth}

@@ -1,0 +1,85 @@
+"""Medians, of all numbers and along a dimension, of torch 2.15.
+
+Source: median_impl_mps, median_radix_select, median_with_indices_impl_mps and median_sort_gather in libtorch_cpu of
+torch 2.15's macOS wheel. All numbers are counted by eight bits of their keys a pass, the highest first; a thread then
+picks the digit of the median. Along a dimension, floats are sorted, and a thread a row looks for the NaNs behind them;
+integers are the k-th of a row.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._sorts import sort_along, sorted_dim
+from anymps.metal.kernels.launches._types import NAMES
+
+_GROUP, _MOST_GROUPS = 256, 256
+_BINS = 257  # of eight bits, and one of NaNs
+_DIGIT = 8  # bits
+_STATE = 3  # 64-bit integers
+_MOST = 2**32 - 1
+
+
+def _of_all(call: Call, ignores_nan: bool) -> Work | None:
+    x = call.given["self"]
+    if call.foreign or call.written or not 0 < x.numel() <= _MOST or x.is_neg():
+        return None
+    of = NAMES.get(x.dtype)
+    count, pick = (call.first([f"median_select_{word}_{of}"]) for word in ("hist", "pick"))
+    if count is None or pick is None:
+        return None
+    x = x.contiguous()
+    out = torch.empty((), dtype=x.dtype, device="cpu")
+    state, counts = (
+        torch.zeros(size, dtype=dtype, device="cpu") for size, dtype in ((_STATE, torch.int64), (_BINS, torch.int32))
+    )
+    groups = min(-(-x.numel() // _GROUP), _MOST_GROUPS)
+    passes, launches = x.element_size(), []
+    for turn in range(passes):
+        first, last = turn == 0, turn == passes - 1
+        shift = _DIGIT * (passes - 1 - turn)
+        launches.append(
+            Launch(count, (x, state, counts, x.numel(), shift, first), (groups * _GROUP, 1, 1), (_GROUP, 1, 1))
+        )
+        launches.append(Launch(pick, (out, state, counts, x.numel(), first, last, ignores_nan), (1,), (1,)))
+    return Work((out,), tuple(launches))
+
+
+def _shape(call: Call, x: torch.Tensor, dim: int) -> list[int]:
+    return [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
+
+
+def _along(call: Call, ignores_nan: bool) -> Work | None:
+    x = call.given["self"]
+    dim = sorted_dim(call, x)
+    if dim is None:
+        return None
+    shape = _shape(call, x, dim)
+    values, places = call.written or (torch.empty(shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
+    for one in call.written if not values.numel() and not places.numel() else ():
+        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
+    if not all(list(one.shape) == shape and one.is_contiguous() for one in (values, places)) or values.dtype != x.dtype:
+        return None
+    count = x.shape[dim]
+    settings = {"descending": False, "stable": False}
+    if not x.is_floating_point():
+        return sort_along(call, x, dim, values, places, {**settings, "chosen": ((count - 1) // 2, 1)})
+    gather = call.first([f"median_gather_{NAMES.get(x.dtype)}"])
+    moved = x.movedim(dim, -1).contiguous()
+    ordered, order = (torch.empty(moved.shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
+    work = sort_along(call, moved, moved.dim() - 1, ordered, order, settings)
+    if gather is None or work is None:
+        return None
+    last = Launch(gather, (ordered, order, values, places, count, ignores_nan), (moved.numel() // count,))
+    return Work((values, places), (*work.launches, last))
+
+
+def _median(call: Call, ignores_nan: bool) -> Work | None:
+    return _along(call, ignores_nan) if "dim" in call.given else _of_all(call, ignores_nan)
+
+
+MEDIANS: dict[str, Describe] = {
+    "median": lambda call: _median(call, ignores_nan=False),
+    "nanmedian": lambda call: _median(call, ignores_nan=True),
+}
