@@ -47,12 +47,15 @@ _OF_2_15 = re.compile(
     r"norm_(l\d|inf|neginf)|(sum|nansum|prod|count_nonzero|any|all|max|min|var|std|argmax|argmin)_reduction_|where_|log_sigmoid_backward_"
     r"|addc(mul|div)_|lerp_(dense|strided)_|glu_|frexp_|(log_)?softmax_|copy_(conj_)?neg_inner_contiguous_"
     r"|(factorDiagonalBlock|applyTRSM|applySYRK)[LU]_float2?$|arange_\w+_i32$|nllnd_loss_|conv2d_r\d_i32_|int_mm_char|luInvSmall_"
-    r"|arange_strided_|linspace_(?!(strided_)?(int|long)(_i32)?$|\w+_i64)|logspace_(?!(strided_)?bool|\w+_i64)"
+    r"|arange_strided_|linspace_(?!\w+_i64)|logspace_(?!(strided_)?bool|\w+_i64)"
     r"|gemv_(t|t2d|nt)_\w+(?<!_i64)$|grouped_mm_(rows|k)_\w+_u32$|compute_linear_combination_\w+_u32$"
     r"|ctc_loss_(backward_(log_beta|collect)_)?float_\w+_int32_t$"
     r"|constant_pad_nd_(dense_)?(?!dense|ushort|uint|ulong|half2|\w+_u64)|(reflection|replication)_pad\dd_(?!\w*(half2|_i64))"
     r"|upsample_(bilinear2d|nearest\w*2d)_backward_\w+_u32$|upsample_\w+_aa_backward_float|histc_atomic_global_"
     r"|histogramdd_(atomic_)?float$"
+    r"|index_(select_dim|add|check_bounds)_|median_(gather|select)_|unique_(?!\w*(_bool|_32)(_|$))"
+    r"|conv1d_depthwise_|conv3d_simd_(?!long)|geqrf_|triangular_solve_small_|grouped_mm_few_rows_\w+_u32$"
+    r"|(factorPanel|trsmPanel|trsmDiagSolve|gemmSimd|gemmTiled|transposeInPlace|laswpGather)LU|luStream|luApplyPivotsRHS_"
 )
 """Of later releases alone."""
 _NOT_IN_2_15 = re.compile(
@@ -60,8 +63,6 @@ _NOT_IN_2_15 = re.compile(
     r"|linalg_qr_householder_|histogramdd_(half|bfloat)$"
 )
 """Of those that were compared for torch 2.13, what torch 2.15 launches otherwise."""
-_NEW_IN_2_15 = re.compile(r"sort_block_fkey_|index_select_dim_")
-"""What torch 2.15 has beside kernels that both have, without a launch."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
 _OF_2_13 = "matrix products, factors"
 _UNSIGNED = "sorts, joins and pads of unsigned integers of 16 to 64 bits, pads of complex32"
@@ -69,12 +70,10 @@ _NO_ROW = "sorts of blocks that no row has"
 _LARGE = "joins, slices, grids, pads and ranges of 2²⁹ elements or more"
 _LACKING = "dtypes that the CPU's code lacks"
 _TENSORLESS = "indices of triangles"
-_NEW = "sorts by keys, slices"
 _EIGHT_BITS = "floats of eight bits"
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
-    _NEW: (_NEW_IN_2_15.pattern, _LATER),
     "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
     "norms by root mean square of more than 4096 numbers": (
         r"(layer|rms)_norm_",
@@ -89,8 +88,8 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
     ),
     _LARGE: (
-        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|(arange|linspace|logspace)_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
-        r"|upsample_\w+_u64$|gemv_\w+_i64$|grouped_mm_(rows|k)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
+        r"layer_norm_\w+_i64_|conv2d_r\d_i64_|conv3d_simd_long_|(arange|linspace|logspace)_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
+        r"|upsample_\w+_u64$|gemv_\w+_i64$|grouped_mm_(rows|k|few_rows)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
         r"|constant_pad_nd_\w+_u64$|(reflection|replication)_pad\dd_\w+_i64$",
         "They run for larger tensors than the comparison holds.",
     ),
@@ -104,13 +103,16 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         "The comparison's device, of torch 2.13, has no such dtype.",
     ),
     "bytes, rows and places that are moved": (
-        r"(contiguous_byte_copy|inner_contiguous_(copy|scatter)|nchw_to_nhwc|conv_weight_to|transposeInPlaceLU"
-        r"|laswpGatherLU|luApplyPivotsRHS|flip_)",
+        r"(contiguous_byte_copy|inner_contiguous_(copy|scatter)|nchw_to_nhwc|conv_weight_to|flip_)",
         "They move numbers, and compute nothing.",
     ),
     "factors by panels": (
         r"(factorDiagonalPanel|applyPanelTRSM)[LU]$",
         "The host takes them on chips with matrix units for tensors, which no virtual Mac has.",
+    ),
+    "blocks of reflections": (
+        r"householder_block_",
+        "MPSGraph multiplies by what they make before the host goes on, so no list of launches is such a call.",
     ),
     "eigenvalues, singular values, large triangles": (
         r"(eigh|svd)_jacobi_|triangular_solve_float|histc_atomic_threadgroup_",
@@ -125,6 +127,10 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout",
         _LATER,
     ),
+    "repetitions by sums of 32 bits, and of truth values": (
+        r"unique_\w+_32$|unique_\w+_bool",
+        "The host sums up its marks in 64 bits and takes truth values as bytes, so it names none of these.",
+    ),
     "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
     "index_put, index_copy and their like": (
         r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|count_nonzero_prefix)",
@@ -133,6 +139,10 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "permutations of more than 32,768 numbers": (
         r"randperm_dedup_islands_",
         "They order what radix sorts leave equal, and nothing else comes to them.",
+    ),
+    "samplers by rejection": (
+        r"(poisson|standard_binomial)_",
+        "They draw as often as it takes from streams of their own; no sampler of the CPU draws the same numbers.",
     ),
     "other samplers": (
         r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
@@ -191,10 +201,8 @@ def family(kernel: str, release: tuple[int, int]) -> str:
         return _EIGHT_BITS
     if _OF_BOTH.match(kernel) or (release > (2, 13) and _OF_2_15.match(kernel)):
         return REACHED
-    if release > (2, 13) and _NEW_IN_2_15.match(kernel):
-        return _NEW
     if _SORTS.match(kernel):
-        return _sort(kernel)
+        return _sort(kernel, min(release, (2, 15)) if release > (2, 13) else (2, 13))
     if _TO_2_13.match(kernel):
         return _OF_2_13 if release > (2, 13) and _NOT_IN_2_15.match(kernel) else REACHED
     if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
@@ -202,14 +210,14 @@ def family(kernel: str, release: tuple[int, int]) -> str:
     return next(name for name, rule in _PATTERNS.items() if rule.match(kernel))
 
 
-def _sort(kernel: str) -> str:
-    """Of a kernel of torch 2.13 that sorts: the blocks of unsigned integers are as those of integers."""
+def _sort(kernel: str, release: tuple[int, int]) -> str:
+    """Of a kernel that sorts: the blocks of unsigned integers are as those of integers."""
     signed = kernel
     for unsigned, name in (("_ushort_", "_short_"), ("_uint_", "_int_"), ("_ulong_", "_long_")):
         signed = signed.replace(unsigned, name)
-    if kernel in sort_kernels():
+    if kernel in sort_kernels(release):
         return REACHED
-    return _UNSIGNED if signed in sort_kernels() else _NO_ROW
+    return _UNSIGNED if signed in sort_kernels(release) else _NO_ROW
 
 
 def count(kernels: Iterable[str], release: tuple[int, int]) -> dict[str, int]:

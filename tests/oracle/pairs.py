@@ -16,6 +16,7 @@ from .draws import compare_draws
 from .families import compare_families
 from .later import LATER
 from .launches import NAMES, run_cast, run_described, run_kernel
+from .newest import NEWEST
 from .optimizers import compare_optimizers
 from .rows import ROWS, compare_reductions, compare_rows
 
@@ -48,7 +49,7 @@ def compare_all(
         yield _row(operator_name, operator_name, dtype, seen)
     for title, kernel, dtype, steps in compare_optimizers(library, release, wanted):
         yield _row(title, kernel, dtype, steps)
-    for title, kernel, dtype, called in compare_asked(library, release, wanted, (*ASKED, *LATER)):
+    for title, kernel, dtype, called in compare_asked(library, release, wanted, (*ASKED, *LATER, *NEWEST)):
         yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):
         yield _row(title, kernel, dtype, drawn)

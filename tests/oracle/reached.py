@@ -35,21 +35,21 @@ def _no_room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 @functools.cache
-def sort_kernels() -> frozenset[str]:
+def sort_kernels(release: tuple[int, int]) -> frozenset[str]:
     """Those of sorts, of the largest numbers, and of the number at a place."""
     found: set[str] = set()
     with mock.patch.object(_sorts, "_room", _no_room):
         for (dtype, names), rows, count in itertools.product(_DTYPES.items(), _ROWS, _COUNTS):
             for shape, dim in (((rows, count), 1), ((count, rows), 0)):
                 x = torch.empty(shape, dtype=dtype, device="meta")
-                seen = _kernels("sort", self=x, dim=dim, descending=False, stable=False)
-                seen |= _kernels("sort", self=x, dim=dim, descending=False, stable=True)
-                seen |= _kernels("topk", self=x, k=3, dim=dim, largest=True)
-                seen |= _kernels("kthvalue", self=x, k=3, dim=dim, keepdim=False)
+                seen = _kernels("sort", release, self=x, dim=dim, descending=False, stable=False)
+                seen |= _kernels("sort", release, self=x, dim=dim, descending=False, stable=True)
+                seen |= _kernels("topk", release, self=x, k=3, dim=dim, largest=True)
+                seen |= _kernels("kthvalue", release, self=x, k=3, dim=dim, keepdim=False)
                 found |= {one.replace(f"_{names[0]}_", f"_{name}_") for one in seen for name in names}
     return frozenset(found)
 
 
-def _kernels(operator: str, **given: Any) -> set[str]:
-    work = DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), _Every(), (2, 13)))
+def _kernels(operator: str, release: tuple[int, int], **given: Any) -> set[str]:
+    work = DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), _Every(), release))
     return set() if work is None else {one.kernel for one in work.launches}

@@ -176,7 +176,13 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("constant_pad_nd_dense_float8_e4m3fn", (2, 15), "floats of eight bits"),
         ("eq_dense_bool_float8_e4m3fn", (2, 15), "floats of eight bits"),
         ("linspace_integral_strided_long", (2, 15), "compared"),
-        ("linspace_long_i32", (2, 15), "fills, ranges, rolls"),
+        ("linspace_long_i32", (2, 15), "compared"),
+        ("unique_emit_bool_64", (2, 15), "repetitions by sums of 32 bits, and of truth values"),
+        ("unique_emit_float_64", (2, 15), "compared"),
+        ("sort_block_fkey_float_tptg1024", (2, 15), "compared"),
+        ("conv3d_simd_long_half_64_64_2_2", (2, 15), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
+        ("householder_block_float2", (2, 15), "blocks of reflections"),
+        ("poisson_half", (2, 15), "samplers by rejection"),
         ("linspace_long_i64", (2, 15), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
         ("logspace_bool_i32", (2, 15), "dtypes that the CPU's code lacks"),
         ("constant_pad_nd_dense_half2", (2, 15), RARE),
@@ -189,7 +195,7 @@ def test_every_kernel_has_a_line(kernel: str, release: tuple[int, int], expected
     assert family(kernel, release) == expected
 
 
-@pytest.mark.parametrize(("release", "most"), [("2.13.0", 0), ("2.15.0", 176)])
+@pytest.mark.parametrize(("release", "most"), [("2.13.0", 0), ("2.15.0", 0)])
 def test_kernels_without_a_launch_or_a_reason_become_fewer(release: str, most: int) -> None:
     """Each kernel of the wheel is run by an operator, or has a reason of its own, but for so many."""
     (counts,) = (document["kernels"] for document in load(DOCS / "fidelity") if document["torch"] == release)

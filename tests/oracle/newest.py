@@ -1,0 +1,242 @@
+"""Calls that come to kernels of torch 2.15 alone: slices, repetitions, medians, sorts, factors, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+
+from .asked import COMPLEX, FLOATS, INTEGERS, Asked, Given, each, numbers, of
+
+_aten = torch.ops.aten
+_ALL = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
+_REAL = (*FLOATS, *INTEGERS)
+_ADDED = (*_ALL, torch.complex32)
+_TALL = ((1500, 20), (3000, 20), (4100, 5))
+"""Matrices whose panels have sixteen columns, eight, and one."""
+_LENGTHS = ((5,), (300,), (5000,))
+
+
+def _rows(index: torch.dtype, *shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """Tensors and indices into their second dimension."""
+    places = torch.tensor([1, 0, 2, 1], dtype=index)
+    return lambda dtype: ((numbers(dtype, *shape), places) for shape in shapes)
+
+
+def _added(index: torch.dtype, count: int) -> Callable[[torch.dtype], Iterator[Given]]:
+    """A tensor, indices into its second dimension, and slices for them."""
+    places = (torch.arange(count) * 7 % 3).to(index)
+    return lambda dtype: iter([(numbers(dtype, 4, 3, 5), places, numbers(dtype, 4, count, 5))])
+
+
+def _slices() -> tuple[Asked, ...]:
+    found = []
+    for index in (torch.int64, torch.int32):
+        shapes = ((4, 3, 5), (3, 3), (2, 3, 8), (2, 3, 2, 2))
+        found += [
+            Asked("index_select", "index_select", _ALL, lambda x, i: x.index_select(1, i), _rows(index, *shapes)),
+            Asked(
+                "index_select, strided",
+                "index_select",
+                _ALL,
+                lambda x, i: x.transpose(0, 2).index_select(1, i),
+                _rows(index, (4, 3, 5)),
+            ),
+            *(
+                Asked(
+                    f"index_add{title}",
+                    "index_add",
+                    _ADDED,
+                    lambda x, i, source: x.index_add(1, i, source, alpha=2),
+                    _added(index, count),
+                )
+                for title, count in (("", 7), (", crowded", 50))
+            ),
+            Asked(
+                "index_add, strided",
+                "index_add",
+                _ADDED,
+                lambda x, i, source: x.mT.index_add(2, i, source.mT),
+                _added(index, 7),
+            ),
+        ]
+    return tuple(sorted(found, key=lambda one: one.title))
+
+
+def _medians() -> tuple[Asked, ...]:
+    return tuple(
+        Asked(f"{name}{title}", "median", _REAL, call, given, first=bool(title))
+        for name in ("median", "nanmedian")
+        for title, call, given in (
+            ("", lambda x, name=name: getattr(torch, name)(x), _with_nan((5,), (70, 300))),
+            (
+                ", along a dimension",
+                lambda x, name=name: getattr(torch, name)(x, 1),
+                _with_nan((3, 50), (2, 5000), (3, 40, 7)),
+            ),
+        )
+    )
+
+
+def _with_nan(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
+    """Each shape as it is; floats then with a NaN, too."""
+
+    def given(dtype: torch.dtype) -> Iterator[Given]:
+        for shape in shapes:
+            x = numbers(dtype, *shape)
+            yield (x,)
+            if dtype.is_floating_point:
+                yield (torch.where(torch.arange(x.numel()).view(shape) % 11 == 3, float("nan"), x).to(dtype),)
+
+    return given
+
+
+def _triangles(dtype: torch.dtype) -> Iterator[Given]:
+    """Matrices of each size that has a kernel, and right-hand sides: eight, and some more."""
+    for size in (16, 32, 64):
+        matrix = numbers(dtype, 2, size, size) / size + 2 * torch.eye(size)
+        for sides in (8, 19):
+            yield matrix, numbers(dtype, 2, size, sides)
+            yield matrix.mT.contiguous().mT, numbers(dtype, sides, size).t()
+
+
+def _factors(dtype: torch.dtype) -> Iterator[Given]:
+    """LU factors, their pivots, and right-hand sides."""
+    for size in (5, 70):
+        matrix = numbers(dtype, 2, size, size) / size + 2 * torch.eye(size)
+        factors, pivots, _ = torch.linalg.lu_factor_ex(matrix)
+        yield factors, pivots, numbers(dtype, 2, size, 3)
+
+
+def _few_rows(dtype: torch.dtype) -> Iterator[Given]:
+    ends = torch.tensor([1, 2, 2, 4, 4], dtype=torch.int32)
+    yield numbers(dtype, 4, 64), numbers(dtype, 5, 72, 64).mT, ends
+
+
+def _along_a_line(dtype: torch.dtype) -> Iterator[Given]:
+    """Signals side by side, then with channels last."""
+    x = numbers(dtype, 2, 6, 50)
+    for one in (x, x.mT.contiguous().mT):
+        yield one, numbers(dtype, 12, 1, 5), numbers(dtype, 12)
+
+
+def _lines(dtype: torch.dtype) -> Iterator[Given]:
+    x = numbers(dtype, 2, 6, 90)
+    for one in (x, x.mT.contiguous().mT):
+        yield one, numbers(dtype, 8, 3, 5), numbers(dtype, 8)
+
+
+_FACTORS: tuple[Asked, ...] = (
+    *(
+        Asked(
+            f"linalg.solve_triangular{title}",
+            "triangular_solve",
+            (torch.float32,),
+            lambda a, b, upper=upper, unit=unit, left=left: torch.linalg.solve_triangular(
+                a, b if left else b.mT, upper=upper, unitriangular=unit, left=left
+            ),
+            _triangles,
+        )
+        for title, upper, unit, left in (
+            ("", False, False, True),
+            (", of ones", False, True, True),
+            (", upper", True, False, True),
+            (", from the right", True, True, False),
+        )
+    ),
+    Asked("geqrf", "geqrf", (torch.float32,), torch.geqrf, each((5, 3), (2, 40, 7), (20, 50), (300, 20), (600, 4))),
+    Asked(
+        "linalg.lu_factor_ex",
+        "lu",
+        (torch.float32, *COMPLEX),
+        torch.linalg.lu_factor_ex,
+        each((5, 5), (2, 40, 40), (40, 70), (70, 40), (130, 130), *_TALL),
+    ),
+    *(
+        Asked(
+            f"linalg.lu_solve{', adjoint' * adjoint}",
+            "lu",
+            (torch.float32, *COMPLEX),
+            lambda factors, pivots, b, adjoint=adjoint: torch.linalg.lu_solve(factors, pivots, b, adjoint=adjoint),
+            _factors,
+        )
+        for adjoint in (False, True)
+    ),
+    Asked(
+        "_grouped_mm, few rows", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _few_rows
+    ),
+    Asked(
+        "nn.functional.conv1d, of channels alone",
+        "conv1d",
+        FLOATS,
+        lambda x, w, b: F.conv1d(x, w, b, padding=2, groups=6),
+        _along_a_line,
+    ),
+    Asked(
+        "nn.functional.conv1d",
+        "conv3d",
+        FLOATS,
+        lambda x, w, b: F.conv1d(x, w, b, padding=2, stride=2, groups=2),
+        _lines,
+    ),
+    Asked(
+        "nn.functional.conv3d",
+        "conv3d",
+        FLOATS,
+        lambda x, w, b: F.conv3d(x, w, b, padding=(1, 0, 2), stride=(1, 2, 1), groups=2),
+        of((2, 4, 5, 6, 9), (6, 2, 3, 2, 3), (6,)),
+    ),
+    Asked("nn.functional.conv3d", "conv3d", FLOATS, F.conv3d, of((1, 3, 5, 12, 12), (4, 3, 2, 3, 3))),
+)
+
+NEWEST: tuple[Asked, ...] = (
+    *_FACTORS,
+    *_slices(),
+    *(
+        Asked(
+            f"_unique2{title}",
+            "unique",
+            (*_REAL, torch.bool),
+            lambda x, inverted=inverted, counted=counted: _aten._unique2(x, True, inverted, counted),
+            each(*_LENGTHS, (7, 9)),
+        )
+        for title, inverted, counted in (("", True, True), (", values alone", False, False))
+    ),
+    Asked(
+        "unique_consecutive",
+        "unique",
+        (*_REAL, torch.bool),
+        lambda x: _aten.unique_consecutive(x, True, True),
+        each(*_LENGTHS, (7, 9)),
+    ),
+    *_medians(),
+    *(
+        Asked(
+            f"sort of one block{title}",
+            "sort_block",
+            _REAL,
+            call,
+            each((3, 20), (3, 100), (3, 300), (3, 700), (3, 1500), (3, 4000)),
+            first=True,
+        )
+        for title, call in (
+            ("", lambda x: torch.sort(x, dim=1)),
+            (", falling", lambda x: torch.sort(x, dim=1, descending=True)),
+            (", the largest", lambda x: torch.topk(x, 5)),
+        )
+    ),
+    *(
+        Asked(
+            f"linspace, {title}",
+            "linspace",
+            (torch.int64, torch.int32),
+            lambda x, laid=laid: torch.linspace(-3, 80_000_000, 35, out=laid(x)),
+            each(shape),
+        )
+        for title, laid, shape in (
+            ("of large integers", torch.t, (35,)),
+            ("of large integers, into a matrix", torch.t, (5, 7)),
+        )
+    ),
+)
