@@ -32,15 +32,8 @@ def both(make, call):
         core.compute_lists(True)
         given = [it.tolist() for it in given] if isinstance(given, (list, tuple)) else given
         found.append([core.lists_computed() - before, given, [[it.tolist() for it in one] for one in lists]])
-    print(json.dumps(found))
+    return found
 """
-
-
-def in_one_and_by_call(make: str, call: str) -> tuple[Any, Any]:
-    """What `both` found."""
-    ended = run_with_torch(f"{START}both(lambda: {make}, lambda *lists: {call})\n", env={"ANYMPS_CARD": "cpu"})
-    in_one, by_call = json.loads(ended.lines[-1])
-    return in_one, by_call
 
 
 CALLS = {
@@ -58,16 +51,6 @@ CALLS = {
     "addcdiv": "torch._foreach_addcdiv_(lists[0], lists[1], lists[0], [0.1, 0.2, 0.3, 0.4])",
     "sqrt": "torch._foreach_sqrt(lists[0])",
 }
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_one_kernel_gives_the_bits_of_the_single_calls(call: str) -> None:
-    """The list's kernel computes once, and every number is the same."""
-    in_one, by_call = in_one_and_by_call("(tensors(), tensors(scale=0.25))", call)
-    assert (in_one[0], by_call[0]) == (1, 0)
-    assert in_one[1:] == by_call[1:]
-    first = in_one[1] or in_one[2][0]
-    assert first != [[[0.0 + i, 1.0 + i, 2.0 + i], [3.0 + i, 4.0 + i, 5.0 + i]] for i in range(4)]  # it was computed
 
 
 UNFIT = {
@@ -92,10 +75,29 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(("make", "call"), UNFIT.values(), ids=UNFIT)
-def test_other_lists_are_computed_one_by_one(make: str, call: str) -> None:
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What `both` found of each case, by its name; all in one process."""
+    cases = {name: ("(tensors(), tensors(scale=0.25))", call) for name, call in CALLS.items()} | UNFIT
+    rows = ", ".join(f"{name!r}: both(lambda: {make}, lambda *lists: {call})" for name, (make, call) in cases.items())
+    ended = run_with_torch(f"{START}print(json.dumps({{{rows}}}))\n", env={"ANYMPS_CARD": "cpu"})
+    return dict(json.loads(ended.lines[-1]))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_one_kernel_gives_the_bits_of_the_single_calls(found: dict[str, Any], name: str) -> None:
+    """The list's kernel computes once, and every number is the same."""
+    in_one, by_call = found[name]
+    assert (in_one[0], by_call[0]) == (1, 0)
+    assert in_one[1:] == by_call[1:]
+    first = in_one[1] or in_one[2][0]
+    assert first != [[[0.0 + i, 1.0 + i, 2.0 + i], [3.0 + i, 4.0 + i, 5.0 + i]] for i in range(4)]  # it was computed
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_other_lists_are_computed_one_by_one(found: dict[str, Any], name: str) -> None:
     """Where a kernel for all might give other numbers; errors are those of the single calls."""
-    in_one, by_call = in_one_and_by_call(make, call)
+    in_one, by_call = found[name]
     assert in_one[0] == by_call[0] == 0
     assert json.dumps(in_one) == json.dumps(by_call)
 
