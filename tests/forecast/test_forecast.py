@@ -10,6 +10,7 @@ from anymps import CostError, parse_mac
 from anymps._text import duration
 from anymps.cost import Happening, OperatorCall, predict_operator
 from anymps.forecast import Forecast, HostTimes, _same_work, forecast, host_times, step_work, try_forecast
+from anymps.forecast._happenings import _ran
 from anymps.record import Fate, Phase, Recording, Wait
 from timed_steps import MS, SIDE, Steps
 
@@ -348,6 +349,22 @@ def test_a_delay_belongs_to_the_time_that_is_as_long(gap: int, length: int) -> N
     found, alone = forecast(steps.close()), forecast(quiet.close())
     assert found.time.seconds == pytest.approx(alone.time.seconds)
     assert [happening.work for happening in found.happenings] == [happening.work for happening in alone.happenings]
+
+
+@pytest.mark.parametrize(
+    ("gap", "length", "delayed", "shares"),
+    [
+        (40_000, 10_000, 30, (0.25, 1.0)),
+        (10_000, 40_000, 30, (1.0, 0.25)),
+        (30_000, 30_000, 12, (0.8, 0.8)),
+        (10_000, 40_000, 45, (0.1, 0.1)),
+        (10_000, 10_000, 30, (0.0, 0.0)),
+        (0, 0, 30, (1.0, 1.0)),
+    ],
+)
+def test_shares_of_a_gap_and_of_its_call(gap: int, length: int, delayed: int, shares: tuple[float, float]) -> None:
+    """In the one that alone is as long as the delay; where both are, or neither is, in each by its length."""
+    assert _ran(gap, length, delayed) == pytest.approx(shares)
 
 
 def test_loading_has_the_number_of_the_step_table() -> None:
