@@ -31,18 +31,6 @@ def find(recording: Recording) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.order)
 
 
-def unjudged(recording: Recording) -> dict[str, str]:
-    """The rules that could not be applied to this recording, by id, and what they need instead."""
-    steps = recording.training_steps
-    if steps >= MIN_STEPS:
-        return {}
-    reason = (
-        f"needs {MIN_STEPS} complete training steps, the recording holds {steps or 'none'}; a training step ends with "
-        "`optimizer.step()`, or is a round with a `backward()`"
-    )
-    return {rule.id: reason for rule in RULES.values() if rule.needs_steps}
-
-
 def _examples() -> list[str]:
     """The first rule about waits of a loop, and the first about its copies."""
     loops = [rule for rule in RULES.values() if rule.needs_steps]

@@ -6,7 +6,6 @@ from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
 from anymps.numerics._check import Found, NumberCheck
 from anymps.numerics._differences import Difference, Loudness, differences
 from anymps.numerics._session import (
-    CheckedNumbers,
     can_differ,
     check_numbers,
     line_of_program,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from anymps.record._strict import (
 )
 from anymps.record.format import expand_spool
 
+_T = TypeVar("_T")
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
 
 
@@ -69,10 +70,7 @@ class OpenFile:
 
     def meta(self) -> dict[str, object]:
         """The facts about the run."""
-        try:
-            return read_meta(self.rows("SELECT key, value FROM meta ORDER BY key"))
-        except DamageError as error:
-            raise self.damaged(error) from None
+        return self._read(read_meta, self.rows("SELECT key, value FROM meta ORDER BY key"))
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -103,29 +101,23 @@ class OpenFile:
 
     def texts(self, text: str) -> tuple[str, ...]:
         """A list of texts, such as the inputs of a signature."""
-        try:
-            return read_texts(text)
-        except DamageError as error:
-            raise self.damaged(error) from None
+        return self._read(read_texts, text)
 
     def form(self, text: str) -> Form:
         """The form of a signature."""
-        try:
-            return read_form(text)
-        except DamageError as error:
-            raise self.damaged(error) from None
+        return self._read(read_form, text)
 
     def facts(self, what: str, text: str) -> dict[str, object]:
         """The facts of a mark `anymps::<what>`."""
-        try:
-            return read_facts(what, text)
-        except DamageError as error:
-            raise self.damaged(error) from None
+        return self._read(read_facts, what, text)
 
     def json_object(self, text: str) -> dict[str, object]:
         """An object, such as the detail of a refusal."""
+        return self._read(read_object, text)
+
+    def _read(self, read: Callable[..., _T], *stored: Any) -> _T:
         try:
-            return read_object(text)
+            return read(*stored)
         except DamageError as error:
             raise self.damaged(error) from None
 

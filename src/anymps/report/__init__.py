@@ -10,12 +10,12 @@ from anymps._text import clean, plural, size
 if TYPE_CHECKING:
     from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
-    from anymps.report._outputs import STDOUT, Output, Outputs, write_file, write_stream
+    from anymps.report._outputs import STDOUT, Output, Outputs, write_file
     from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
-    from anymps.report.document import READ_FORMS, Document, print_document, rendered
+    from anymps.report.document import Document, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
     from anymps.report.run import (
         FORMATS,
@@ -35,12 +35,12 @@ if not TYPE_CHECKING:
         {
             "_bench": "bench_document",
             "_kernel": "kernel_document",
-            "_outputs": "Output Outputs STDOUT write_file write_stream",
+            "_outputs": "Output Outputs STDOUT write_file",
             "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",
-            "document": "READ_FORMS Document print_document rendered",
+            "document": "Document print_document rendered",
             "plan": "plan_document plan_json",
             "run": (
                 "FORMATS Renderer Running page_renderer print_summary print_terminal "

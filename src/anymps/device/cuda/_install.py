@@ -26,11 +26,6 @@ _HOMES = ("memory", "streams", "random", "graphs", "green_contexts")
 _installed: Patches | None = None
 
 
-def is_answered() -> bool:
-    """Whether mps answers for CUDA in this process."""
-    return _installed is not None
-
-
 def answer_cuda(core: NativeCore, mac: Mac | None) -> None:
     """Let mps answer for CUDA. `mac` is the one that is played or that this machine is, None if it is not known."""
     global _installed

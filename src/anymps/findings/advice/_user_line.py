@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings.edits import Code, Place, Rewritten, Splice, place_at, without_comment
+from anymps.findings.edits import Code, Place, Rewritten, Splice, last_name, place_at, without_comment
 from anymps.record import Site
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
@@ -61,7 +61,7 @@ class UserLine:
         """Whether the line writes a checkpoint: `torch.save(x)`, `save_all({"model": model.state_dict()})`."""
         return any(
             self._text(call.func) == "torch.save"
-            or (_name(call).startswith("save") and any(_name(other) == "state_dict" for other in self.calls))
+            or (last_name(call).startswith("save") and any(last_name(other) == "state_dict" for other in self.calls))
             for call in self.calls
         )
 
@@ -80,7 +80,7 @@ class UserLine:
     @property
     def product(self) -> str:
         """`cumprod` or `prod` where it calls one."""
-        return next((_name(call) for call in self.calls if _name(call) in ("cumprod", "prod")), "")
+        return next((last_name(call) for call in self.calls if last_name(call) in ("cumprod", "prod")), "")
 
     @property
     def appends_to(self) -> str:
@@ -149,7 +149,7 @@ class UserLine:
             kept = f"{kept}.detach()"
         assert self.statement is not None
         around = next((each for each, inner in _math_calls(self.statement) if inner in (call, tensor)), None)
-        return (call, kept) if around is None else (around, f"{kept}.{_name(around)}()")
+        return (call, kept) if around is None else (around, f"{kept}.{last_name(around)}()")
 
     @property
     def needs_size(self) -> bool:
@@ -177,24 +177,24 @@ class UserLine:
             if not isinstance(part, ast.expr):
                 continue
             inner, after = _tensor_of(part), ""
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and _name(inner) in _REDUCING:
-                after = f".{_name(inner)}()"
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and last_name(inner) in _REDUCING:
+                after = f".{last_name(inner)}()"
                 inner = inner.func.value
             if after and isinstance(inner, ast.BinOp) and _is_not_finite(inner):
                 return f"({self._text(inner)}){after}"
-            if not isinstance(inner, ast.Call) or _name(inner) not in _FINITE:
+            if not isinstance(inner, ast.Call) or last_name(inner) not in _FINITE:
                 continue
             if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
                 text = self._text(inner)
             elif len(inner.args) == 1 and self._text(inner.func).startswith("torch."):
                 text = f"{self._text(inner.func)}({self._text(_tensor_of(inner.args[0]))})"
             elif len(inner.args) == 1 and isinstance(tensor := _tensor_of(inner.args[0]), (ast.Name, ast.Attribute)):
-                text = f"{self._text(tensor)}.{_name(inner)}()"
+                text = f"{self._text(tensor)}.{last_name(inner)}()"
             else:
                 continue
             if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
                 continue  # its names end there
-            return f"{'~' if _name(inner) == 'isfinite' else ''}{text}{after}"
+            return f"{'~' if last_name(inner) == 'isfinite' else ''}{text}{after}"
         return ""
 
     @property
@@ -306,7 +306,7 @@ def _reads_of_math(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
 
 def _math_calls(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
     calls = (each for each in ast.walk(node) if isinstance(each, ast.Call) and len(each.args) == 1)
-    return [(call, call.args[0]) for call in calls if _name(call) in _MATH and _is_of_math(call)]
+    return [(call, call.args[0]) for call in calls if last_name(call) in _MATH and _is_of_math(call)]
 
 
 def _is_of_math(call: ast.Call) -> bool:
@@ -315,18 +315,13 @@ def _is_of_math(call: ast.Call) -> bool:
     )
 
 
-def _name(call: ast.Call) -> str:
-    """`isnan` of `torch.isnan(loss)`."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
 def _is_not_finite(node: ast.expr) -> bool:
     """`x.isinf() | x.isnan()`, `torch.isnan(x) | ~torch.isfinite(y)`: true for what is not finite."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.BitOr) and _is_not_finite(node.left) and _is_not_finite(node.right)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-        return isinstance(node.operand, ast.Call) and _name(node.operand) == "isfinite"
-    return isinstance(node, ast.Call) and _name(node) in ("isinf", "isnan")
+        return isinstance(node.operand, ast.Call) and last_name(node.operand) == "isfinite"
+    return isinstance(node, ast.Call) and last_name(node) in ("isinf", "isnan")
 
 
 def _tensor_of(node: ast.expr) -> ast.expr:

@@ -21,7 +21,6 @@ from anymps.findings.edits._portable import (
     asks_for_mps,
     chooses_device,
     chosen_by_name,
-    device_line,
     portable,
     portable_before_29,
     tests_device,

@@ -18,6 +18,27 @@ NEAR: Final = 0.9
 _LINES = 3
 _CATCH: Final = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
 
+_SMALLER = "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing."
+
+
+def _holding(tensors: int) -> Example:
+    """A program that keeps so many tensors of 1 GiB, and one that keeps the last of them."""
+    return Example(
+        bad=f"""
+            kept = []
+            for _ in range({tensors}):
+                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
+                kept[-1][0] = 1
+        """,
+        good=f"""
+            for _ in range({tensors}):
+                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+                kept[0] = 1
+        """,
+        mac="M1 8GB",
+    )
+
+
 OUT_OF_MEMORY = Rule(
     id="MPS501",
     title="Out of memory",
@@ -25,22 +46,9 @@ OUT_OF_MEMORY = Rule(
     refusal=True,
     related_as="also held at",
     why="The allocator refuses memory beyond a multiple of the Mac's working set (1.7 by default).",
-    fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
+    fix=_SMALLER,
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            kept = []
-            for _ in range(10):
-                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
-                kept[-1][0] = 1
-        """,
-        good="""
-            for _ in range(10):
-                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
-                kept[0] = 1
-        """,
-        mac="M1 8GB",
-    ),
+    example=_holding(10),
 )
 
 PAGES = Rule(
@@ -49,22 +57,9 @@ PAGES = Rule(
     severity=Severity.WARNING,
     related_as="also held at",
     why="Above Metal's recommended working set, macOS moves memory to disk, and steps take 10 to 20 times as long.",
-    fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
+    fix=_SMALLER,
     source="Metal, MTLDevice.recommendedMaxWorkingSetSize; aten/src/ATen/mps/MPSAllocator.mm (torch 2.13)",
-    example=Example(
-        bad="""
-            kept = []
-            for _ in range(6):
-                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
-                kept[-1][0] = 1
-        """,
-        good="""
-            for _ in range(6):
-                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
-                kept[0] = 1
-        """,
-        mac="M1 8GB",
-    ),
+    example=_holding(6),
 )
 
 NEAR_LIMIT = Rule(
@@ -73,22 +68,9 @@ NEAR_LIMIT = Rule(
     severity=Severity.WARNING,
     related_as="also held at",
     why="A longer sequence, a larger batch or another program can then end the run with an out-of-memory error.",
-    fix="Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing.",
+    fix=_SMALLER,
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
-    example=Example(
-        bad="""
-            kept = []
-            for _ in range(9):
-                kept.append(torch.empty(1 << 30, dtype=torch.uint8, device=device))  # 1 GiB
-                kept[-1][0] = 1
-        """,
-        good="""
-            for _ in range(9):
-                kept = torch.empty(1 << 30, dtype=torch.uint8, device=device)
-                kept[0] = 1
-        """,
-        mac="M1 8GB",
-    ),
+    example=_holding(9),
 )
 
 BUFFER = Rule(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anymps.metal.kernels._launcher import Launcher, check_tools
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
     from anymps.metal.kernels._llvm import module_text
-    from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature, StructField, read_signature
+    from anymps.metal.kernels._metadata import BufferArgument, Signature, StructField, read_signature
     from anymps.metal.kernels._metallib import Metallib, StoredKernel
     from anymps.metal.kernels._names import operator_of
     from anymps.metal.kernels._store import add_kernels, added_release, added_releases, open_kernels, remove_kernels
@@ -26,7 +26,7 @@ if not TYPE_CHECKING:
             "_launcher": "Launcher check_tools",
             "_library": "CompiledKernel KernelLibrary",
             "_llvm": "module_text",
-            "_metadata": "BufferArgument PositionArgument Signature StructField read_signature",
+            "_metadata": "BufferArgument Signature StructField read_signature",
             "_metallib": "Metallib StoredKernel",
             "_names": "operator_of",
             "_store": "add_kernels added_release added_releases open_kernels remove_kernels",

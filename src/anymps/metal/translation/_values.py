@@ -28,7 +28,6 @@ _LEVELS: tuple[frozenset[str], ...] = (
 )
 _SHIFT_LIMIT = 32  # what is narrower is an `int` by then
 _COMPARES = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
-_TEMPLATES = frozenset({"static_cast", "as_type", "vec"})
 
 
 class Expressions(Reader):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anymps.record.format._packed import ALLOCATION, ENTRY, MOST, RANGES
-from anymps.record.format._quote import AROUND, Quote, quote_file, quote_text
+from anymps.record.format._quote import Quote, quote_file, quote_text
 from anymps.record.format._schema import (
     APPLICATION_ID,
     OLDEST_VERSION,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from anymps.rules.texts._calls import (
     SAME_GPU_CHECKS,
     BackendText,
-    SameGpuCheck,
     complex128_allocation,
     copy_shape,
     copy_to_cpu_as_float64,
@@ -40,14 +39,12 @@ from anymps.rules.texts._calls import (
 )
 from anymps.rules.texts._cpu_only import called_per_element, numpy_of, pinned
 from anymps.rules.texts._runtime import (
-    NOTHING_LOGGED,
     autocast_dtype_warning,
     binding_argument,
     capture_failed,
     command_buffer_failed,
     event_device_index,
     event_on_other_stream,
-    event_timing_failed,
     events_in_wrong_order,
     events_not_recorded,
     events_without_timing,
@@ -60,7 +57,6 @@ from anymps.rules.texts._runtime import (
     loader_pin_memory_warning,
     macos_too_old,
     memory_fraction_error,
-    no_gpu,
     out_of_memory,
     profiler_mode,
     profiler_running,

@@ -114,15 +114,6 @@ def macos_too_old(version: str | TorchVersion) -> BackendText:
     )
 
 
-def no_gpu() -> BackendText:
-    """First use of mps without a Metal GPU, torch 2.15."""
-    return BackendText(
-        "RuntimeError",
-        "MPS backend is unavailable: no supported Metal GPU was found. This can happen when running inside a virtual "
-        "machine, sandbox or container without GPU access",
-    )
-
-
 def is_macos_or_newer_warning(version: str | TorchVersion, major: int, minor: int) -> BackendText | None:
     """The warning of `torch.backends.mps.is_macos_or_newer(major, minor)`; None if it answers without one.
 
@@ -176,11 +167,6 @@ def events_not_recorded(version: str | TorchVersion, *, generic: bool = False) -
     return BackendText("RuntimeError", "Both events must be recorded before calculating elapsed time")
 
 
-def event_timing_failed() -> BackendText:
-    """`elapsed_time` whose GPU work failed, torch 2.15."""
-    return BackendText("RuntimeError", "MPS event timing failed because the GPU work for an event did not complete")
-
-
 def event_device_index(event: int, stream: int) -> BackendText:
     """`torch.Event` recorded on a stream of another device index."""
     return BackendText(
@@ -226,14 +212,6 @@ def profiler_variable(kind: str, value: int) -> BackendText:
 def schedule_interval_needs_intervals() -> BackendText:
     """INCLUDE_SCHEDULE_INTERVAL with events only."""
     return BackendText("RuntimeError", "the option 'INCLUDE_SCHEDULE_INTERVAL' only works for interval-based signposts")
-
-
-NOTHING_LOGGED: Final[dict[str, str]] = {
-    "operations": "There are no MPS operations logged for profiling",
-    "fallbacks": "There are no CPU Fallbacks logged for profiling",
-    "copies": "There are no copies logged for profiling",
-}
-"""What the profiler prints instead of an empty table."""
 
 
 def capture_failed(file: str, metal_text: str) -> BackendText:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anymps.verify.cases._machine import machine_facts
     from anymps.verify.cases._operators import OPERATORS, Operator
     from anymps.verify.cases._reductions import LAID, MATRICES, ROWS, matrices
-    from anymps.verify.cases._samples import ASKED_DTYPES, GRADIENT_DTYPES, Draws
+    from anymps.verify.cases._samples import Draws
     from anymps.verify.cases._timed_calls import TIMED_CALLS, TimedCall, prepare
     from anymps.verify.cases._timing import RUNS, Measurement, measure, swapped_out
     from anymps.verify.cases._values import DTYPES, inputs, line
@@ -35,7 +35,7 @@ if not TYPE_CHECKING:
             "_machine": "machine_facts",
             "_operators": "OPERATORS Operator",
             "_reductions": "LAID MATRICES ROWS matrices",
-            "_samples": "ASKED_DTYPES GRADIENT_DTYPES Draws",
+            "_samples": "Draws",
             "_timed_calls": "TIMED_CALLS TimedCall prepare",
             "_timing": "RUNS Measurement measure swapped_out",
             "_values": "DTYPES inputs line",
