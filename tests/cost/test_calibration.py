@@ -15,6 +15,7 @@ from anymps.cost.calibration import (
     Timed,
     calibrated,
     calibration_path,
+    date_in_words,
     expected_seconds,
     fit,
     keep_calibration,
@@ -238,3 +239,12 @@ def test_a_file_that_is_not_whole_changes_no_number(kept: Path, content: bytes) 
     time = predict_operator(SUM, MAC, TORCH)
     assert time.device == before.device
     assert time.calibration.startswith("The calibration m3-pro-18-torch-2.13.json is not used: it is ")
+
+
+def test_a_day_in_words() -> None:
+    """Months by their names, and a text that is no date."""
+    assert [date_in_words(f"2026-{month:02}-09") for month in (1, 2, 3, 4, 11, 12)] == [
+        "9 Jan 2026", "9 Feb 2026", "9 Mar 2026", "9 Apr 2026", "9 Nov 2026", "9 Dec 2026",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="Invalid isoformat string: 'soon'"):
+        date_in_words("soon")

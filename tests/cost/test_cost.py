@@ -177,6 +177,12 @@ def test_a_linear_layer_counts_as_its_product() -> None:
     assert 1.9 < backward.device / forward.device < 2.6
 
 
+def test_a_linear_layer_of_one_number_has_a_vector_for_a_weight() -> None:
+    """Each row by the vector: a product with one column."""
+    (work,) = works_of(call("aten::linear(float32[8, 512, 768], float32[768]) -> (float32[8, 512])"))
+    assert (work.kind, work.m, work.n, work.k) == ("gemm", 4096, 1, 768)
+
+
 def test_where_the_axis_lies_is_read_from_the_shapes() -> None:
     """Sums over the last axis, one between, the first one and all."""
     made = {
