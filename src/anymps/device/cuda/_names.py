@@ -33,8 +33,7 @@ def stand_in(function: str, name: str) -> str:
 
 def no_such_device(index: int) -> Exception:
     """The error of CUDA for a GPU that is not there."""
-    kind: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError)  # since torch 2.8
-    return kind(
+    return torch.AcceleratorError(
         "CUDA error: invalid device ordinal\n"
         f"anymps: a Mac has one GPU, so there is no cuda:{index}; use cuda or cuda:0"
     )
