@@ -92,9 +92,14 @@ def imports(path: Path) -> Iterator[Import]:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """A module's syntax tree, read once for all tests."""
+    return ast.parse(path.read_text())
+
+
+@cache
 def all_imports(path: Path) -> tuple[Import, ...]:
     """All imports of a module, relative ones resolved."""
-    tree = ast.parse(path.read_text())
     parents = ["anymps", *path.relative_to(SOURCE).parent.parts]
 
     def walk(node: ast.AST, at_top: bool, for_types: bool) -> Iterator[Import]:
@@ -114,7 +119,7 @@ def all_imports(path: Path) -> tuple[Import, ...]:
             inner = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             yield from walk(child, at_top and not inner, for_types)
 
-    return tuple(walk(tree, True, False))
+    return tuple(walk(tree_of(path), True, False))
 
 
 def dotted(path: Path) -> str:
@@ -246,7 +251,7 @@ def test_reading_needs_no_torch() -> None:
 @pytest.mark.parametrize("path", modules(), ids=identity)
 def test_modules_say_what_they_are_for(path: Path) -> None:
     """A module begins with a docstring whose first line is a sentence."""
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    docstring = ast.get_docstring(tree_of(path))
     assert docstring, f"{path} has no docstring"
     assert re.search(r"[.:!?]$", docstring.splitlines()[0]), f"{path}: the first line of the docstring is no sentence"
 
@@ -261,7 +266,7 @@ def bound_names(path: Path) -> tuple[set[str], list[str] | None]:
     """The public names that a module defines or imports from anymps, and its `__all__`, if it has one."""
     bound: set[str] = set()
     exported = None
-    nodes = ast.parse(path.read_text()).body
+    nodes = tree_of(path).body
     # The whole face loads its names when they are asked for, and imports them for type checkers only.
     lazy = [inner for node in nodes if isinstance(node, ast.If) for inner in node.body]
     for node in [*nodes, *lazy]:
@@ -303,20 +308,18 @@ def test_only_public_faces_have_a_list() -> None:
 @cache
 def imported_names(path: Path) -> set[str]:
     """The names that a module imports, without those that it gives to others by saying `as` and the same name."""
-    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom))
+    nodes = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom))
     return {alias.name for node in nodes for alias in node.names if alias.asname is None}
 
 
 @pytest.mark.parametrize("path", modules(), ids=identity)
 def test_names_come_from_the_module_that_defines_them(path: Path) -> None:
     """mypy lets a face hand on what it imports, and so any module: this asks that only faces do."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anymps.") and node.module:
-            source = SOURCE.joinpath(*node.module.split(".")[1:]).with_suffix(".py")
-            if source.is_file():
-                handed_on = imported_names(source) & {alias.name for alias in node.names}
-                assert handed_on == set(), f"{path}:{node.lineno}"
+    for item in all_imports(path):
+        module, _, name = item.name.rpartition(".")
+        source = SOURCE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        if module.startswith("anymps.") and source.is_file():
+            assert name not in imported_names(source), f"{path}:{item.line}: {source} only imports {name}"
 
 
 def test_the_face_of_the_rules_is_small() -> None:
