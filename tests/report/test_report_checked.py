@@ -1,4 +1,4 @@
-"""What a report says of the numbers that were compared: whose kernels, and what share only Apple knows."""
+"""What a report says of numbers and kernels: whose kernels computed, and what share only Apple knows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from anymps.record import Fate, Recording, RecordingBuilder
 from anymps.report._numbers import numbers_of
+from anymps.report._real_kernels import real_share
 from anymps.rules import has_metal_kernel
 
 CHECKED = {"compared": 4, "operators": 2, "wrong": 0, "left_out": {}}
@@ -36,6 +37,14 @@ def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(kernels: str, said
     assert numbers is not None
     assert said in numbers.in_full
     assert ("MPSGraph" in numbers.in_full) is bool(said)
+
+
+def test_a_run_without_calls_has_no_share_of_kernels() -> None:
+    """`0 of 0` says nothing."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0", "kernels_torch": "2.15.0", "real_calls": {}})
+    share = real_share(builder.close())
+    assert share is not None
+    assert share.in_short == share.in_full == "No calls ran on mps, so the kernels of torch 2.15.0 computed none."
 
 
 def test_another_release_is_named() -> None:

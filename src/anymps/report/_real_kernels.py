@@ -33,6 +33,8 @@ class RealShare:
     @property
     def in_short(self) -> str:
         """`PyTorch's own kernels computed 310 of 1,024 calls on mps (30 %).`."""
+        if not self.of:
+            return f"No calls ran on mps, so {self.kernels} computed none."
         share = percent(self.calls, self.of)
         computed = f"{self.kernels[0].upper()}{self.kernels[1:]} computed {self.calls:,}"
         return f"{computed} of {plural(self.of, 'call')} on mps" + (f" ({share})." if share else ".")
@@ -40,6 +42,8 @@ class RealShare:
     @property
     def in_full(self) -> str:
         """The same, with what a result of theirs is."""
+        if not self.of:
+            return self.in_short
         return f"{self.in_short} That is {self._worth}. This machine's CPU computed the others."
 
     @property
