@@ -98,7 +98,9 @@ def differences(
     return None
 
 
-_CHUNK: Final = 1 << 16  # elements: what is made of them stays in a core's cache
+_CHUNK: Final = 32_000
+"""Elements that are compared at a time: what is made of them stays in a core's cache, and they are fewer than the
+32,768 from which torch has threads share the work, which wait for one another where cores are busy."""
 
 
 class Unsettled:
