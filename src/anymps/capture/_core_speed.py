@@ -25,29 +25,30 @@ _SLOWEST, _FASTEST = 0.1, 4.0
 
 
 class CoreSpeed:
-    """The speed of the core that runs the program, from what its slices have taken so far."""
+    """The speed of the core that runs the program: 1.0 for a core of an M1, 0.5 for one half as fast."""
 
     def __init__(self) -> None:
         self._quickest = 0  # ns; 0: none yet
         self._steps = 0
         self._last = 0
 
-    def measure(self) -> float:
-        """Take several slices; the speed by all so far."""
+    def begin(self) -> float:
+        """The speed before the script runs, which counts only in a run without an end: imports come before its loop."""
+        found = self.end()
+        self._quickest = 0
+        return found
+
+    def end(self) -> float:
+        """The speed by several slices, and by those that the steps have taken."""
         for _ in range(_SLICES):
             self._take()
-        return self.speed
+        return round(min(_FASTEST, max(_SLOWEST, _M1_NS / max(1, self._quickest))), 3)
 
     def stepped(self) -> None:
         """A step of the program is over: take a slice where the last one is long ago."""
         self._steps += 1
         if self._steps % _EVERY == 0 and time.monotonic_ns() - self._last > _PAUSE_NS:
             self._take()
-
-    @property
-    def speed(self) -> float:
-        """1.0 for a core of an M1, 0.5 for one half as fast."""
-        return round(min(_FASTEST, max(_SLOWEST, _M1_NS / max(1, self._quickest))), 3)
 
     def _take(self) -> None:
         took = _slice()

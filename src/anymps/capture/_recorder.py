@@ -265,8 +265,8 @@ class Capture:
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)
-                for key, value in self._speed_facts().items():
-                    self._writer.set_meta(key, value)
+                if self._on_virtual:
+                    self._writer.set_meta("core_speed", self._speed.end())
                 self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
@@ -306,12 +306,13 @@ class Capture:
     def _facts(self) -> dict[str, object]:
         part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}
         run = {"script": self._script, "arguments": self._argv, "source": self._source, "rounds": self._habits}
-        return {**machine_facts(), **self._speed_facts(), **run, **part}
+        speed = {"core_speed": self._speed.begin()} if self._on_virtual else {}  # else the Mac says it
+        return {**machine_facts(), **speed, **run, **part}
 
-    def _speed_facts(self) -> dict[str, object]:
-        """On a Mac's own device the Mac says how fast a core is."""
+    @property
+    def _on_virtual(self) -> bool:
         current = state()
-        return {"core_speed": self._speed.measure()} if current is not None and current.virtual else {}
+        return current is not None and current.virtual
 
     def _drain(self, at_end: bool = False) -> None:
         entries, signatures, steps, sites, names, dropped, rounds = self.core.tape_drain(self._operators)
