@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 METAL = tuple(
     f"tests/metal/test_metal_{name}.py"
-    for name in ("threads", "calls", "errors", "groups", "loops", "places", "repeated", "tape", "vectors")
+    for name in ("threads", "calls", "groups", "loops", "places", "repeated", "tape", "vectors")
 )
 """Files whose kernels run in this process, unchecked: the checker has names of a sanitizer's own functions."""
 DEFAULT = ("tests/device", *METAL)

@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 namespace anymps_rt {
 
@@ -107,6 +110,10 @@ char* Stacks::top(unsigned fiber) {
   for (; opened_ <= fiber; ++opened_) {
     mprotect(memory_ + opened_ * stride + kPage, size_, PROT_READ | PROT_WRITE);
   }
+#if defined(__SANITIZE_ADDRESS__)
+  // A fiber that was left where it stood has not taken back what AddressSanitizer marks of its frames.
+  __asan_unpoison_memory_region(memory_ + fiber * stride + kPage, size_);
+#endif
   // Not all at the same offset of a page: they would share the same few sets of the cache.
   return memory_ + (fiber + 1) * stride - (fiber * 37 % 61) * 64;
 }
