@@ -288,7 +288,7 @@ def test_lanes_that_are_not_there(faulty: Any) -> None:
         "branch (first in thread 0, group 0; 22 times in the launch)."
     ]
     assert _said(faulty.lanes, x, threads=1) == [
-        f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane is not there: the group ends "
+        f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane does not exist: the group ends "
         "before it (first in thread 0, group 0; once in the launch)."
     ]
     assert _said(faulty.without_lanes, _floats(), **GROUP) == [
