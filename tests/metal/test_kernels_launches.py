@@ -183,6 +183,10 @@ def test_windows_of_an_adaptive_pool() -> None:
     assert (out.shape, launch.kernel, launch.threads) == ((1, 2, 3, 4), "max_pool_float", (24,))
     assert (params["kernel_size"], params["stride"]) == ([3, 2], [1, 2])
     assert (params["input_strides"], params["output_sizes"]) == ([80, 40, 8, 1], [1, 2, 3, 4])
+    assert "adaptive" not in params
+    found = describe("adaptive_max_pool2d", release=(2, 15), self=torch.ones(1, 2, 5, 8), output_size=[3, 4])
+    assert found is not None
+    assert found[1].buffers[3]["adaptive"] is True  # uneven windows: the kernel finds where each begins and ends
 
 
 def test_bags() -> None:
