@@ -115,7 +115,7 @@ def test_a_report_says_whose_kernels_computed(kernels: dict[str, str], tmp_path:
 @pytest.mark.parametrize(
     ("release", "said"),
     [
-        ("2.9", f"the Metal kernels of torch 2.9 are not known; those of torch 2.{OLDEST[1]} to 2.{NEWEST[1]} are"),
+        ("2.9", f"the Metal kernels of torch 2.9 are not known, only those of torch 2.{OLDEST[1]} to 2.{NEWEST[1]}"),
         (
             f"{SHORT}.99",
             f"the Metal kernels of torch {SHORT}.99 were not added: anymps kernels add --torch {SHORT}.99 --download",
