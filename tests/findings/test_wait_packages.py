@@ -35,8 +35,8 @@ def test_waits_of_a_package_are_one_note() -> None:
     ]
     assert copied.what == ("The package `agents` made the host wait 2 times a step, at 2 lines: this one costs most.")
     assert copied.fix == (
-        "Nothing in your own files: check whether a setting or a newer release of `agents` avoids it, or tell its "
-        "authors."
+        "Nothing in your own files: check whether a setting or a newer release of `agents` avoids it, or report it "
+        "to its authors."
     )
     assert (copied.count, copied.per_step, copied.related_as) == (10, 2.0, "also at")
     assert [site.line for site in copied.related_sites] == [31]

@@ -90,8 +90,8 @@ def _apart(one: str, other: str, first: int, times: str) -> str:
 
 def _race(verb: str, line: str, other: str, at: str, first: int, times: str) -> str:
     return (
-        f"The Metal kernel `written` {verb} threadgroup memory {_at(line)}, which thread {other} {_at(at)}, and no "
-        f"barrier stands between: 4 bytes at byte 52 (first in thread {first}, group 0; {times} in the launch)."
+        f"The Metal kernel `written` {verb} threadgroup memory {_at(line)}, which thread {other} {_at(at)}, with no "
+        f"barrier in between: 4 bytes at byte 52 (first in thread {first}, group 0; {times} in the launch)."
     )
 
 

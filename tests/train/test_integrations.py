@@ -50,7 +50,7 @@ def test_steps_of_a_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert [judged.numbers[f"anymps/{name}"] for name in NAMES[:3]] == [0.0, 1.0, 1.0]
     assert (tmp_path / "anymps" / "report.txt").read_text() == judged.text
     assert "MPS202" in judged.page.read_text()
-    assert "".join(capfd.readouterr().err.split()).endswith(f"Wholereport:{judged.page}")  # a long path has a line
+    assert "".join(capfd.readouterr().err.split()).endswith(f"Fullreport:{judged.page}")  # a long path has a line
 
 
 @pytest.mark.usefixtures("virtual_device")
