@@ -62,17 +62,13 @@ def causes(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_dropout_draws_different_streams_unless_the_cpu_draws(tmp_path: Path) -> None:
-    """The only cause; with the CPU's numbers all losses are the same, of traced steps and of others."""
+    """The only cause; with the CPU's numbers all losses are the same but for rounding, traced or not."""
     text = TRAINING.format(layer="torch.nn.Dropout(0.1)", autocast=False)
     status, found, _ = run(tmp_path, text)
     assert (status, causes(found)) == (1, [("random", "aten.bernoulli_.float")])
     status, found, _ = run(tmp_path, text, "--random", "cpu", "--full-steps", "3")
-    assert (status, found["agrees"], found["losses"]["difference"], len(found["losses"]["values"])) == (
-        0,
-        True,
-        0.0,
-        13,
-    )
+    assert (status, found["agrees"], len(found["losses"]["values"])) == (0, True, 13)
+    assert found["losses"]["difference"] < 1e-6  # the device computes small calls on one thread, the CPU on all
     assert [run["traced_steps"] for run in found["runs"]] == [[0, 1, 2, 5, 11]] * 2
 
 
