@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 import anymps
+from anymps._threads import torch_threads
 from anymps.rules import operator_rules
 
 Function = Callable[..., Any]
@@ -124,17 +124,6 @@ def _assert_raises_same(expected: Exception, function: Function, args: Any, kwar
     assert str(expected) == text_of(type(expected), function, *args, **kwargs)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """As the device computes small calls: sums are added in the same order, so that their roundings are the same."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def same_gradients(function: Function, *args: Any, strides: bool = False, **kwargs: Any) -> Any:
     """As `same`, and the gradients of every floating argument (tensors, modules' parameters) agree too.
 
@@ -143,7 +132,7 @@ def same_gradients(function: Function, *args: Any, strides: bool = False, **kwar
     ready = tree_map(_leaf, (args, kwargs))
     cpu_args, cpu_kwargs = on_cpu(ready)
     mps_args, mps_kwargs = on_mps(ready)
-    with _one_thread():
+    with torch_threads(1):  # as the device computes small calls, so that sums are added in the same order
         expected = function(*cpu_args, **cpu_kwargs)
         backward(expected)
     actual = function(*mps_args, **mps_kwargs)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from anymps._threads import torch_threads
 from metal_shaders import HEAD, library
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -77,12 +78,8 @@ def _launches(number: int) -> None:
 
 def test_the_same_kernels_from_several_threads() -> None:
     """Loops, groups and fibers, on the runtime's own threads too; each launch gets its own numbers."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with torch_threads(3):
         _together(_launches)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_a_fault_of_one_thread_is_not_anothers() -> None:

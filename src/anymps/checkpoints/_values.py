@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from anymps._threads import torch_threads
 from anymps.checkpoints._dtypes import Dtype
 
 PIECE: Final = 1 << 22
@@ -41,7 +41,8 @@ def _narrowed(piece: bytes, loss: Loss) -> bytearray:
 
     if not piece:
         return bytearray()
-    with _one_thread():
+    # Pieces are too small to share: several threads take seven times the processor time, most of it waiting.
+    with torch_threads(1):
         wide = torch.frombuffer(bytearray(piece), dtype=torch.float64)
         result = bytearray(len(piece) // 2)
         narrow = torch.frombuffer(result, dtype=torch.float32).copy_(wide)
@@ -53,16 +54,3 @@ def _narrowed(piece: bytes, loss: Loss) -> bytearray:
             loss.overflowed += int(infinite.sum())
             loss.integers += int((changed & ~infinite & (wide == wide.trunc())).sum())
     return result
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Pieces are too small to share: torch's threads would spend seven times the processor time, most of it waiting."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
