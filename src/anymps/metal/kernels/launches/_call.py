@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -88,6 +88,10 @@ class Call:
     def first(self, names: list[str]) -> str | None:
         """The first of these kernels that there is."""
         return next((name for name in names if name in self.kernels), None)
+
+    def has_all(self, launches: Iterable[Launch]) -> bool:
+        """Whether there are the kernels of all of these."""
+        return all(one.kernel in self.kernels for one in launches)
 
 
 Describe = Callable[[Call], "Work | None"]

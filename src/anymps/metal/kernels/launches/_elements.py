@@ -74,6 +74,11 @@ def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
     return None if not alone else out if out is x else out.copy_(x)
 
 
+def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Room in this machine's memory, whatever the program's default device is."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
 def have_numbers(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether all have elements, and in their memory just what they show: no view that is conjugated or negated."""
     return all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import batch_of, have_numbers
+from anymps.metal.kernels.launches._elements import batch_of, empty, have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
 _PANEL = 32
@@ -146,10 +146,6 @@ def _factored(steps: _Steps) -> None:
             steps.multiply((end, rows), (end, columns), first, width)
 
 
-def _room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, device="cpu")
-
-
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
     return (
         not (call.foreign or call.written)
@@ -159,7 +155,7 @@ def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
 
 
 def _complete(call: Call, work: Work) -> Work | None:
-    return work if all(one.kernel in call.kernels for one in work.launches) else None
+    return work if call.has_all(work.launches) else None
 
 
 def _factor(call: Call) -> Work | None:
@@ -168,15 +164,15 @@ def _factor(call: Call) -> Work | None:
         return None
     rows, columns = matrix.shape[-2:]
     work = matrix.contiguous().clone()
-    pivots = _room((*matrix.shape[:-2], min(rows, columns)), torch.int32)
-    info = _room(tuple(matrix.shape[:-2]), torch.int32)
+    pivots = empty((*matrix.shape[:-2], min(rows, columns)), torch.int32)
+    info = empty(tuple(matrix.shape[:-2]), torch.int32)
     steps = _Steps(work.view(-1, rows, columns), pivots, info)
     _factored(steps)
     if rows == columns:
         tiles = -(-columns // 32)
         steps.add(f"transposeInPlaceLU_{steps.of}", "03", (tiles, tiles, steps.batch), (32, 8, 1))
         return _complete(call, Work((work.mT, pivots, info), tuple(steps.launches)))
-    out = _room((*matrix.shape[:-2], columns, rows), matrix.dtype).mT
+    out = empty((*matrix.shape[:-2], columns, rows), matrix.dtype).mT
     return _complete(call, Work((out, pivots, info), tuple(steps.launches), copies=((out, work),)))
 
 
@@ -212,7 +208,7 @@ def _solve(call: Call) -> Work | None:
         steps.multiply((0, first), (size, end), first, width)
     if adjoint:
         swap()
-    out = _room((*batch, count, size), sides.dtype).mT
+    out = empty((*batch, count, size), sides.dtype).mT
     found = steps.matrix.view(*batch, size, end)[..., size:]
     return _complete(call, Work((out,), tuple(steps.launches), copies=((out, found),)))
 

@@ -98,7 +98,7 @@ def _grid(call: Call, dims: int) -> Work | None:
     launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
     if mode != _NEAREST:
         launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
-    if not all(one.kernel in call.kernels for one in launches):
+    if not call.has_all(launches):
         return None
     return Work(results, tuple(launches), kept=True, made=made)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._sorts import sort_along, sorted_dim
+from anymps.metal.kernels.launches._sorts import outs_without, sort_along, sorted_dim
 from anymps.metal.kernels.launches._types import NAMES
 
 _GROUP, _MOST_GROUPS = 256, 256
@@ -46,21 +46,12 @@ def _of_all(call: Call, ignores_nan: bool) -> Work | None:
     return Work((out,), tuple(launches))
 
 
-def _shape(call: Call, x: torch.Tensor, dim: int) -> list[int]:
-    return [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
-
-
 def _along(call: Call, ignores_nan: bool) -> Work | None:
     x = call.given["self"]
     dim = sorted_dim(call, x)
-    if dim is None:
+    if dim is None or (outs := outs_without(call, x, dim)) is None:
         return None
-    shape = _shape(call, x, dim)
-    values, places = call.written or (torch.empty(shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
-    for one in call.written if not values.numel() and not places.numel() else ():
-        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
-    if not all(list(one.shape) == shape and one.is_contiguous() for one in (values, places)) or values.dtype != x.dtype:
-        return None
+    values, places = outs
     count = x.shape[dim]
     settings = {"descending": False, "stable": False}
     if not x.is_floating_point():

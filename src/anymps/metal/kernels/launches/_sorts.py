@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.metal.kernels.launches._elements import empty
 from anymps.metal.kernels.launches._types import NAMES, UNSIGNED
 
 _A_THREAD, _LANES, _MOST = 4, 32, 1024
@@ -98,10 +99,6 @@ def _single(rows: _Rows, width: int) -> list[Launch]:
     return [Launch(name, buffers, (width, rows.rows, 1), (width, 1, 1))]
 
 
-def _room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype, device="cpu")
-
-
 _Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Launches, the room that they need, and where the values and places of the last one are."""
 
@@ -115,8 +112,8 @@ def _merged(rows: _Rows, width: int, keyed: bool) -> _Passed:
     merge = f"mb_merge_{'uint' if keyed else of}_{end}"
     final = f"mb_merge_final{rows.topk}{key}_{of}_{end}"
     shape = (rows.rows, count)
-    values = [_room(shape, torch.int32 if keyed else dtype) for _ in range(2 if blocks > 1 else 1)]
-    places = [_room(shape, torch.int16 if rows.short else torch.int32) for _ in values]
+    values = [empty(shape, torch.int32 if keyed else dtype) for _ in range(2 if blocks > 1 else 1)]
+    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in values]
     threads, group = (blocks * width, rows.rows, 1), (width, 1, 1)
     stable = "_stable" * (rows.stable and not keyed)
     first = (x, values[0], places[0], count, list(rows.strides), rows.descending)
@@ -146,10 +143,10 @@ def _passes(rows: _Rows) -> _Passed:
     counts_all = blocks <= _FUSED_BLOCKS and not many
     fused = "fused_" * (not counts_all and blocks <= _FUSED_BLOCKS and blocks**2 * rows.rows <= _FUSED_WORK)
     shape = (rows.rows, count)
-    keys = [_room(shape, x.dtype) for _ in range(2)]
-    places = [_room(shape, torch.int16 if rows.short else torch.int32) for _ in range(2)]
+    keys = [empty(shape, x.dtype) for _ in range(2)]
+    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in range(2)]
     entries = (1 << bits) * blocks
-    counts = _room((rows.rows, entries), torch.int32)
+    counts = empty((rows.rows, entries), torch.int32)
     many_groups, group = (blocks * width, rows.rows, 1), (width, 1, 1)
     launches: list[Launch] = []
     found = x, places[0]
@@ -188,7 +185,8 @@ def sort_along(
 
     `settings` are `descending`, `stable` and, where not all ranks are wanted, `chosen`.
     """
-    return _checked(call, _sorted(x, dim, values, places, {**settings, "as_keys": call.release >= _KEYS}))
+    work = _sorted(x, dim, values, places, {**settings, "as_keys": call.release >= _KEYS})
+    return work if work is not None and call.has_all(work.launches) else None
 
 
 def _sorted(
@@ -229,13 +227,18 @@ def sorted_dim(call: Call, x: torch.Tensor) -> int | None:
     return dim % x.dim() if 1 < x.shape[dim] and x.numel() <= _LONGEST else None
 
 
-def _checked(call: Call, work: Work | None) -> Work | None:
-    """The work, if the release has all of its kernels."""
-    return work if work is not None and all(one.kernel in call.kernels for one in work.launches) else None
-
-
 def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return _room(tuple(shape), x.dtype), _room(tuple(shape), torch.int64)
+    return empty(shape, x.dtype), empty(shape, torch.int64)
+
+
+def outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The values and places of one element along `dim`: fresh, or those to write; None if these do not fit."""
+    shape = [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
+    values, places = call.written or _outs(shape, x)
+    for one in call.written if not values.numel() and not places.numel() else ():
+        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
+    fit = all(list(one.shape) == shape and one.is_contiguous() for one in (values, places))
+    return (values, places) if fit and values.dtype == x.dtype else None
 
 
 def _sort(call: Call) -> Work | None:
@@ -273,18 +276,9 @@ def _kth(call: Call) -> Work | None:
     dim = sorted_dim(call, x)
     if dim is None or not 0 < k <= x.shape[dim] or torch.are_deterministic_algorithms_enabled():
         return None
-    shape = list(x.shape)
-    if call.given["keepdim"]:
-        shape[dim] = 1
-    else:
-        del shape[dim]
-    values, places = call.written or _outs(shape, x)
-    for one in call.written if not values.numel() and not places.numel() else ():
-        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
-    if not all(list(one.shape) == shape and one.is_contiguous() for one in (values, places)) or values.dtype != x.dtype:
-        return None
+    outs = outs_without(call, x, dim)
     settings = {"descending": False, "stable": False, "chosen": (k - 1, 1)}
-    return sort_along(call, x, dim, values, places, settings)
+    return None if outs is None else sort_along(call, x, dim, *outs, settings)
 
 
 SORTS: dict[str, Describe] = {"sort": _sort, "topk": _topk, "kthvalue": _kth}

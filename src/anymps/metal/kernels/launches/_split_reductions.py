@@ -253,7 +253,7 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
 
 def _work(call: Call, out: torch.Tensor, launches: list[Launch], room: list[torch.Tensor], own: bool) -> Work | None:
     """`own` where the launches read what the call gave."""
-    if any(one.kernel not in call.kernels for one in launches):
+    if not call.has_all(launches):
         return None
     return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
 

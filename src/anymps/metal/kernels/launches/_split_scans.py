@@ -62,7 +62,7 @@ def split_scan(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor) -> t
             found = _columns_in_blocks(kernel, types, x, out, count, after, reads)
     else:
         return ()
-    return found if all(one.kernel in call.kernels for one in found) else None
+    return found if call.has_all(found) else None
 
 
 def _looks_back(call: Call, x: torch.Tensor) -> bool:
