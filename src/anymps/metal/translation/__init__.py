@@ -1,5 +1,6 @@
 """From Metal to C++: passes over the tokens of a shader. They need neither a compiler nor libclang."""
 
+from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, names_a_class
 from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED
 from anymps.metal.translation._deciding import deciding_buffers
@@ -7,12 +8,5 @@ from anymps.metal.translation._fission_text import PLANE
 from anymps.metal.translation._launchers import launchers
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
-from anymps.metal.translation._structure import (
-    Structure,
-    closing,
-    closing_angle,
-    is_attribute,
-    names_a_class,
-    read_structure,
-)
+from anymps.metal.translation._structure import Structure, read_structure
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize

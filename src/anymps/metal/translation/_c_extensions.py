@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from anymps.metal.translation._structure import closing, split_commas
+from anymps.metal.translation._brackets import closing, split_commas
 from anymps.metal.translation._tokens import Edit, Token, blank
 
 LONG_VECTOR = re.compile(r"(?:bool|u?(?:char|short|int|long)|half|bfloat|float)[34]")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
-from anymps.metal.translation._structure import Function, closing, closing_angle
+from anymps.metal.translation._brackets import closing, closing_angle
+from anymps.metal.translation._structure import Function
 from anymps.metal.translation._tokens import Edit, Token
 
 _CALLS = "::anymps_sync::calls()"

@@ -12,18 +12,11 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+from anymps.metal.translation._brackets import SPACES, closing, is_attribute, split_commas
 from anymps.metal.translation._fission_names import parameter_name
 from anymps.metal.translation._parameters import Unsupported, buffer_places
 from anymps.metal.translation._pure_calls import ATOMIC_TYPES, FLOATS, TYPES
-from anymps.metal.translation._structure import (
-    SPACES,
-    Function,
-    Structure,
-    closing,
-    is_attribute,
-    read_structure,
-    split_commas,
-)
+from anymps.metal.translation._structure import Function, Structure, read_structure
 from anymps.metal.translation._tokens import Token, tokenize
 from anymps.metal.translation._value_flow import Body
 from anymps.metal.translation._value_reader import ANY, NOTHING, Unclear, Value, Variable

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_facts import Names
 from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_names import (
@@ -36,7 +37,7 @@ from anymps.metal.translation._fission_text import (
 )
 from anymps.metal.translation._parameters import Unsupported, buffer_places
 from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
-from anymps.metal.translation._structure import Function, closing, closing_angle, split_commas
+from anymps.metal.translation._structure import Function
 from anymps.metal.translation._tokens import Token
 
 Render = Callable[[int, int, dict[tuple[int, int], str]], str]  # tokens from, to, and what stands for parts of them

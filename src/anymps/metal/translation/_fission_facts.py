@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._fission_loops import is_steady
 from anymps.metal.translation._fission_names import others
 from anymps.metal.translation._statements import ASSIGNMENTS
-from anymps.metal.translation._structure import closing
 from anymps.metal.translation._tokens import Token
 
 _INDEX_CALLS = frozenset({"static_cast", "floor_divide", "int", "uint", "ushort", "long", "ulong"})

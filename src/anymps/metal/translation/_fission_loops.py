@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._statements import Statement, changed_names, read_statements
-from anymps.metal.translation._structure import closing
 from anymps.metal.translation._tokens import Token
 
 _OPERATORS = frozenset(

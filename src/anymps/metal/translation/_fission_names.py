@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 
+from anymps.metal.translation._brackets import closing, is_attribute
 from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
-from anymps.metal.translation._structure import Parameter, closing, is_attribute
+from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
 _SMALL = 1 << 20  # times the highest index in a group, 1023, it is an `int`

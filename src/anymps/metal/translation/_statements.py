@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._pure_calls import TYPES
-from anymps.metal.translation._structure import closing, closing_angle, split_commas
 from anymps.metal.translation._tokens import Token
 
 ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})

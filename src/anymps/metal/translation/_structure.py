@@ -7,15 +7,22 @@ No grammar of C++ is needed for that. In a namespace or a class a declaration re
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from anymps.metal.translation._brackets import (
+    CLASSES,
+    OPENING,
+    SPACES,
+    attributes_of,
+    closing,
+    closing_angle,
+    is_attribute,
+    split_commas,
+    top_level,
+    without_attributes,
+)
 from anymps.metal.translation._tokens import Token
-
-SPACES = frozenset({"device", "thread", "constant", "threadgroup", "threadgroup_imageblock", "ray_data", "object_data"})
-_CLASSES = frozenset({"struct", "class", "union"})
-_OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, frozenset(")]}")
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,8 @@ class Structure:
     forward_kernels: list[list[Token]] = field(default_factory=list)
     members: set[str] = field(default_factory=set)
     classes: dict[str, set[str]] = field(default_factory=dict)  # the names that appear in a class
-    doubles: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # first and last token of what address spaces told apart
+    # First and last token of what address spaces alone told apart.
+    doubles: list[tuple[int, int]] = field(default_factory=list)
     function_constants: list[list[Token]] = field(default_factory=list)
     specialized: list[tuple[int, int]] = field(default_factory=list)  # `template <>` of a class's own functions
     of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
@@ -79,77 +85,6 @@ class Structure:
 def read_structure(tokens: list[Token]) -> Structure:
     """Finds the declarations among the tokens, of which those of the preprocessor's lines are left out before."""
     return _Reader(tokens).read()
-
-
-def closing(tokens: list[Token], opening: int) -> int:
-    """The index of the bracket that closes the one at `opening`, or the last index."""
-    depth = 0
-    for index in range(opening, len(tokens)):
-        text = tokens[index].text
-        if tokens[index].kind != "punct":
-            continue
-        if text in _OPEN:
-            depth += 1
-        elif text in _CLOSE:
-            depth -= 1
-            if depth == 0:
-                return index
-    return len(tokens) - 1
-
-
-def closing_angle(tokens: list[Token], opening: int) -> int:
-    """The index of the `>` for the `<` at `opening`, or `opening` if there is none. `>>` are two tokens here."""
-    depth = 0
-    index = opening
-    while index < len(tokens):
-        text = tokens[index].text
-        if text == "<":
-            depth += 1
-        elif text == ">":
-            depth -= 1
-            if depth == 0:
-                return index
-        elif text in _OPEN:
-            index = closing(tokens, index)
-        elif text == ";":
-            break
-        index += 1
-    return opening
-
-
-def is_attribute(tokens: list[Token], index: int) -> bool:
-    """Whether `[[` stands at `index`."""
-    return (
-        tokens[index].text == "["
-        and index + 1 < len(tokens)
-        and tokens[index + 1].text == "["
-        and tokens[index + 1].start == tokens[index].end
-    )
-
-
-def names_a_class(tokens: Sequence[Token], index: int) -> bool:
-    """Whether `extern "C" struct A {` stands at `index`, where the first two words mean nothing."""
-    words = [token.text for token in tokens[index + 1 : index + 5]]
-    return len(words) == 4 and words[0] == '"C"' and words[1] in _CLASSES and words[3] == "{"
-
-
-def split_commas(tokens: list[Token]) -> list[list[Token]]:
-    """The parts between commas that no bracket holds."""
-    parts: list[list[Token]] = [[]]
-    index = 0
-    while index < len(tokens):
-        text = tokens[index].text
-        end = index
-        if text in _OPEN:
-            end = closing(tokens, index)
-        elif text == "<":
-            end = closing_angle(tokens, index)
-        if text == ",":
-            parts.append([])
-        else:
-            parts[-1] += tokens[index : end + 1]
-        index = end + 1
-    return [part for part in parts if part]
 
 
 class _Reader:
@@ -182,7 +117,7 @@ class _Reader:
                 index = start = self._braces(start, index)
             elif text in ("(", "["):
                 end = closing(tokens, index)
-                if tokens[end].text != _OPEN[text]:
+                if tokens[end].text != OPENING[text]:
                     self.found.balanced = False
                 index = end + 1
             elif text == ":" and start < index and tokens[start].text in ("public", "private", "protected"):
@@ -213,12 +148,12 @@ class _Reader:
         first, template = self._after_template(start, brace)
         head = tokens[first:brace]
         words = [token.text for token in head]
-        level = _top_level(head)
+        level = top_level(head)
         if "namespace" in words or words[:1] == ["extern"]:
             path = [word for word in words if re.match(r"\w", word) and word not in ("namespace", "inline", "extern")]
             self.scopes.append(("namespace", "::".join(path)))
             return brace + 1
-        class_word = next((i for i, word in enumerate(words) if word in _CLASSES), None)
+        class_word = next((i for i, word in enumerate(words) if word in CLASSES), None)
         if class_word is not None and "(" not in level and "=" not in level:
             name = _class_name(head[class_word + 1 :])
             close = closing(tokens, brace)
@@ -239,7 +174,7 @@ class _Reader:
             while close + 1 < len(tokens) and tokens[close + 1].text in (",", "{") and ":" in level:
                 following = close + 1
                 while following < len(tokens) and tokens[following].text != "{":
-                    following = closing(tokens, following) + 1 if tokens[following].text in _OPEN else following + 1
+                    following = closing(tokens, following) + 1 if tokens[following].text in OPENING else following + 1
                 brace, close = following, closing(tokens, following)
             if tokens[close].text != "}":
                 self.found.balanced = False
@@ -250,7 +185,7 @@ class _Reader:
         # An initializer, an enumeration: over at the next semicolon.
         index = closing(tokens, brace) + 1
         while index < len(tokens) and tokens[index].text not in (";", "}"):
-            index = closing(tokens, index) + 1 if tokens[index].text in _OPEN else index + 1
+            index = closing(tokens, index) + 1 if tokens[index].text in OPENING else index + 1
         if index < len(tokens) and tokens[index].text == ";":
             self._declaration(start, index)
             return index + 1
@@ -285,14 +220,14 @@ class _Reader:
             if token.kind == "name" and before.text not in (".", "->")
         )
         function = Function(name, self._scope, head, (brace, close), names, own_names, template)
-        attributes = _attributes(head[:opening] if opening else head)
+        attributes = attributes_of(head[:opening] if opening else head)
         function.kernel = any(token.text == "kernel" for token in head)
         function.host_name = attributes.get("host_name", "")
         function.max_threads = attributes.get("max_total_threads_per_threadgroup", "")
         if opening:
             inside = head[opening + 1 : closing(head, opening)]
             if function.kernel:
-                trailing = _attributes(head[closing(head, opening) :])
+                trailing = attributes_of(head[closing(head, opening) :])
                 function.max_threads = function.max_threads or trailing.get("max_total_threads_per_threadgroup", "")
                 parts = [part for part in split_commas(inside) if [token.text for token in part] != ["void"]]
                 function.parameters = tuple(_parameter(part) for part in parts)
@@ -337,8 +272,8 @@ class _Reader:
             )
 
     def _instance(self, tokens: list[Token]) -> None:
-        attributes = _attributes(tokens)
-        rest = _without_attributes(tokens[1:-1])
+        attributes = attributes_of(tokens)
+        rest = without_attributes(tokens[1:-1])
         words = [token.text for token in rest]
         arguments: list[Token] = []
         parameters: list[Token] = []
@@ -382,7 +317,7 @@ _FIXED = frozenset({"constant", "constexpr", "const", "kernel", "operator"})
 
 def _is_mutable(tokens: list[Token]) -> bool:
     """Whether a declaration outside of functions and classes makes a variable that is not constant."""
-    words = _top_level(tokens)
+    words = top_level(tokens)
     names = [
         word for word in words if re.match(r"[A-Za-z_]", word) and word not in ("static", "inline", "thread", "device")
     ]
@@ -391,7 +326,7 @@ def _is_mutable(tokens: list[Token]) -> bool:
     if "=" in words:
         return "(" not in words[: words.index("=")]
     if "(" not in words:
-        elaborated = names[0] in _CLASSES
+        elaborated = names[0] in CLASSES
         return len(names) > (2 if elaborated else 1) or (len(tokens) == 1 and not names[0].isupper())
     opening = next(index for index, token in enumerate(tokens) if token.text == "(")
     return len(names) > 1 and any(
@@ -406,27 +341,8 @@ def _makes(head: list[Token], name: str) -> bool:
     return bool(opening) and name in before and "operator" not in before and before[-1] in (name, ">")
 
 
-def _top_level(tokens: list[Token]) -> list[str]:
-    """The texts outside of brackets; of a pair of brackets the opening one alone."""
-    texts = []
-    index = 0
-    while index < len(tokens):
-        texts.append(tokens[index].text)
-        if is_attribute(tokens, index):
-            texts.pop()
-        if tokens[index].text == "operator":
-            index += 1
-            while index < len(tokens) and tokens[index].text != "(":
-                index += 1
-            if [t.text for t in tokens[index : index + 3]] == ["(", ")", "("]:
-                index += 2
-            continue
-        index = closing(tokens, index) + 1 if tokens[index].text in _OPEN else index + 1
-    return texts
-
-
 def _class_name(tokens: list[Token]) -> str:
-    rest = _without_attributes(tokens)
+    rest = without_attributes(tokens)
     index = 0
     while index < len(rest) and rest[index].text in ("alignas", "__attribute__", "METAL_ALIGN"):
         index = closing(rest, index + 1) + 1
@@ -456,36 +372,8 @@ def _parameters_at(head: list[Token]) -> int:
     return 0
 
 
-def _attributes(tokens: list[Token]) -> dict[str, str]:
-    """Names of the attributes among tokens, with the texts of their arguments."""
-    found = {}
-    for index in range(len(tokens)):
-        if not is_attribute(tokens, index):
-            continue
-        close = closing(tokens, index)
-        for part in split_commas(tokens[index + 2 : close - 1]):
-            inner = part[2:-1] if len(part) > 2 and part[1].text == "(" else []
-            if inner and all(token.kind == "string" for token in inner):
-                found[part[0].text] = "".join(token.text[1:-1] for token in inner)
-            else:
-                found[part[0].text] = " ".join(token.text for token in inner)
-    return found
-
-
-def _without_attributes(tokens: list[Token]) -> list[Token]:
-    rest = []
-    index = 0
-    while index < len(tokens):
-        if is_attribute(tokens, index):
-            index = closing(tokens, index) + 1
-        else:
-            rest.append(tokens[index])
-            index += 1
-    return rest
-
-
 def _parameter(tokens: list[Token]) -> Parameter:
-    attributes = _attributes(tokens)
+    attributes = attributes_of(tokens)
     name = next(iter(attributes), "")
     return Parameter(name, attributes.get(name, ""), tuple(tokens))
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, split_commas
 from anymps.metal.translation._parameters import Unsupported
-from anymps.metal.translation._structure import Parameter, closing, closing_angle, is_attribute, split_commas
+from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
 _TEXTURE = re.compile(r"texture(?:1d|2d|3d|cube|_buffer)(?:_ms)?(?:_array)?|depth(?:2d|cube)(?:_ms)?(?:_array)?")

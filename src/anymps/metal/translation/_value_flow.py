@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from anymps.metal.translation._brackets import SPACES, closing, is_attribute
 from anymps.metal.translation._pure_calls import FLOATS
-from anymps.metal.translation._structure import SPACES, closing, is_attribute
 from anymps.metal.translation._tokens import Token
 from anymps.metal.translation._value_reader import Kernel, Unclear, Value, Variable
 from anymps.metal.translation._values import Expressions

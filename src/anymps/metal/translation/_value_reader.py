@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from anymps.metal.translation._structure import SPACES, Function, closing, closing_angle
+from anymps.metal.translation._brackets import SPACES, closing, closing_angle
+from anymps.metal.translation._structure import Function
 from anymps.metal.translation._tokens import Token
 
 ANY = -1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from anymps.metal.translation._brackets import SPACES, closing, closing_angle, is_attribute
 from anymps.metal.translation._pure_calls import ATOMICS, FLOAT_CALLS, FLOATS, PURE, VALUES_OF, WHOLE
 from anymps.metal.translation._statements import ASSIGNMENTS
-from anymps.metal.translation._structure import SPACES, closing, closing_angle, is_attribute
 from anymps.metal.translation._tokens import Token
 from anymps.metal.translation._value_reader import ANY, Kernel, Reader, Unclear, Value
 
