@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from anymps._settings import FACES, Row, rows, rows_of
+from anymps._command_settings import FACES, rows_of
+from anymps._setting_row import Row
+from anymps._settings import rows
 from anymps.pytest_plugin._options import OPTIONS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -16,19 +16,10 @@ import pytest
 
 import anymps
 import settings_page
+from anymps._command_settings import FACES, PlanSettings, RunSettings, rows_of
 from anymps._errors import EnableError, UsageError
-from anymps._settings import (
-    FACES,
-    PlanSettings,
-    Row,
-    RunSettings,
-    Settings,
-    asked_for,
-    row_of,
-    rows,
-    rows_of,
-    variable_of,
-)
+from anymps._setting_row import Row
+from anymps._settings import Settings, asked_for, row_of, rows, variable_of
 from anymps.commands import _commands
 from anymps.findings import FAIL_ON, read_settings
 from anymps.pytest_plugin._options import OPTIONS

@@ -18,8 +18,8 @@ import pytest
 import anymps
 import anymps.commands
 import anymps.report
+from anymps._command_settings import RunSettings
 from anymps._own_python import OwnPython
-from anymps._settings import RunSettings
 from anymps.commands import _judge, _run, main
 from anymps.commands._last_run import LastRun
 from anymps.commands._session import RunSession

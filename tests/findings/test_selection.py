@@ -374,7 +374,7 @@ def test_the_mac_of_the_settings(
 ) -> None:
     """A run is on the settings' Mac, unless the option or the variable, which the device reads, names another."""
     import anymps
-    from anymps._settings import RunSettings
+    from anymps._command_settings import RunSettings
     from anymps.commands._session import RunSession
     from anymps.commands._target import Target
 

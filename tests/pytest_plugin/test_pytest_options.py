@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps._settings import PytestSettings, rows_of
+from anymps._command_settings import PytestSettings, rows_of
 from anymps.pytest_plugin._options import OPTIONS, read_settings
 from gate import Gate, gate, loaded
 

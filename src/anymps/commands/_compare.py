@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from anymps._command_settings import CompareSettings
 from anymps._errors import UsageError
 from anymps._own_process import own_command
-from anymps._settings import CompareSettings
 from anymps._text import last_line
 from anymps.commands._judge import UNUSED
 from anymps.commands._options import takes

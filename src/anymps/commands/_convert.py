@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from anymps._command_settings import ConvertSettings
 from anymps._errors import UsageError
-from anymps._settings import ConvertSettings
 from anymps.checkpoints import Change, FileReport, Report
 from anymps.checkpoints import convert as convert_checkpoint
 from anymps.commands._options import takes

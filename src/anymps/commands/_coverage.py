@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from anymps._command_settings import CoverageSettings
 from anymps._errors import UnsupportedTorchError, UsageError
-from anymps._settings import CoverageSettings
 from anymps.commands._options import takes
 from anymps.findings import equivalent
 from anymps.rules import (

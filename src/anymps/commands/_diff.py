@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from anymps._settings import DiffSettings
+from anymps._command_settings import DiffSettings
 from anymps.commands._options import takes
 from anymps.findings import parse_fail_on
 from anymps.report import Output, Outputs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anymps._command_settings import JoinSettings
 from anymps._errors import UsageError
-from anymps._settings import JoinSettings
 from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural

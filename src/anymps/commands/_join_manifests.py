@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from anymps._command_settings import JoinManifestsSettings
 from anymps._errors import UsageError
 from anymps._manifest import Manifest, merged, read_manifest, write_manifest
-from anymps._settings import JoinManifestsSettings
 from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from anymps._command_settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
 from anymps._errors import KernelsError, UsageError
-from anymps._settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
 from anymps._text import means_release
 from anymps.commands._options import takes
 from anymps.metal.kernels import (

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from anymps._command_settings import FACES, rows_of
 from anymps._errors import CostError, UsageError
 from anymps._setting_row import Row
-from anymps._settings import FACES, rows_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anymps._settings import PlanSettings, set_variable
+from anymps._command_settings import PlanSettings
+from anymps._settings import set_variable
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import ScriptCommand

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anymps._command_settings import ReportSettings
 from anymps._errors import UsageError
-from anymps._settings import ReportSettings
 from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import click
 
+from anymps._command_settings import RunSettings
 from anymps._errors import UsageError
-from anymps._settings import RunSettings
 from anymps.commands._notebook import NotebookSession, NotebookTarget, is_notebook
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target

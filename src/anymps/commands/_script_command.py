@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from anymps._settings import FACES, rows_of
+from anymps._command_settings import FACES, rows_of
 
 
 class ScriptCommand(click.Command):

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anymps._command_settings import RunSettings
 from anymps._errors import RecordingError, UsageError
-from anymps._settings import RunSettings, asked_for
+from anymps._settings import asked_for
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import UNUSED, Judge, is_unused
 from anymps.commands._last_run import LastRun, last_recording

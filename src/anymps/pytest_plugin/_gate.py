@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
 from anymps._manifest import Manifest, key
-from anymps._settings import PytestSettings, asked_for
+from anymps._settings import asked_for
 from anymps.capture import SuiteCapture
 from anymps.device import default_device
 from anymps.pytest_plugin._facts import Facts

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import pytest
 
+from anymps._command_settings import PytestSettings, rows_of
 from anymps._setting_row import Row
-from anymps._settings import PytestSettings, rows_of
 
 MARKERS = (
     "mps_fails(raises, match=None): under --mps the test must fail with this exception, or one of a tuple; `match` is "

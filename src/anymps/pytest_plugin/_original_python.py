@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
+from anymps._command_settings import PytestSettings
 from anymps._own_imports import forget, own_imports
 from anymps._own_python import OwnPython
-from anymps._settings import PytestSettings
 
 _PYTHON = pytest.StashKey[OwnPython]()
 

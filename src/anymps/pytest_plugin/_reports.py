@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
-from anymps._settings import PytestSettings
 from anymps.findings import find, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import STDOUT, Output, Outputs

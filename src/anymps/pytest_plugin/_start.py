@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError, UsageError
 from anymps._manifest import Manifest, read_manifest
-from anymps._settings import PytestSettings, set_variable
+from anymps._settings import set_variable
 from anymps.capture import DETAIL_LIMIT
 from anymps.children import stand_aside
 from anymps.device import State, enable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from anymps._command_settings import PytestSettings
 from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
-from anymps._settings import PytestSettings
 from anymps._text import clean, plural
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner

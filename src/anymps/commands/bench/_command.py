@@ -6,8 +6,8 @@ import re
 
 import click
 
+from anymps._command_settings import BenchSettings
 from anymps._errors import UsageError
-from anymps._settings import BenchSettings
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import ScriptCommand

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anymps._command_settings import BenchSettings
 from anymps._errors import BuildError, EnableError, UsageError
-from anymps._settings import BenchSettings
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._session import RECORDED

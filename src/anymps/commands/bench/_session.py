@@ -6,8 +6,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from anymps._command_settings import BenchSettings
 from anymps._errors import AnympsError, UsageError
-from anymps._settings import BenchSettings
 from anymps.commands._runner import StepsDone
 from anymps.commands._target import Target
 from anymps.commands.bench._forms import bench_text

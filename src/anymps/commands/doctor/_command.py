@@ -10,7 +10,7 @@ import textwrap
 
 import click
 
-from anymps._settings import DoctorSettings
+from anymps._command_settings import DoctorSettings
 from anymps.commands._options import takes
 from anymps.commands.doctor._another_python import run_in
 from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anymps._command_settings import FixSettings
 from anymps._errors import UsageError
-from anymps._settings import FixSettings
 from anymps._text import duration
 from anymps.commands._options import takes
 from anymps.commands._runner import run_target

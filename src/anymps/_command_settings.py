@@ -1,0 +1,310 @@
+"""The settings of each command, and of `pytest --mps`: a class each, whose fields are rows.
+
+Classes of faces that use the device inherit what is shared (`_settings`).
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: RUF009 - `row` makes a field anew at each call
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from anymps._setting_row import Row, row
+from anymps._settings import Settings, rows
+
+
+@dataclass(frozen=True)
+class RunSettings(Settings):
+    """Of `anymps run`."""
+
+    record: Path | None = row("file", help="Keep the recording in this file.")
+    source: str | None = row(
+        "word", help="How operators are recorded: by the virtual device, or by an observer, as on a real Mac. Default: "
+        "the best one that the device supports.", words=("native", "observer"),
+    )  # fmt: skip
+    children: bool = row(
+        "flag", True, "Leave processes that the script starts without the device, and do not record them.",
+        option="no-children",
+    )  # fmt: skip
+    steps: tuple[int, int] | None = row(
+        "text", help="Record part of a long run: 10:30 starts after 10 optimizer steps and ends after 30.",
+        metavar="FIRST:LAST",
+    )  # fmt: skip
+    live: bool = row(
+        "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
+        "up to date.",
+    )  # fmt: skip
+    verbose: bool = row("flag", False, "Show the full report at the end, not the short one.", short="-v")
+    arguments: bool = row(
+        "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"
+    )
+    report: bool = row("flag", True, "Show no report at the end.", option="no-report")
+    report_to: Path | None = row(
+        "file", help="Write the full report to this file: .html, .json, .md, .sarif, or text for any other name."
+    )
+
+
+@dataclass(frozen=True)
+class ReportSettings(Settings):
+    """Of `anymps report`."""
+
+    form: str = row(
+        "word", "terminal", "The format of the report.", option="format",
+        words=("terminal", "html", "markdown", "trace", "json", "sarif", "github", "junit"),
+    )  # fmt: skip
+    output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+
+
+@dataclass(frozen=True)
+class BenchSettings(Settings):
+    """Of `anymps bench`."""
+
+    devices: str | None = row(
+        "text", help="For a function: the device, mps (the default), or cpu,mps to compare. A script chooses its own "
+        "device.",
+        option="device", metavar="DEVICES",
+    )  # fmt: skip
+    warmup: int = row("integer", 3, "Warm-up calls or steps, which are not timed.", least=1, shows_default=True)
+    repeat: int = row("integer", 20, "Timed runs or steps.", least=1, shows_default=True)
+    min_time: float = row(
+        "number", 0.5, "For a function: repeat until the runs took this many seconds.", least=0, shows_default=True
+    )
+    calls: int = row("integer", 1, "For a function: calls in one run.", least=1, shows_default=True)
+    predict: bool = row(
+        "switch",
+        True,
+        "Record a few more steps or calls on mps, and show their predicted time beside the measured one.",
+    )
+    json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
+    markdown: bool = row("flag", False, "Print everything as Markdown.")
+    calibrate: bool = row("flag", False, "Time this Mac, and base predictions on it from now on.")
+    out: Path | None = row("file", help="With --calibrate: write the timings there, as CSV.")
+    calibrate_virtual: str | None = row("text", metavar="MAC", hidden=True)  # for tests: its times are no Mac's
+
+    @property
+    def form(self) -> str | None:
+        """What the result is printed as: `json`, `markdown`, or None for text."""
+        return "json" if self.json else "markdown" if self.markdown else None
+
+
+@dataclass(frozen=True)
+class PlanSettings(Settings):
+    """Of `anymps plan`."""
+
+    macs: tuple[str, ...] = row(
+        "texts", (), 'Plan for this Mac, such as "M3 Pro 18GB"; repeatable. Default: one Mac of each memory size.',
+        option="mac", metavar="MAC",
+    )  # fmt: skip
+    against: str | None = row(
+        "text", help='Show how many times as fast as your own Mac ("M1 16GB") the others are, with an interval.',
+        metavar="MAC",
+    )  # fmt: skip
+    what_if: tuple[str, ...] = row(
+        "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
+        "checkpoint, fused, unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; "
+        "repeatable.", metavar="CHANGES",
+    )  # fmt: skip
+    larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
+    batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
+    sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
+    steps: int = row("integer", 3, "Optimizer steps to measure.", least=1, most=1000, shows_default=True)
+    seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
+    allow_writes: bool = row(
+        "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
+    )
+    report_to: Path | None = row("file", help="Write the full plan to this file: .html, .md, .json, else text.")
+    verbose: bool = row("flag", False, "Show the full plan, not only which Macs it fits on.", short="-v")
+
+
+@dataclass(frozen=True)
+class CompareSettings(Settings):
+    """Of `anymps compare`."""
+
+    of: str = row(
+        "word", "cpu", "The device of the first run; a release such as 2.13 is mps with the kernels of that release "
+        "(anymps kernels add).", words=("cpu", "mps", "cuda"), releases=True, shows_default=True,
+    )  # fmt: skip
+    other: str = row(
+        "word", "mps", "The device of the second run, likewise.", option="with", words=("cpu", "mps", "cuda"),
+        releases=True, shows_default=True,
+    )  # fmt: skip
+    of_python: Path | None = row(
+        "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "
+        "applies to both.",
+    )  # fmt: skip
+    random: str = row(
+        "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
+        "differs.", words=("own", "cpu"), shows_default=True,
+    )  # fmt: skip
+    steps: int | None = row(
+        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
+    )
+    full_steps: int = row(
+        "integer", 10, "Compare every call of this many optimizer steps, and of later steps at doubling intervals; "
+        "losses of all steps.", least=1, shows_default=True,
+    )  # fmt: skip
+    seconds: float = row("number", 600, "Time limit of each run, in seconds.", least=1, shows_default=True)
+    report_to: Path | None = row("file", help="Write the comparison to this file: .html, .md, .json, else text.")
+
+
+@dataclass(frozen=True)
+class FixSettings(Settings):
+    """Of `anymps fix`."""
+
+    write: bool = row("flag", False, "Apply the patch.")
+    force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
+    seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
+    steps: int | None = row(
+        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
+    )
+    runs: int = row(
+        "integer",
+        3,
+        "Time limit of all runs together, as a multiple of one run of the script.",
+        least=2,
+        shows_default=True,
+    )
+    unproved: bool = row("flag", False, "Also change lines that the run did not reach.")
+
+
+@dataclass(frozen=True)
+class DiffSettings:
+    """Of `anymps diff`."""
+
+    form: str = row(
+        "word", "terminal", "The format of the comparison.", option="format",
+        words=("terminal", "html", "markdown", "json"),
+    )  # fmt: skip
+    output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+    worse: str = row(
+        "word", "warning", "Exit with 1 if there are new findings of this severity or higher.", option="fail-on",
+        words=("error", "warning", "info", "never"), shows_default=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JoinSettings:
+    """Of `anymps join`."""
+
+    output: Path = row("file", help="The combined recording to write.", short="-o", required=True)
+
+
+@dataclass(frozen=True)
+class JoinManifestsSettings:
+    """Of `anymps join-manifests`."""
+
+    into: Path = row("file", help="The manifest that the shards started from; it is updated in place.", required=True)
+
+
+@dataclass(frozen=True)
+class DoctorSettings:
+    """Of `anymps doctor`."""
+
+    json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
+    python: Path | None = row("file", help="Diagnose another Python interpreter and its torch.", metavar="PATH")
+
+
+@dataclass(frozen=True)
+class CoverageSettings:
+    """Of `anymps coverage`."""
+
+    release: str | None = row(
+        "text", help="Ask about this release instead of the installed one.", option="torch", metavar="RELEASE"
+    )
+    json: bool = row("flag", False, "Print the answer as JSON.")
+
+
+@dataclass(frozen=True)
+class ConvertSettings:
+    """Of `anymps convert`."""
+
+    to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
+    force: bool = row("flag", False, "Overwrite OUT if it exists.")
+    dry_run: bool = row("flag", False, "Read and convert everything, write nothing; OUT may be left out.")
+    json: bool = row("flag", False, "Print what was changed as JSON.")
+
+
+@dataclass(frozen=True)
+class KernelsAddSettings:
+    """Of `anymps kernels add`."""
+
+    download: bool = row("flag", False, "Let pip download the wheel.")
+    release: str | None = row(
+        "text", help="Add the kernels of this release, such as 2.15, instead of the installed one.", option="torch",
+        metavar="RELEASE",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelsRemoveSettings:
+    """Of `anymps kernels remove`, and of those that read the kernels."""
+
+    release: str | None = row(
+        "text", help="Use the kernels of this release, not of the installed one.", option="torch",
+        metavar="RELEASE",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelsListSettings(KernelsRemoveSettings):
+    """Of `anymps kernels list`."""
+
+    json: bool = row("flag", False, "Print the names as JSON.")
+
+
+@dataclass(frozen=True)
+class KernelsShowSettings(KernelsRemoveSettings):
+    """Of `anymps kernels show`."""
+
+    json: bool = row("flag", False, "Print the answer as JSON.")
+    markdown: bool = row("flag", False, "Print the answer as Markdown.")
+
+
+@dataclass(frozen=True)
+class PytestSettings(Settings):
+    """Of `pytest --mps`; `reports_from` is the folder that the files of `reports` are named from."""
+
+    fail_on_fallback: bool = row("flag", False, pytest="a test fails if an operator runs on the CPU unmarked")
+    default_device: bool = row("flag", False, pytest="torch.set_default_device('mps') around each test")
+    manifest: Path | None = row("file", pytest="the tests that are expected to fail, and how; all others must pass")
+    update_manifest: bool = row("flag", False, pytest="update the manifest from the results of this run")
+    rerun: bool = row(
+        "flag", True, pytest="an update reruns failing tests without mps, and leaves out those that fail there too"
+    )
+    update_baseline: bool = row("flag", False, pytest="update the baseline from this run")
+    recording: Path | None = row("file", pytest="keep the recording of the session (anymps report FILE)")
+    reports_from: Path = Path()
+
+
+FACES: Final[Mapping[str, type[Any]]] = {
+    "run": RunSettings,
+    "report": ReportSettings,
+    "bench": BenchSettings,
+    "compare": CompareSettings,
+    "plan": PlanSettings,
+    "fix": FixSettings,
+    "diff": DiffSettings,
+    "join": JoinSettings,
+    "join-manifests": JoinManifestsSettings,
+    "doctor": DoctorSettings,
+    "coverage": CoverageSettings,
+    "convert": ConvertSettings,
+    "kernels add": KernelsAddSettings,
+    "kernels list": KernelsListSettings,
+    "kernels show": KernelsShowSettings,
+    "kernels remove": KernelsRemoveSettings,
+    "pytest": PytestSettings,
+}
+"""The commands, and pytest, with the class of what each takes; commands without the device share nothing."""
+
+
+def rows_of(face: str) -> tuple[Row, ...]:
+    """The rows that a command, or `pytest`, takes: of those that are shared what names it, and all its own."""
+    shared = {row.name for row in rows()}
+    return tuple(
+        row
+        for row in rows(FACES[face])
+        if row.name not in shared or (row.pytest if face == "pytest" else face in row.commands)
+    )
