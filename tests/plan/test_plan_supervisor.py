@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import socket
 import stat
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from anymps.commands.isolated._isolation import end_with_parent
 from anymps.plan.sandbox import SHARED, _supervisor
 from anymps.plan.sandbox._supervisor import Supervisor, _place
 from anymps.plan.sandbox._system_calls import CALLS, EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand
@@ -188,3 +190,15 @@ def test_the_forms_of_the_kernel() -> None:
         assert request >> 30 == 3  # reads and writes
         assert request >> 8 & 0xFF == ord("!")
     assert (_supervisor._RECEIVE & 0xFF, _supervisor._SEND & 0xFF) == (0, 1)
+
+
+def test_an_interrupt_stops_it_in_the_background_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell has its background jobs ignore interrupts, and so would all that they start."""
+    monkeypatch.delenv("ANYMPS_PLAN_LIFELINE", raising=False)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        end_with_parent()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

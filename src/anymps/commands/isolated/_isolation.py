@@ -51,7 +51,11 @@ def _divert(private: str) -> Layer:
 
 
 def end_with_parent() -> None:
-    """End this process and all that it starts when the process that started it is gone, however that ended."""
+    """End this process and all that it starts when the process that started it is gone, however that ended.
+
+    It is also told to stop by an interrupt, which a shell's background jobs, and all that they start, ignore.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
     if pipe is None:
         return
