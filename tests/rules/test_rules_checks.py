@@ -53,6 +53,7 @@ def test_alerts_by_release() -> None:
     since_13 = {"", "kthvalue MPS", "index_put_with_accumulate_mps", "index_reduce_mps", "scatter_reduce_mps"}
     assert [{"", "kthvalue MPS"}] * 2 + [since_13] * 2 == names[:4]
     assert {alert.name for alert in ALERTS} | {""} == names[4]
+    assert rules.alerts("2.13")["kthvalue"] == ("kthvalue MPS", False, "", ())  # of integers too
     assert rules.alerts("2.13")["max_unpool2d"] == ("", False, "", ())
     assert rules.alerts("2.13")["_index_put_impl_"] == ("index_put_with_accumulate_mps", True, "accumulate", ("True",))
 

@@ -33,6 +33,11 @@ def test_every_table_is_read_for_each_supported_release(table: str) -> None:
     assert (reading.first <= OLDEST, reading.last >= NEWEST) == (True, True), f"{table}: read to {reading.last}"
 
 
+def test_no_table_was_read_before_there_was_an_mps_device() -> None:
+    """The first torch with one is 1.12."""
+    assert {table: reading.first for table, (reading, _) in TABLES.items() if reading.first < (1, 12)} == {}
+
+
 def test_only_the_range_of_support_follows_the_newest_release() -> None:
     """No table takes the newest supported release for the last one in which its rows were seen."""
     folder = Path(rules.__file__).parent

@@ -255,6 +255,11 @@ def test_device_texts_of_the_families() -> None:
             "Tensor for argument #1 'grad_output' is on CPU, but expected it to be on GPU (while checking arguments "
             "for mps_convolution_backward_input)",
         ),
+        (
+            "linear_backward",
+            ["mat1"],
+            "Tensor for argument #1 'mat1' is on CPU, but expected it to be on GPU (while checking arguments for mm)",
+        ),
     ],
 )
 def test_same_gpu_checks(operator: str, on_cpu: list[str], text: str) -> None:
