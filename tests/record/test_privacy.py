@@ -165,6 +165,7 @@ def test_lines_of_source(line: str, kept: str) -> None:
         ("--token-dropout 0.1 --token-file ~/.hf", "--token-dropout 0.1 --token-file ~/.hf"),
         ("--key /home/me/key.pem -p ./data -p 8080 -p16", "--key /home/me/key.pem -p ./data -p 8080 -p16"),
         ("--login me --user 1000:1000 -precision 16", "--login me --user 1000:1000 -precision 16"),
+        ("--proxy-u me:1000 --user me:1000", "--proxy-u me:1000 --user ***"),  # of an id, or of a password
         ("--revision 14eacd9b20b9d40827abfb3322bb1b5cd27aaaa1", "--revision 14eacd9b20b9d40827abfb3322bb1b5cd27aaaa1"),
         ("--num-key-value-heads 8 --token -- x", "--num-key-value-heads 8 --token -- x"),
     ],

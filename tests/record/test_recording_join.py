@@ -165,7 +165,7 @@ def test_events_go_on_where_the_last_was() -> None:
         if ends:
             builder.free(kept, time_ns=2)
         builder.refusal(
-            RefusalKind.MEMORY, "RuntimeError", "no", operator="aten::empty", start_ns=3, detail={"event": 1}
+            RefusalKind.MEMORY, "RuntimeError", "no", operator="aten::empty", start_ns=3, detail={"event": 2}
         )
         return builder.close()
 
@@ -173,7 +173,23 @@ def test_events_go_on_where_the_last_was() -> None:
     lives = [[(one.born, one.died) for one in whole.memory_story.allocations] for whole in (dead, alive)]
     assert lives == [[(1, 2), (3, 4)], [(1, 2), (3, None)]]
     events = [[refusal.detail["event"] for refusal in whole.refusals()] for whole in (dead, alive)]
-    assert events == [[1, 3], [1, 3]]
+    assert events == [[2, 4], [2, 4]]
+
+
+def test_the_tests_of_shards_add_up() -> None:
+    """Numbers are summed, what all say is kept, and what several expect is there once."""
+
+    def shard(**suite: object) -> Recording:
+        return RecordingBuilder(meta={**META, "suite": {"name": "tests", "strict": True, **suite}}).close()
+
+    whole = joined(
+        shard(passed=3, failed=1, folder="a", expected=[["test_a", "fails"], ["test_b", "waits"]]),
+        shard(passed=4, folder="b", expected=[["test_b", "waits"]]),
+    )
+    assert whole.meta["suite"] == {
+        "name": "tests", "strict": True, "passed": 7, "failed": 1,
+        "expected": [["test_a", "fails"], ["test_b", "waits"]],
+    }  # fmt: skip
 
 
 def test_nodes_are_renumbered_and_only_they() -> None:
