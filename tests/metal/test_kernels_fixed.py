@@ -240,15 +240,17 @@ def test_what_is_described_each_time_runs_on_a_kernel_of_its_own(
 
 
 def test_an_operator_without_a_kernel_in_the_release_is_not_offered(tmp_path: Path) -> None:
-    """Each step of an optimizer gives it another number, so it would be described anew each time, in vain."""
+    """What is offered tells which argument its launches take anew, and whether torch may make it of others."""
     from anymps.device import native
     from anymps.metal.kernels import KernelLibrary, Launcher, Metallib
 
-    def offered(kernel: str) -> list[str]:
+    def offered(kernel: str) -> list[tuple[str, int, bool]]:
         (tmp_path / kernel).write_bytes(metallib({kernel: bitcode(module(kernel, BUFFERS, INDEX, STRIDED))}))
         operators = Launcher(KernelLibrary(Metallib(tmp_path / kernel), native()), (2, 15)).operators()
-        return [name for name in operators if name.startswith("aten::addcdiv")]
+        return [one for one in operators if one[0].startswith(("aten::addcdiv", "aten::linalg_lu_solve"))]
 
     assert offered("addcmul_dense_float_float_float") == []
     found = offered("addcdiv_dense_float_float_float")
-    assert found == ["aten::addcdiv", "aten::addcdiv.out", "aten::addcdiv_"]
+    assert found == [(f"aten::addcdiv{end}", 1 << 3, False) for end in ("", ".out", "_")]
+    found = offered("trsmDiagSolveLU_float_lower_unit")
+    assert found == [(f"aten::linalg_lu_solve{end}", 0, True) for end in ("", ".out")]

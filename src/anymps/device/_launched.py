@@ -107,7 +107,7 @@ def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> 
     _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
     offered = _launcher.operators()
     core.offer_calls(offered, _launcher.answer)
-    return frozenset(name.partition("::")[2].partition(".")[0] for name in offered)
+    return frozenset(name.partition("::")[2].partition(".")[0] for name, *_ in offered)
 
 
 def count_real_calls() -> int:

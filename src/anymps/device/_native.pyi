@@ -60,7 +60,7 @@ class NativeCore(Protocol):
     def stray_write(self, tensors: list[Any], /) -> tuple[int, int, int, int] | None: ...
     def offer_calls(
         self,
-        operators: Sequence[str],
+        operators: Sequence[tuple[str, int, bool]],
         launcher: Callable[[str, list[Any], list[int]], tuple[tuple[Any, ...] | None, tuple[Any, ...] | None, bool]],
         /,
     ) -> None: ...

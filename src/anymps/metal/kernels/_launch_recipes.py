@@ -19,7 +19,8 @@ from anymps.metal.kernels._library import CompiledKernel
 from anymps.metal.kernels._support import support
 from anymps.metal.kernels.launches import SCALAR_TYPES, Call, Launch, Work
 
-_ARGUMENT, _RESULT, _VALUE = range(3)  # kept::Source
+_ARGUMENT, _RESULT, _VALUE, _FLOAT = range(4)  # kept::Source
+_READ_ANEW = {"value": _VALUE, "float": _FLOAT}
 _ROOM = ("room", "zeros")
 _NONE = 0  # a type that nobody reads
 _ITEM = 1 << 16  # kept::kItem, between the places of a list of tensors
@@ -55,7 +56,7 @@ def recipe_of(
         if isinstance(one, torch.Tensor)
     ]
     launches = [
-        _launch(launch, kernel, work, [*arguments, *items], [*work.results, *room], hot)
+        _launch(launch, kernel, work, list(call.given), [*arguments, *items], [*work.results, *room], hot)
         for launch, kernel in zip(work.launches, kernels, strict=True)
     ]
     if any(one is None for one in launches):
@@ -90,6 +91,7 @@ def _launch(
     launch: Launch,
     kernel: CompiledKernel,
     work: Work,
+    names: Sequence[str],
     arguments: _Arguments,
     results: Sequence[torch.Tensor],
     hot: HotLaunches,
@@ -111,17 +113,16 @@ def _launch(
             found[slot] = (*place, _NONE)
             buffers.append(buffer)
             continue
-        if one.how == "value":
-            at = next(at for at, name, _ in arguments if name == one.of)
-            found[slot] = (_VALUE, at, 0, SCALAR_TYPES[buffer.dtype])
+        if one.how in _READ_ANEW:
+            found[slot] = (_READ_ANEW[one.how], names.index(one.of), 0, SCALAR_TYPES[buffer.dtype])
         buffers.append(buffer.reshape(1).view(torch.uint8).numpy().tobytes())
-    read_anew = [slot for slot, (source, *_) in found.items() if source == _VALUE]
+    read_anew = [slot for slot, (source, *_) in found.items() if source in _READ_ANEW.values()]
     kept = None if 0 in launch.threads else hot.kernel_for(launch, kernel, buffers, read_anew)
     packed = None if kept is None else kept.packed(buffers, launch.threads, launch.group)
     if packed is None:
         return None
     patches = tuple(
-        (source, packed.places[slot] if source == _VALUE else 8 * slot, index, offset, type_)
+        (source, packed.places[slot] if slot in read_anew else 8 * slot, index, offset, type_)
         for slot, (source, index, offset, type_) in found.items()
     )
     return packed.entry, packed.data, packed.count, packed.shape, patches

@@ -13,7 +13,7 @@ from anymps.metal.kernels._hot import HotLaunches
 from anymps.metal.kernels._launch_recipes import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._support import support
-from anymps.metal.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, Call, Work
+from anymps.metal.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, WHOLE, Call, Work
 
 if TYPE_CHECKING:
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
@@ -43,11 +43,23 @@ class Launcher:
         self.real: Counter[str] = Counter()
         """How many calls of each operator a kernel has computed here; those of recipes are counted by the device."""
 
-    def operators(self) -> list[str]:
-        """The operators that may have a described launch, in this release."""
+    def operators(self) -> list[tuple[str, int, bool]]:
+        """The operators that may have a described launch, in this release.
+
+        With each, bits of the arguments that its launches take anew if they are floats, and whether it is offered even
+        where torch makes it of others.
+        """
         names = dir(self._library)
         without = {packet for packet, start in BEGINNINGS.items() if not any(name.startswith(start) for name in names)}
-        return sorted(name for name in self._schemas if _packet(name) not in without)
+        return sorted(
+            (name, self._anew(name), _packet(name) in WHOLE) for name in self._schemas if _packet(name) not in without
+        )
+
+    def _anew(self, operator: str) -> int:
+        """Bit i: argument i."""
+        names = [argument.name for argument in self._schemas[operator].arguments]
+        name = TAKEN_ANEW.get(_packet(operator))
+        return 1 << names.index(name) if name in names else 0
 
     def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
         """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""

@@ -32,16 +32,23 @@ PyObject* note_shader_error(PyObject*, PyObject* args) {
   });
 }
 
-// offer_calls(operators, launcher): the launcher of PyTorch's own kernels is asked first for calls of these operators.
+// offer_calls(operators, launcher): the launcher of PyTorch's own kernels is asked first for calls of these operators; each is
+// (name, bits of the arguments that launches take anew, whether it is offered whole).
 PyObject* offer_to_launcher(PyObject*, PyObject* args) {
   PyObject *operators, *launcher;
   if (!PyArg_ParseTuple(args, "OO", &operators, &launcher)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
-    std::unordered_set<std::string> names;
-    for_each(operators, [&](PyObject* name) { names.insert(to_string(name)); });
-    offer_calls(names, launcher);
+    std::unordered_map<std::string, Offer> offers;
+    for_each(operators, [&](PyObject* one) {
+      const char* name;
+      unsigned long long anew;
+      int whole;
+      unpack(one, "sKp", &name, &anew, &whole);
+      offers[name] = {anew, whole != 0};
+    });
+    offer_calls(offers, launcher);
     Py_RETURN_NONE;
   });
 }

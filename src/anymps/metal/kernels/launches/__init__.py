@@ -49,7 +49,6 @@ from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.metal.kernels.launches._solves import SOLVES as _SOLVES
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
-from anymps.metal.kernels.launches._ternary import BEGINNINGS
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
@@ -106,6 +105,25 @@ DESCRIBED: Mapping[str, Describe] = {
     **_FACTORS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
+
+BEGINNINGS: Mapping[str, tuple[str, ...]] = {
+    **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
+    "convolution": ("conv1d_", "conv2d_", "conv3d_"),
+    "linalg_lu_solve": ("trsmDiagSolveLU_",),
+    "_grouped_mm": ("grouped_mm_",),
+}
+"""How the names of an operator's kernels begin: in releases without any the operator is not offered."""
+
+WHOLE = frozenset({"linalg_lu_solve", "_grouped_mm"})
+"""Operators that are offered even where the installed torch makes them of others; as a whole they may be declined."""
+
+TAKEN_ANEW: Mapping[str, str] = {
+    **dict.fromkeys(("addcmul", "addcdiv"), "value"),
+    **dict.fromkeys(("add", "sub"), "alpha"),
+    "lerp": "weight",
+}
+"""Arguments that change a launch by no more than their value, if they are floats: optimizers change theirs at each
+step."""
 
 BY_VALUES = frozenset(
     {

@@ -26,8 +26,8 @@ _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 class Binary:
     """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of both operands.
 
-    `operands` are their names, in the kernel's order; `number` makes the further argument of a call; `when` says
-    whether a call is one for this kernel.
+    `operands` are their names, in the kernel's order; `number` makes the further argument of a call, which may be the
+    argument `of` itself; `when` says whether a call is one for this kernel.
     """
 
     kernel: str
@@ -35,6 +35,7 @@ class Binary:
     operands: tuple[str, str] = ("self", "other")
     number: Callable[[Call], Any] | None = None
     when: Callable[[Call], bool] = lambda _: True
+    of: str = ""
 
 
 def _mode(mode: str | None) -> Callable[[Call], bool]:
@@ -47,7 +48,7 @@ def _unscaled(call: Call) -> bool:
 
 
 def _scaled(name: str) -> tuple[Binary, ...]:
-    return Binary(name, when=_unscaled), Binary(f"{name}_alpha", number=lambda call: call.given["alpha"])
+    return Binary(name, when=_unscaled), Binary(f"{name}_alpha", number=lambda call: call.given["alpha"], of="alpha")
 
 
 def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[Binary, ...]:
@@ -116,6 +117,7 @@ _TABLE: dict[str, tuple[Binary, ...]] = {
             operands=("self", "end"),
             number=lambda call: call.given["weight"],
             when=lambda call: not isinstance(call.given["weight"], torch.Tensor),
+            of="weight",
         ),
     ),
     "silu_backward": _backward("silu_backward"),
@@ -156,8 +158,10 @@ def _describe(call: Call, row: Binary) -> Work | None:
     launch = launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
-    made = tuple(_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
-    return Work((out,), (launch,) if out.numel() else (), kept=True, made=tuple(one for one in made if one))
+    found = (_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
+    made = [one for one in found if one]
+    made += [Made(one, "float", row.of) for one in launch.buffers[3:] if isinstance(one, torch.Tensor)]
+    return Work((out,), (launch,) if out.numel() else (), kept=True, made=tuple(made))
 
 
 def _operand(call: Call, name: str, common: torch.dtype) -> torch.Tensor:
@@ -198,6 +202,10 @@ def launch_of_two(
             break
     else:
         return None
+    if row.of and isinstance(number, float):
+        if not (of.is_floating_point or of.is_complex):
+            return None  # refused by the host
+        number = torch.tensor(number, dtype=torch.float32 if found.endswith("_float") else of, device="cpu")
     further = () if number is None else (number,)
     types = [SCALAR_TYPES[a.dtype], SCALAR_TYPES[b.dtype]]
     if one == "strided":

@@ -31,11 +31,12 @@ class Made:
     """A tensor among the buffers of a launch that a description has made itself.
 
     `how`: room that a launch fills before it is read, room or a result that begins as zeros, a number that each call of
-    the same signature has, or the value of the 0-dim argument `of`, in another dtype.
+    the same signature has, the value of the 0-dim argument `of`, in another dtype, or the float that the call gives as
+    its argument `of`, one of `TAKEN_ANEW`.
     """
 
     tensor: torch.Tensor
-    how: Literal["room", "zeros", "number", "value"]
+    how: Literal["room", "zeros", "number", "value", "float"]
     of: str = ""
 
 

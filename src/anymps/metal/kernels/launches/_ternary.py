@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._binary import BINARY
-from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.metal.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import launch_of_one
@@ -36,10 +36,10 @@ def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None
     return result_of(call, shape, common, operands)
 
 
-def _work(out: torch.Tensor, launch: Launch | None) -> Work | None:
+def _work(out: torch.Tensor, launch: Launch | None, made: tuple[Made, ...] = ()) -> Work | None:
     if launch is None:
         return None
-    return Work((out,), (launch,) if out.numel() else (), kept=True)
+    return Work((out,), (launch,) if out.numel() else (), kept=True, made=made)
 
 
 def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, ...]:
@@ -75,10 +75,14 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
     cast = len({one.dtype for one in operands}) > 1
     types = [SCALAR_TYPES[one.dtype] for one in operands]
     layout = "dense" if all_dense((out, *operands)) else "strided"
-    of, end = NAMES[out.dtype], "" if number is None else f"_{_number_type(out.dtype)}"
+    of, end = NAMES[out.dtype], "" if number is None else f"_{NAMES[_number_dtype(out.dtype)]}"
     name = call.first([f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"])
     if name is None:
         return None
+    made: tuple[Made, ...] = ()
+    if isinstance(number, float):
+        number = torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu")
+        made = (Made(number, "float", "value"),)
     further: tuple[Any, ...] = () if number is None else (number,)
     threads: tuple[int, ...] = (out.numel(),)
     if layout == "strided":
@@ -89,12 +93,12 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
         further += sizes_and_types if cast else ()
     else:
         further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
-    return _work(out, Launch(name, (out, *operands, *further), threads))
+    return _work(out, Launch(name, (out, *operands, *further), threads), made)
 
 
-def _number_type(dtype: torch.dtype) -> str:
+def _number_dtype(dtype: torch.dtype) -> torch.dtype:
     """Of the further argument: wide for numbers of 16 bits."""
-    return "float2" if dtype.is_complex else "float" if dtype.is_floating_point else NAMES[dtype]
+    return torch.complex64 if dtype.is_complex else torch.float32 if dtype.is_floating_point else dtype
 
 
 def _scaled(kernel: str) -> Describe:
@@ -106,7 +110,8 @@ def _scaled(kernel: str) -> Describe:
         value = call.given["value"]
         if not (common.is_floating_point or common.is_complex) and not isinstance(value, int):
             return None
-        return _of_three(call, kernel, operands, complex(value) if common.is_complex else value)
+        number = complex(value) if common.is_complex and not isinstance(value, float) else value
+        return _of_three(call, kernel, operands, number)
 
     return describe
 
@@ -215,6 +220,3 @@ TERNARY: dict[str, Describe] = {
     "addcdiv": _scaled("addcdiv"),
 }
 """`lerp` by a number is one of two tensors, and told there."""
-
-BEGINNINGS = {"addcmul": "addcmul_", "addcdiv": "addcdiv_"}
-"""How the names of an operator's kernels begin. An optimizer gives it another number at each step."""

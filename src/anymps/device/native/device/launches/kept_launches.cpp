@@ -20,11 +20,12 @@ using RuntimeCall = int (*)(const void* kernel, const char* packed, unsigned cou
 using State = unsigned long (*)();
 using SetState = void (*)(unsigned long state);
 
-enum class Source : int { Argument = 0, Result = 1, Number = 2 };
+enum class Source : int { Argument = 0, Result = 1, Number = 2, Float = 3 };
 
-// What is written over the bytes at `place` of a table: the address of a tensor's first element and `offset` bytes, or the
-// value of a 0-dim float64 or complex128 tensor as `type`, which has half the bits. `index` is the number of the result, or of
-// the argument; of a list of tensors kItem times the place of one, from 1 on, is added.
+// What is written over the bytes at `place` of a table: the address of a tensor's first element and `offset` bytes; the
+// value of a 0-dim float64 or complex128 tensor as `type`, which has half the bits; or an argument that is a float, as `type`.
+// `index` is the number of the result, or of the argument; of a list of tensors kItem times the place of one, from 1 on, is
+// added.
 struct Patch {
   Source source;
   size_t place;
@@ -166,6 +167,26 @@ void write_number(char* to, const at::Tensor& tensor, c10::ScalarType type) {
   }
 }
 
+// By way of float, as c10::Scalar makes narrower numbers of a double.
+void write_float(char* to, double wide, c10::ScalarType type) {
+  const auto narrow = static_cast<float>(wide);
+  const auto write = [to](const auto& number) { std::memcpy(to, &number, sizeof(number)); };
+  switch (type) {
+    case c10::ScalarType::Float:
+      return write(narrow);
+    case c10::ScalarType::Half:
+      return write(c10::Half(narrow));
+    case c10::ScalarType::BFloat16:
+      return write(c10::BFloat16(narrow));
+    case c10::ScalarType::ComplexFloat:
+      return write(c10::complex<float>(narrow, 0));
+    case c10::ScalarType::ComplexHalf:
+      return write(c10::complex<c10::Half>(narrow, 0));
+    default:
+      TORCH_INTERNAL_ASSERT(false, "anymps: no kernel takes a number as ", type);
+  }
+}
+
 std::vector<int64_t> to_sizes(PyObject* tuple) {
   std::vector<int64_t> found;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -284,6 +305,10 @@ std::string signature_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments,
   kept::put(key, &rule);
   kept::put(key, c10::get_default_dtype_as_scalartype());
   for (size_t i = 0; i < arguments.size(); ++i) {
+    if (i < 64 && ((rule.anew >> i) & 1) && arguments[i].isDouble()) {
+      key.push_back('D');
+      continue;
+    }
     if (!kept::put_value(key, arguments[i], given.empty() ? arguments[i] : given[i])) {
       return "";
     }
@@ -355,6 +380,10 @@ bool run_kept(const KeptCall& call, const Rule& rule, torch::jit::Stack& stack) 
     for (const kept::Patch& patch : launch.patches) {
       if (patch.source == kept::Source::Number) {
         kept::write_number(packed + patch.place, kept::argument_at(arguments, patch.index).toTensor(), patch.type);
+        continue;
+      }
+      if (patch.source == kept::Source::Float) {
+        kept::write_float(packed + patch.place, arguments[patch.index].toDouble(), patch.type);
         continue;
       }
       const at::Tensor& tensor =

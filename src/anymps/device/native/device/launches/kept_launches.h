@@ -16,8 +16,8 @@ namespace anymps {
 
 struct KeptCall;
 
-// The signature of a call: dtypes, sizes, strides and numbers. `given` are the caller's arguments (or none), and `arguments`
-// stand for them on the host. Empty for a call that is not kept: its operator takes lists of tensors, or a generator.
+// The signature of a call: dtypes, sizes, strides and numbers, but of a float that each launch takes anew (Rule::anew) only
+// that it is one. `given` are the caller's arguments (or none), and `arguments` stand for them on the host. Empty for a call that is not kept: its operator takes lists of tensors, or a generator.
 std::string signature_of(const Rule& rule, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> given);
 
 // What was kept for a signature, or nothing.

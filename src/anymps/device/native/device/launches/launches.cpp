@@ -99,11 +99,21 @@ std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given) {
 
 }  // namespace
 
-void offer_calls(const std::unordered_set<std::string>& operators, PyObject* launcher) {
+void offer_calls(const std::unordered_map<std::string, Offer>& operators, PyObject* launcher) {
   PyObject* former = the_launcher;
   the_launcher = Py_NewRef(launcher);
   Py_XDECREF(former);
-  each_rule([&](Rule& rule) { rule.offered = operators.count(rule.name) != 0; });
+  for (const auto& [name, offer] : operators) {
+    const auto op = offer.whole && find_rule(name) == nullptr ? find_operator(name) : std::nullopt;
+    if (op.has_value()) {
+      enter_rule(*op, name);
+    }
+  }
+  each_rule([&](Rule& rule) {
+    const auto found = operators.find(rule.name);
+    rule.offered = found != operators.end();
+    rule.anew = rule.offered ? found->second.anew : 0;
+  });
 }
 
 bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given) {
