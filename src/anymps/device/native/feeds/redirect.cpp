@@ -119,6 +119,21 @@ void add_composites() {
   }
 }
 
+// What the launcher of PyTorch's own kernels is offered whole, and this torch makes of other operators.
+void add_launched_composites() {
+  std::vector<const Rule*> offered;
+  each_rule([&](Rule& rule) {
+    if (rule.offered && !rule.listed) {
+      offered.push_back(&rule);
+    }
+  });
+  for (const Rule* rule : offered) {
+    if (is_composite(rule->op) && !rule->op.hasKernelForDispatchKey(DispatchKey::MPS)) {
+      add(*rule, DispatchKey::MPS, make_launched_composite(*rule));
+    }
+  }
+}
+
 // Calls of lists have no rule: those of single tensors have.
 void add_lists() {
   if (!substrate().computes_lists()) {
@@ -155,6 +170,7 @@ void install_redirect() {
   for (const Rule* rule : listed) {
     add_listed(*rule, factories);
   }
+  add_launched_composites();
   add_unlisted(factories);
   add_composites();
   add_lists();

@@ -114,6 +114,10 @@ struct Convolution {
         passes_65536(input, weight, stride, padding, dilation)) {
       refuse_limit(rule, "convolution size", input);
     }
+    if (std::optional<at::Tensor> result =
+            launched(rule, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)) {
+      return *std::move(result);
+    }
     const at::Tensor result = at::_ops::convolution::redispatch(
         key_of(input), input, weight, bias, stride, padding, dilation, transposed, output_padding, std::move(groups));
     return result.is_meta() ? in_order_of(result, input, weight) : result;

@@ -17,6 +17,10 @@ c10::KernelFunction make_arranged(const Rule& rule, c10::KernelFunction kernel, 
 // Copies to the CPU, runs there, copies back, with the real backend's warnings: for operators that always fall back.
 c10::KernelFunction make_fallback(const Rule& rule);
 
+// For an operator that this torch makes of others, and that the launcher of PyTorch's own kernels is offered whole
+// (launched_composite.cpp).
+c10::KernelFunction make_launched_composite(const Rule& rule);
+
 // For operators that have neither an MPS kernel nor a composite one: raises, or falls back, as the environment said.
 c10::KernelFunction make_catch_all();
 void set_fallback_allowed(bool allowed);
