@@ -251,6 +251,7 @@ class KernelsRemoveSettings:
 class KernelsListSettings(KernelsRemoveSettings):
     """Of `anymps kernels list`."""
 
+    all: bool = row("flag", False, "Print every name, one a line, on a terminal too.")
     json: bool = row("flag", False, "Print the names as JSON.")
 
 

@@ -15,7 +15,15 @@ import pytest
 
 from anymps import KernelsError
 from anymps.commands import main
-from anymps.metal.kernels import add_kernels, added_releases, open_kernels, operator_of, read_signature
+from anymps.metal.kernels import (
+    add_kernels,
+    added_releases,
+    dtypes_of,
+    families_of,
+    open_kernels,
+    operator_of,
+    read_signature,
+)
 from anymps.rules import installed_torch
 from kernel_files import ADD, RELEASE, bitcode, library, metallib, wheel
 from processes import run_python
@@ -324,6 +332,46 @@ def test_operators_behind_names() -> None:
     assert "div" in operator_of("div_true_strided_cast_float_int")
     assert "special_bessel_j0" in operator_of("bessel_j0_forward_dense_float_float")
     assert operator_of("copy_identity_dense_castout_float")[1] == "special_copy_identity"
+
+
+def test_families_of_names() -> None:
+    """By the first word, which ends before an underscore or a capital letter; the pattern matches all of a family."""
+    names = ["abs_dense_float_float", "abs_strided_half_half", "absmax_float", "applyPivots", "applySYRKL", "im2col"]
+    names.append("Odd")
+    assert families_of(names) == {"Odd": 1, "abs_*": 2, "absmax_*": 1, "apply*": 2, "im2col": 1}
+    assert dtypes_of(names) == {"float": 2, "half": 1}
+
+
+def test_a_terminal_shows_families(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In columns that fit; a part of a name, `--all` and JSON give names there, too."""
+    names = [f"abs_dense_{one}" for one in ("float", "half")] + [f"word{at}_long" for at in range(6)]
+    library = metallib(dict.fromkeys(names, b"BC"))
+    assert main(["kernels", "add", str(made(tmp_path, library, INSTALLED))]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main(["kernels", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"torch {INSTALLED} has 8 Metal kernels; by the first word of the name:",
+        "",
+        "abs_*    2   word2_*  1   word5_*  1",
+        "word0_*  1   word3_*  1",
+        "word1_*  1   word4_*  1",
+        "",
+        "dtypes: long 6, float 1, half 1",
+        "names: anymps kernels list 'abs_*', or --all for every one",
+    ]
+    assert main(["kernels", "list", "--all"]) == 0
+    assert capsys.readouterr().out.splitlines() == names
+    assert main(["kernels", "list", "abs_*"]) == 0
+    assert capsys.readouterr().out.splitlines() == names[:2]
+    assert main(["kernels", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"torch": INSTALLED, "kernels": names}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
+    assert main(["kernels", "list"]) == 0
+    assert capsys.readouterr().out.splitlines() == names
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

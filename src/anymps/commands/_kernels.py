@@ -23,6 +23,8 @@ from anymps.metal.kernels import (
     add_kernels,
     added_releases,
     download,
+    dtypes_of,
+    families_of,
     module_text,
     open_kernels,
     operator_of,
@@ -31,7 +33,7 @@ from anymps.metal.kernels import (
     remove_kernels,
     wheel_digest,
 )
-from anymps.report import kernel_document, plural, rendered, size
+from anymps.report import kernel_document, kernel_families, plural, rendered, size
 from anymps.rules import find_operators, installed_torch
 
 
@@ -79,16 +81,25 @@ def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
 
 
 @kernels.command("list", short_help="List kernels by name.")
-@click.argument("pattern", default="*")
+@click.argument("pattern", required=False)
 @takes("kernels list")
-def list_(asked: KernelsListSettings, pattern: str) -> int:
-    """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*')."""
+def list_(asked: KernelsListSettings, pattern: str | None) -> int:
+    """List the kernels that were added: those with PATTERN in their names, or that match it ('add_dense_*').
+
+    Without PATTERN, a terminal shows how many kernels begin with the same word, and --all their names. Elsewhere, as in
+    a pipe, all names are printed, one a line.
+    """
     library, release = _opened(asked.release)
-    wanted = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+    wanted = "*" if pattern is None else pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     names = sorted(name for name in library.kernels if fnmatchcase(name, wanted))
     if not names:
         raise UsageError(f"torch {release} has no Metal kernel {pattern!r}: it has {len(library.kernels):,} others")
-    click.echo(json.dumps({"torch": release, "kernels": names}, indent=2) if asked.json else "\n".join(names))
+    if asked.json:
+        click.echo(json.dumps({"torch": release, "kernels": names}, indent=2))
+    elif pattern is None and not asked.all and sys.stdout.isatty():
+        click.echo(kernel_families(families_of(names), dtypes_of(names), release, sys.stdout))
+    else:
+        click.echo("\n".join(names))
     return 0
 
 

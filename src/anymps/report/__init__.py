@@ -10,6 +10,7 @@ from anymps._text import clean, plural, size
 if TYPE_CHECKING:
     from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
+    from anymps.report._kernel_families import kernel_families
     from anymps.report._outputs import STDOUT, Output, Outputs, write_file
     from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
@@ -35,6 +36,7 @@ if not TYPE_CHECKING:
         {
             "_bench": "bench_document",
             "_kernel": "kernel_document",
+            "_kernel_families": "kernel_families",
             "_outputs": "Output Outputs STDOUT write_file",
             "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",

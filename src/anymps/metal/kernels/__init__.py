@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anymps.metal.kernels._llvm import module_text
     from anymps.metal.kernels._metadata import BufferArgument, Signature, StructField, read_signature
     from anymps.metal.kernels._metallib import Metallib, StoredKernel
-    from anymps.metal.kernels._names import operator_of
+    from anymps.metal.kernels._names import dtypes_of, families_of, operator_of
     from anymps.metal.kernels._store import add_kernels, added_release, added_releases, open_kernels, remove_kernels
     from anymps.metal.kernels._wheel import download, read_release, wheel_digest
 
@@ -28,7 +28,7 @@ if not TYPE_CHECKING:
             "_llvm": "module_text",
             "_metadata": "BufferArgument Signature StructField read_signature",
             "_metallib": "Metallib StoredKernel",
-            "_names": "operator_of",
+            "_names": "dtypes_of families_of operator_of",
             "_store": "add_kernels added_release added_releases open_kernels remove_kernels",
             "_wheel": "download read_release wheel_digest",
         },
