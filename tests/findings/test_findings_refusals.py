@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Finding, Severity
+from anymps.findings import RULES, Finding, Severity, is_refusal
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from rule_loops import only
 
@@ -256,3 +256,13 @@ def test_a_bad_index_that_no_exception_told_of() -> None:
         "`aten::index.Tensor` reported: index 8; no exception was raised for it: another error came first, or "
         "nothing waited."
     )
+
+
+def test_which_rules_are_about_a_call_that_raised() -> None:
+    """A suite that expects a test to fail expects these; a wait or a warning is none of them."""
+    assert sorted(name for name, rule in RULES.items() if rule.refusal) == [
+        "MPS101", "MPS104", "MPS105", "MPS106", "MPS107", "MPS301", "MPS302", "MPS303", "MPS304",
+        "MPS401", "MPS402", "MPS407", "MPS410", "MPS501", "MPS504",
+    ]  # fmt: skip
+    text = "The operator 'aten::heaviside.out' is not currently implemented for the MPS device."
+    assert is_refusal(only(refused(RefusalKind.MISSING, "NotImplementedError", text, "aten::heaviside.out")))

@@ -98,3 +98,11 @@ def test_new_options_take_mps(tmp_path: Path) -> None:
     exec(line, options)
     command = click.command()(options["o"](lambda device: device))
     assert command.main(["--device", "mps"], standalone_mode=False) == "mps"
+
+
+def test_a_chain_of_tests_ends_where_more_follows() -> None:
+    """An `elif` is asked after the tests before it; an `if` in an `else` with more in it is of that branch alone."""
+    text = "if a:\n    x = 1\nelif b:\n    x = 2\nelse:\n    if c:\n        x = 3\n    y = 4\n"
+    place = place_in_file(text, ast.parse(text), 2)
+    assert place is not None
+    assert [ast.unparse(test) for test in place.tests] == ["a", "b"]

@@ -69,6 +69,7 @@ SURE = {"MPS301": Safety.PROVED, "MPS404": Safety.PROVED, "MPS111": Safety.PROVE
         ("MPS404", ZEROS, "h = torch.zeros(2, x.size(0)).to(device)", "h = torch.zeros(2, x.size(0), device=device)"),
         ("MPS404", ZEROS, "h = torch.zeros(2).to(device)", None),
         ("MPS404", ZEROS, "h = torch.zeros(2, x.size(0)).to(half)", None),
+        ("MPS404", ZEROS, "h = torch.zeros(2, x.size(0)).mul(device)", None),  # moves nothing
         ("MPS801", None, "d = torch.D(s, pin_memory=True)",
          "d = torch.D(s, pin_memory=not torch.backends.mps.is_available())"),
         ("MPS801", None, "d = torch.D(s, pin_memory=pin)", None),

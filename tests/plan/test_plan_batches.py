@@ -59,13 +59,23 @@ def test_the_same_call_stays_one_object() -> None:
     [
         step(mm(16), mm(16)),
         step(OperatorCall("aten::addmm", mm(16).inputs, mm(16).outputs)),
+        step(OperatorCall("aten::mv", mm(16).inputs, mm(16).outputs)),
         step(OperatorCall("aten::mm", ("float16[16, 64]", "float32[64, 32]"), ("float32[16, 32]",))),
         step(OperatorCall("aten::mm", mm(16).inputs[:1], mm(16).outputs)),
         step(mm(16), batches=2),
         step(mm(3)),
         step(mm(21)),
     ],
-    ids=["more calls", "another operator", "another dtype", "fewer inputs", "more batches", "rest", "rest before"],
+    ids=[
+        "more calls",
+        "another operator",
+        "a later operator",
+        "another dtype",
+        "fewer inputs",
+        "more batches",
+        "rest",
+        "rest before",
+    ],
 )
 def test_another_course_tells_nothing(large: StepWork) -> None:
     """Of a step that does something else with twice the batch, nothing is said about a third batch size."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anymps import parse_mac
+from anymps._command_settings import PlanSettings
 from anymps._errors import PlanError
-from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict
-from anymps.plan._measure import Stopped
+from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict, make_plan
+from anymps.plan._fixes import FixKind, first_fixes
+from anymps.plan._measure import Stopped, _fill_in
 from anymps.plan._plan import _larger, _recovery
 from plans import planned
 
@@ -50,6 +53,14 @@ def test_a_batch_of_one_is_measured_with_two_and_four() -> None:
     assert run.asked == [2, 4]
 
 
+@pytest.mark.parametrize(("asked", "loaded", "larger"), [(4, 8, 8), (4, None, 8), (None, 8, 16)])
+def test_the_batch_that_is_doubled(asked: int | None, loaded: int | None, larger: int) -> None:
+    """The one asked for; else the one that the data loader gives."""
+    run = run_of(limit=1.0)
+    _larger(("train.py",), replace(with_batch(asked), batch=loaded), run)
+    assert run.asked == [larger]
+
+
 def test_without_a_batch() -> None:
     """Nothing is run."""
     run = run_of()
@@ -82,3 +93,24 @@ def test_what_a_script_does_within_a_macs_memory() -> None:
     assert _recovery(ended, BASE.scenario, told, outcome(Verdict.FITS)) is None
     for run in (run_of(steps=0, limit=None), run_of(steps=5, limit=9.0), run_of(error=PlanError("anymps: odd"))):
         assert _recovery(run, BASE.scenario, told, fails) is None
+
+
+def test_the_watermark_is_lifted_only_where_the_run_fails() -> None:
+    """A Mac on which it is tight, or fits, has no use for that."""
+    told = [first_fixes(BASE, None, [outcome(verdict)]) for verdict in (Verdict.FAILS, Verdict.TIGHT)]
+    assert [[fix.applies for fix in fixes if fix.kind is FixKind.WATERMARK] for fixes in told] == [[True], [False]]
+
+
+def test_a_place_in_the_arguments_needs_a_number() -> None:
+    """And the message names the option that gives it."""
+    assert _fill_in("--size={batch}x{sequence}", Scenario(batch=8, sequence=512)) == "--size=8x512"
+    with pytest.raises(PlanError) as error:
+        _fill_in("{sequence}", Scenario(batch=8))
+    assert str(error.value) == ("anymps: the arguments hold {sequence}: say what it is, with --what-if or --sequence")
+
+
+def test_a_plan_measures_as_the_command_does() -> None:
+    """The defaults of the function are those of the options."""
+    defaults = {name: given.default for name, given in inspect.signature(make_plan).parameters.items()}
+    for name in ("steps", "seconds", "allow_writes", "larger"):
+        assert defaults[name] == getattr(PlanSettings(), name), name
