@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
@@ -148,3 +149,88 @@ def test_a_child_that_is_forked_while_kernels_run() -> None:
         thread.join()
         torch.set_num_threads(before)
     assert failures == []
+
+
+def _told_in_a_child(launch: Callable[[], object]) -> str:
+    """What a launch raises in a forked child; empty if it runs."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = ""
+        try:
+            launch()
+        except RuntimeError as error:
+            told = str(error)
+        finally:
+            os.write(writing, told.encode())
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        return pipe.read().decode()
+
+
+@pytest.mark.parametrize("checked", ["", "1"])
+def test_a_forked_child_launches_nothing(monkeypatch: pytest.MonkeyPatch, checked: str) -> None:
+    """On its parent's tensors too: a launch like an earlier one, another one, and one that writes no tensor."""
+    monkeypatch.setenv("ANYMPS_CHECK_SHADERS", checked)
+    kernels = torch.mps.compile_shader(KERNELS + "kernel void nothing(constant float& x) {}")
+    x, out = torch.ones(64, device="mps"), torch.zeros(64, device="mps")
+    kernels.add(out, x, 1)
+    kernels.nothing(x, threads=1)
+    launches: tuple[Callable[[], object], ...] = (
+        lambda: kernels.add(out, x, 2),
+        lambda: kernels.rows(out, x, threads=64, group_size=64),
+        lambda: kernels.nothing(x, threads=1),
+        lambda: kernels.nothing(3.0, threads=1),
+    )
+    for launch in launches:
+        assert _told_in_a_child(launch) == (
+            f"{FORKED}, and a Mac crashes or hangs when a forked child uses Metal; keep mps out of this process (a "
+            "DataLoader's workers should make CPU tensors, moved in the main process), or start it with the 'spawn' "
+            "method, which is the default on a Mac"
+        )
+        launch()
+    assert out.tolist() == [1.0] * 64
+
+
+def test_a_buffer_moves_while_another_thread_reads_it() -> None:
+    """A launch that may write it gives it margins; its old memory stays while another thread's kernel reads there."""
+    kernels = library(
+        HEAD
+        + """
+kernel void wait(device float* out, device const float* x, device atomic_int* flags, constant uint& last) {
+  atomic_store_explicit(&flags[0], 1, memory_order_relaxed);
+  while (atomic_load_explicit(&flags[1], memory_order_relaxed) == 0) {}
+  out[0] = x[0] + x[last];
+}
+kernel void put(device float* x) { x[0] = 5; }
+"""
+    )
+    count = 1 << 24  # so large that what is freed leaves the process at once
+    x = torch.zeros(count, device="mps") + 2  # computed: it has no margins
+    out, flags = torch.zeros(1, device="mps"), torch.zeros(2, dtype=torch.int32, device="mps")
+    kernels.put(flags.view(torch.float32), threads=1)
+    flags.zero_()
+    seen = (ctypes.c_int32 * 2).from_address(flags.data_ptr())
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            kernels.wait(out, x, flags, count - 1, threads=1)
+        except BaseException as failure:
+            failures.append(failure)
+
+    before = x.data_ptr()
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        while not seen[0] and thread.is_alive():
+            pass
+        kernels.put(x, threads=1)
+    finally:
+        seen[1] = 1
+        thread.join()
+    assert failures == []
+    assert x.data_ptr() != before
+    assert (out.item(), x[0].item(), x[1].item()) == (4.0, 5.0, 2.0)

@@ -25,8 +25,11 @@ class Device(Protocol):
     def begin_margins(self) -> None:
         """Has new buffers allocated with empty memory around them."""
 
-    def guard_buffers(self, tensors: list[torch.Tensor], /) -> None:
-        """Marks the empty memory around the buffers of tensors."""
+    def begin_launch(self, tensors: list[torch.Tensor], /) -> None:
+        """Marks the empty memory around the buffers of tensors, for a launch that `end_launch` ends.
 
-    def stray_write(self, tensors: list[torch.Tensor], /) -> tuple[int, int, int, int] | None:
+        Raises RuntimeError in a forked child of a process that has used the device.
+        """
+
+    def end_launch(self, tensors: list[torch.Tensor], /) -> tuple[int, int, int, int] | None:
         """What was written beside them since: index, offset of the first byte, how many bytes, bytes of the buffer."""

@@ -132,7 +132,7 @@ class MetalKernel:
         self.place = straight
         self._library = library  # the code lives as long as this
         self._written = entry.written
-        self._guard, self._stray = device.guard_buffers, device.stray_write
+        self._begin, self._end = device.begin_launch, device.end_launch
         self._by_operator = device.shaders_by_operator
         self._indices: dict[int, list[int]] = {}
         self._repeated: dict[object, Repeated] = {}
@@ -225,8 +225,7 @@ class MetalKernel:
                 if not values[place].is_mps:
                     return False
         guarded = [given[place] for place in written] if len(written) != 1 else [given[written[0]]]
-        if guarded:
-            self._guard(guarded)
+        self._begin(guarded)
         try:  # addresses after the guard, which may move a buffer
             if values is None:
                 packed = pack(*map(_address, args))
@@ -236,7 +235,7 @@ class MetalKernel:
         except (struct.error, OverflowError):  # a number too large, which `bind_arguments` judges
             return False
         finally:
-            stray = self._stray(guarded) if guarded else None  # after a fault, too: the next launch is not to blame
+            stray = self._end(guarded)  # after a fault, too: the next launch is not to blame
         if signal or stray is not None:
             bound = bind_arguments(args, 1, None, arg_casts)
             if signal:
@@ -257,15 +256,12 @@ class MetalKernel:
         if x > _MOST_ALONG_X:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
-        if self._checks is not None or (bound.flat and not self._written):
-            self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
-            return
-        guarded = self._may_be_written(bound)
-        self._guard(guarded)
+        guarded = [] if self._checks is not None else self._may_be_written(bound)  # checked, it runs on copies
+        self._begin(guarded)
         try:
             self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
         finally:
-            stray = self._stray(guarded)  # after a fault, too: the next launch is not to blame
+            stray = self._end(guarded)  # after a fault, too: the next launch is not to blame
         if stray is not None:
             self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
 

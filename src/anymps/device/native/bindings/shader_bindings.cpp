@@ -86,18 +86,27 @@ void each_tensor(PyObject* list, const std::function<void(Py_ssize_t, const at::
   }
 }
 
-// guard_buffers(tensors): the margins of their buffers are marked.
-PyObject* guard_buffers(PyObject*, PyObject* tensors) {
+// begin_launch(tensors): a kernel that may write these is to run; the margins of their buffers are marked. Raises in a
+// forked child of a process that has used the device. Each one that returns needs an `end_launch`.
+PyObject* begin_launch(PyObject*, PyObject* tensors) {
   return guarded([&]() -> PyObject* {
-    each_tensor(tensors, [](Py_ssize_t, const at::Tensor& tensor) { margins::guard(tensor); });
+    enter_device();
+    margins::begin_launch();
+    try {
+      each_tensor(tensors, [](Py_ssize_t, const at::Tensor& tensor) { margins::guard(tensor); });
+    } catch (...) {
+      margins::end_launch();
+      throw;
+    }
     Py_RETURN_NONE;
   });
 }
 
-// stray_write(tensors) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
-// buffer beside which something was written since `guard_buffers`, or None.
-PyObject* stray_write(PyObject*, PyObject* tensors) {
+// end_launch(tensors) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
+// buffer beside which something was written since `begin_launch`, or None.
+PyObject* end_launch(PyObject*, PyObject* tensors) {
   return guarded([&]() -> PyObject* {
+    margins::end_launch();
     std::optional<margins::Stray> first;
     Py_ssize_t where = 0;
     each_tensor(tensors, [&](Py_ssize_t i, const at::Tensor& tensor) {
@@ -124,8 +133,8 @@ PyMethodDef shader_methods[] = {
     {"kept_launches", kept_launches, METH_NOARGS, "How many calls of each operator a kept launch has computed."},
     {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
     {"begin_margins", begin_margins, METH_NOARGS, "Has new buffers allocated with empty memory around them."},
-    {"guard_buffers", guard_buffers, METH_O, "Marks the empty memory around the buffers of tensors."},
-    {"stray_write", stray_write, METH_O, "What was written beside the buffers of tensors, or None."},
+    {"begin_launch", begin_launch, METH_O, "Marks the empty memory around the buffers of tensors; refused in a forked child."},
+    {"end_launch", end_launch, METH_O, "What was written beside the buffers of tensors, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

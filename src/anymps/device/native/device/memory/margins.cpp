@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace anymps::margins {
 namespace {
@@ -18,6 +21,11 @@ constexpr size_t kBefore = 256, kLeast = size_t(4) << 10, kMost = size_t(16) << 
 constexpr unsigned char kMark = 0xa7;  // no byte of a small number, of an index or of a usual float
 
 std::atomic<bool> begun{false};
+
+// Launches that run, and the memory that buffers have been moved from meanwhile: another thread's kernel may read it.
+std::atomic<int> running{0};
+std::mutex left_lock;
+std::vector<at::DataPtr> left;
 
 size_t behind(size_t nbytes) {
   return std::clamp(nbytes, kLeast, kMost);
@@ -41,7 +49,7 @@ Buffer* buffer_behind(const at::Tensor& tensor) {
   return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->data_ptr());
 }
 
-// The bytes of a buffer get another place; who has its address from before keeps that of freed memory.
+// The bytes of a buffer get another place. Their old memory stays until no launch runs; an address of it is invalid then.
 void move(c10::StorageImpl* storage, Buffer& buffer) {
   at::DataPtr& held = storage->_mutable_data_ptr_no_checks();
   if (held.get_context() != &buffer || held.get() != buffer.memory.get() || storage->nbytes() == 0) {
@@ -56,8 +64,10 @@ void move(c10::StorageImpl* storage, Buffer& buffer) {
   if (c10::StorageImpl* alias = buffer.alias.load(std::memory_order_acquire)) {
     alias->set_data_ptr_noswap(at::DataPtr(room.start, alias->device()));
   }
-  buffer.memory = std::move(memory);
+  std::swap(buffer.memory, memory);
   buffer.room = room;
+  std::lock_guard<std::mutex> guard(left_lock);
+  left.push_back(std::move(memory));
 }
 
 }  // namespace
@@ -68,6 +78,21 @@ void begin() {
 
 at::DataPtr allocate(size_t nbytes, Room& room) {
   return begun.load(std::memory_order_relaxed) ? with_margins(nbytes, room) : c10::GetCPUAllocator()->allocate(nbytes);
+}
+
+void begin_launch() {
+  running.fetch_add(1);
+}
+
+void end_launch() {
+  if (running.fetch_sub(1) != 1) {
+    return;
+  }
+  std::vector<at::DataPtr> unused;
+  std::lock_guard<std::mutex> guard(left_lock);
+  if (running.load() == 0) {  // else one has begun that may move a buffer, or have read where one lay
+    unused.swap(left);
+  }
 }
 
 void guard(const at::Tensor& tensor) {

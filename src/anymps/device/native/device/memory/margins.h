@@ -16,6 +16,10 @@ void begin();
 // Memory for a buffer, with margins if they have begun; `room` says where it lies.
 at::DataPtr allocate(size_t nbytes, Room& room);
 
+// A launch begins or ends. Memory that a buffer is moved from while one runs is kept until none does.
+void begin_launch();
+void end_launch();
+
 // Gives the buffer of a tensor margins if it has none, which moves its bytes once, and marks them.
 void guard(const at::Tensor& tensor);
 
