@@ -276,6 +276,38 @@ def test_numbers_of_launches_that_repeat_one(monkeypatch: pytest.MonkeyPatch) ->
     assert (len(bound), out[0].item()) == (2, 5.5)
 
 
+def test_cpu_scalars_of_launches_that_repeat_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor without dimensions on the CPU is a constant of its own type; other ones are judged as at first."""
+    kernel = library(
+        HEAD
+        + "kernel void put(device float* o, constant float& f, constant long& n, constant bool& b, constant half& h,"
+        " uint i [[thread_position_in_grid]]) { o[i] = f + n + b + h; }"
+    ).put
+    out = torch.zeros(3, device="mps")
+
+    def run(f: float, n: int, b: bool, h: float, dtype: torch.dtype = torch.float32) -> float:
+        scalars = torch.tensor(f, dtype=dtype), torch.tensor(n), torch.tensor(b), torch.tensor(h, dtype=torch.half)
+        kernel(out, *scalars)
+        return float(out[2].item())
+
+    assert run(0.5, 1, True, 2.0) == 4.5
+    bound = []
+    from_args = _library.bind_arguments
+    monkeypatch.setattr(_library, "bind_arguments", lambda *args: bound.append(args) or from_args(*args))
+    assert (run(0.25, -7, False, 1.5), run(3.0, 1 << 20, True, -2.0)) == (-5.25, (1 << 20) + 2.0)
+    assert bound == []
+    assert (run(1e39, 1, True, 0.0, torch.float64), len(bound)) == (float("inf"), 1)
+    scalar = torch.tensor(1.0)
+    kernel(out, 2, scalar.long(), scalar.bool(), scalar.half(), arg_casts={1: "int8"})
+    assert len(bound) == 2
+    with pytest.raises(RuntimeError, match=r"^Passed CPU tensor to MPS op$"):
+        kernel(out, scalar.reshape(1), scalar.long(), scalar.bool(), scalar.half())
+    negative = torch.tensor(1 - 2j).conj().imag  # the sign is not in its bytes
+    assert negative.is_neg()
+    kernel(out, negative, scalar.long(), scalar.bool(), scalar.half())
+    assert out.tolist() == [5.0] * 3
+
+
 def test_a_number_does_not_hide_a_stray_write() -> None:
     """A launch that repeats one with a number is watched for writes outside of its buffers, too."""
     kernel = library(

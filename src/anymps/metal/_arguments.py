@@ -168,7 +168,7 @@ def _host_tensor(tensor: torch.Tensor) -> Constant:
         tensor = tensor.float()
     elif tensor.dtype == torch.complex128:
         tensor = tensor.to(torch.complex64)
-    data = tensor.reshape(1).view(torch.uint8).numpy().tobytes()
+    data = tensor.resolve_conj().resolve_neg().reshape(1).view(torch.uint8).numpy().tobytes()
     return Constant(data + bytes(PADDING), LETTERS.get(tensor.dtype, ""))
 
 

@@ -26,6 +26,7 @@ from anymps.metal._signatures import (
     packing_of,
     plain_casts,
     plain_sizes,
+    with_scalars,
 )
 from anymps.metal._tape import launch_on_tape, straight, through_line
 from anymps.metal.checking import CheckedLaunch, CleanLaunches, checker
@@ -161,8 +162,12 @@ class MetalKernel:
     def __call__(
         self, *args: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, error_buf_idx: Any = None
     ) -> None:
-        if self._repeated and error_buf_idx is None and self._repeat(args, threads, group_size, arg_casts):
-            return
+        if self._repeated and error_buf_idx is None:
+            if self._repeat(args, threads, group_size, arg_casts):
+                return
+            scalars = with_scalars(args)
+            if scalars is not None and self._repeat(args, threads, group_size, arg_casts, scalars):
+                return
         bound = bind_arguments(args, threads, group_size, arg_casts)
         self._start(bound, error_buf_idx)
         if self._checks is None and error_buf_idx is None and not self._device.shaders_by_operator():
@@ -172,7 +177,7 @@ class MetalKernel:
         """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
         if 0 in bound.threads or len(args) < self._entry.buffers:
             return
-        (kinds, values), casts = kinds_of(args), plain_casts(arg_casts)
+        (kinds, values), casts = with_scalars(args) or kinds_of(args), plain_casts(arg_casts)
         packing = packing_of(kinds, casts)
         if packing is None or not all(values[place].is_mps for place in packing.tensors):
             return
@@ -188,11 +193,20 @@ class MetalKernel:
         told_by = len(args) if kinds.count(TENSOR) == len(kinds) else kinds  # as `_repeat` asks
         self._repeated[told_by, plain_sizes(bound.threads), group_size, casts] = repeated
 
-    def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any, arg_casts: Any) -> bool:
+    def _repeat(
+        self,
+        args: tuple[Any, ...],
+        threads: Any,
+        group_size: Any,
+        arg_casts: Any,
+        scalars: tuple[object, list[Any]] | None = None,
+    ) -> bool:
         """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
         kinds: object = len(args)
         values = None
-        for one in args:
+        if scalars is not None:
+            kinds, values = scalars
+        for one in args if scalars is None else ():
             if type(one) is not TENSOR:
                 kinds, values = kinds_of(args)
                 break

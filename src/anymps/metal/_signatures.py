@@ -7,6 +7,7 @@ each number and each list where a constant may begin, with empty bytes behind.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -21,6 +22,12 @@ Kinds = tuple[Any, ...]
 
 TENSOR = torch.Tensor
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
+_SCALARS = {  # of tensors without dimensions on the CPU, whose bytes are the constant
+    **dict.fromkeys((torch.bool, torch.uint8, torch.int8), 1),
+    **dict.fromkeys((torch.int16, torch.float16, torch.bfloat16), 2),
+    **dict.fromkeys((torch.int32, torch.float32), 4),
+    torch.int64: 8,
+}
 _WHOLE, _NUMBERS = frozenset({int, bool}), frozenset({int, bool, float})
 _ALIGNED = 16  # where a constant begins
 _ADDRESS = "Q"
@@ -57,6 +64,32 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]]:
             spread.append(one)
             found.append(kind)
     return tuple(found), spread
+
+
+def with_scalars(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]] | None:
+    """The same where tensors without dimensions on the CPU are among them: by their dtype, and as their bytes.
+
+    None if there are none, or if `bind_arguments` has to judge one.
+    """
+    if not any(type(one) is TENSOR and not one.is_mps for one in arguments):
+        return None
+    given: list[Any] = []
+    kinds: list[Any] = []
+    try:
+        for one in arguments:
+            dtype = one.dtype if type(one) is TENSOR and not one.is_mps else None
+            if dtype is None:
+                (kind,), values = kinds_of((one,))
+                kinds.append(kind)
+                given += values
+            elif dtype in _SCALARS and one.dim() == 0 and one.device.type == "cpu" and not one.is_neg():
+                kinds.append(dtype)
+                given.append(ctypes.string_at(one.data_ptr(), _SCALARS[dtype]))
+            else:
+                return None
+    except RuntimeError:  # without memory, as within a transformation of functions
+        return None
+    return tuple(kinds), given
 
 
 def plain_sizes(value: Any) -> int | tuple[int, ...]:
@@ -128,6 +161,8 @@ def _form(kind: Any, cast: str) -> str | None:
     if not isinstance(kind, tuple):
         if kind in _TENSORS:
             return _ADDRESS
+        if kind in _SCALARS:
+            return f"{_SCALARS[kind]}s{PADDING}x"
         if kind in _NUMBERS and cast in NARROW_CASTS:
             return f"2s{PADDING}x"
         code = _code(kind, cast)
