@@ -7,6 +7,7 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ from anymps.metal.translation._fission_text import (
     Step,
     group_function,
 )
+from anymps.metal.translation._fission_turns import Turns, read_turns
 from anymps.metal.translation._parameters import Unsupported, buffer_places
 from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
 from anymps.metal.translation._structure import Function
@@ -91,16 +93,24 @@ def group_form(
     `synced` are the names that synchronise, `own` the functions of the source.
     """
     try:
-        return _Reader(function, code, synced, own, render).read()
+        with contextlib.suppress(NoText):  # where a loop is cut off, more must be kept in arrays
+            return _Reader(function, code, synced, own, render, True).read()
+        return _Reader(function, code, synced, own, render, False).read()
     except (_Refused, Unread, NoText, Unsupported):
         return None
 
 
 class _Reader:
     def __init__(
-        self, function: Function, code: list[Token], synced: Collection[str], own: Collection[str], render: Render
+        self,
+        function: Function,
+        code: list[Token],
+        synced: Collection[str],
+        own: Collection[str],
+        render: Render,
+        turned: bool,
     ) -> None:
-        self.function, self.code, self.synced, self.render = function, code, synced, render
+        self.function, self.code, self.synced, self.render, self.turned = function, code, synced, render, turned
         first, last = function.body
         self.body = code[first + 1 : last]
         self.returns = any(token.text == "return" for token in self.body)
@@ -341,10 +351,13 @@ class _Reader:
             names.varying |= declared
             names.indices |= declared
             self.open.append(Item(text, used - declared, tuple(declared), again=True))
-        elif statement.kind == "control" and (only := self._only_thread(tokens)) is not None:
+        elif statement.kind == "control" and (only := names.only_thread(tokens)) is not None:
             self._close()
             self.open.append(Item(text, used, (), stores=True))
             self._close(only)
+        elif self.turned and (turns := self._turns(statement)) is not None:
+            self._close()
+            self.steps.append(Piece([Item(text, used, (), True, frozenset(used & names.changed))], turns=turns))
         else:
             names.varying |= declared
             if not statement.plain:
@@ -361,6 +374,12 @@ class _Reader:
                 )
             )
 
+    def _turns(self, statement: Statement) -> Turns | None:
+        """A loop that can be done turn by turn for many threads."""
+        if self.axis == PLANE:
+            return None
+        return read_turns(self.code, statement, self.names, self.arrays, lambda a, b, c: self.render(a, b, dict(c)))
+
     def _may_point(self, statement: Statement, used: Collection[str]) -> bool:
         """Whether a declared value may be the address of a thread's own variable, which is gone behind a cut."""
         own = set(used) & self.names.varying - self.names.indices
@@ -374,28 +393,7 @@ class _Reader:
             self.steps.append(Piece(self.open, only, self.open[0].bound if len(self.open) == 1 else ""))
         self.open = []
 
-    def _only_thread(self, tokens: list[Token]) -> str | None:
-        """For `if (index == 3) ...` the one turn of the loop that does something."""
-        words = [token.text for token in tokens]
-        if words[:2] != ["if", "("] or "else" in words:
-            return None
-        condition = words[2 : closing(tokens, 1)]
-        if "==" not in condition or not condition[-1].isdigit() or condition[-2] != "==":
-            return None
-        start = self.names.lanes.get("".join(condition[:-2]))
-        return None if start is None else f"{condition[-1]} - int({start})"
-
     def _bound(self, statement: Statement) -> str:
         """For `if (index < n) ...` the text of n, where that is the same for all threads."""
-        tokens = list(statement.tokens)
-        words = [token.text for token in tokens]
-        if words[:2] != ["if", "("] or "else" in words:
-            return ""
-        end = closing(tokens, 1)
-        place = words.index("<") if "<" in words[:end] else 0
-        behind = tokens[place + 1 : end]
-        if self.names.lanes.get("".join(words[2:place])) != "0" or not behind or not self.names.is_steady(behind):
-            return ""
-        if {"<", ">", "<=", ">=", "==", "!=", "&&", "||", ","} & set(words[place + 1 : end]):
-            return ""
-        return self.render(statement.first + place + 1, statement.first + end - 1, {})
+        bound = self.names.bound(list(statement.tokens))
+        return self.render(statement.first + bound[0], statement.first + bound[1], {}) if bound else ""

@@ -92,3 +92,28 @@ class Names:
             return False
         close = closing(tokens, 1)
         return tokens[close + 1].text in ASSIGNMENTS and sum(t.text in (*ASSIGNMENTS, "++", "--") for t in tokens) == 1
+
+    def only_thread(self, tokens: list[Token]) -> str | None:
+        """For `if (index == 3) ...` the one turn of the loop that does something."""
+        words = [token.text for token in tokens]
+        if words[:2] != ["if", "("] or "else" in words:
+            return None
+        condition = words[2 : closing(tokens, 1)]
+        if "==" not in condition or not condition[-1].isdigit() or condition[-2] != "==":
+            return None
+        start = self.lanes.get("".join(condition[:-2]))
+        return None if start is None else f"{condition[-1]} - int({start})"
+
+    def bound(self, tokens: list[Token]) -> tuple[int, int] | None:
+        """For `if (index < n) ...` the first and the last token of n, where that is the same for all threads."""
+        words = [token.text for token in tokens]
+        if words[:2] != ["if", "("] or "else" in words:
+            return None
+        end = closing(tokens, 1)
+        place = words.index("<") if "<" in words[:end] else 0
+        behind = tokens[place + 1 : end]
+        if self.lanes.get("".join(words[2:place])) != "0" or not behind or not self.is_steady(behind):
+            return None
+        if {"<", ">", "<=", ">=", "==", "!=", "&&", "||", ","} & set(words[place + 1 : end]):
+            return None
+        return place + 1, end - 1

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from anymps.metal.translation._fission_turns import Turns, turn_lines
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")
@@ -47,11 +48,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Piece:
-    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not."""
+    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not.
+
+    `turns`: a loop that is done turn by turn for many threads.
+    """
 
     items: Sequence[Item]
     only: str = ""
     bound: str = ""
+    turns: Turns | None = None
 
     @property
     def used(self) -> frozenset[str]:
@@ -258,13 +263,18 @@ class _Writer:
         needed = self._with_again(piece.used)
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         who = who if self.plane else "int anymps_i"
-        lines = [f"auto anymps_p{number} = [&]({who}, auto anymps_keep) __attribute__((always_inline)) {{"]
-        for index, (name, place) in enumerate(self.parameters):
-            if place is None and name in self.varying and name in needed:
-                lines.append(self._position(index, "anymps_i"))
+        prologue = [
+            self._position(index, "anymps_i")
+            for index, (name, place) in enumerate(self.parameters)
+            if place is None and name in self.varying and name in needed
+        ]
         there = (None, *self.open)
-        lines += [
+        prologue += [
             item.text for name, item in self.again.items() if name in needed - own and self.inside.get(name) in there
+        ]
+        lines = [
+            f"auto anymps_p{number} = [&]({who}, auto anymps_keep) __attribute__((always_inline)) {{",
+            *prologue,
         ]
         changed = set().union(*(item.changed for item in piece.items)) - own
         for name, array in self.arrays.items():
@@ -312,6 +322,15 @@ class _Writer:
                 "for (int anymps_x = 0; anymps_x < anymps_w; ++anymps_x) {",
                 f"const int anymps_i = anymps_o + anymps_x; {call} }} }}",
             ]
+        if piece.turns is not None:
+            known = [(name, array) for name, array in self.arrays.items() if name in needed - own]
+            prologue += [
+                f"[[maybe_unused]] const auto {name} = {array}[anymps_i];"
+                for name, array in known
+                if name not in piece.turns.changed
+            ]
+            kept_there = [(name, array) for name, array in known if name in piece.turns.changed]
+            return [*lines, *turn_lines(number, piece.turns, prologue, kept_there, self.returns, call)]
         end = "anymps_n"
         if piece.bound:
             end = f"anymps_m{number}"

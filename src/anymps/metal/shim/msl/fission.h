@@ -5,6 +5,7 @@
 #pragma once
 
 #include <msl/launch.h>
+#include <msl/turns.h>
 #include <msl/welford.h>
 
 namespace anymps_fission {
