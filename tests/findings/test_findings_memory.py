@@ -9,7 +9,7 @@ import pytest
 from anymps.findings import find, growth_per_step
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
-from processes import ENABLE, run_command, run_with_torch
+from processes import ENABLE, run_with_torch
 from rule_loops import only
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -76,8 +76,6 @@ def test_out_of_memory_where_a_model_is_moved() -> None:
 MISSES = """
 import torch, anymps
 from anymps.findings import find
-anymps.enable("M1 8GB", quiet=True)
-torch.mps.set_per_process_memory_fraction(0.001)
 with anymps.record() as capture:
     try:
         try:
@@ -90,25 +88,33 @@ with anymps.record() as capture:
 print(finding.what.partition(" Held then")[0].rpartition(". ")[2])
 print(finding.fix)
 """
+RUN_EACH = """
+import pathlib, torch, anymps
+anymps.enable("M1 8GB", quiet=True)
+torch.mps.set_per_process_memory_fraction(0.001)
+for path in map(pathlib.Path, {paths!r}):
+    exec(compile(path.read_text(), str(path), "exec"), {{"__name__": "__main__", "__file__": str(path)}})
+"""
+HANDLERS = {
+    "torch.cuda.OutOfMemoryError": ("RuntimeError", True),
+    "(ValueError, torch.OutOfMemoryError) as error": ("Exception", True),
+    "RuntimeError": ("torch.cuda.OutOfMemoryError", False),
+    "ValueError": ("RuntimeError", False),
+}
 CATCH = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
 
 
-@pytest.mark.parametrize(
-    ("handler", "outer", "misses"),
-    [
-        ("torch.cuda.OutOfMemoryError", "RuntimeError", True),
-        ("(ValueError, torch.OutOfMemoryError) as error", "Exception", True),
-        ("RuntimeError", "torch.cuda.OutOfMemoryError", False),
-        ("ValueError", "RuntimeError", False),
-    ],
-)
-def test_a_handler_for_cuda_does_not_catch_it(tmp_path: Path, handler: str, outer: str, misses: bool) -> None:
+def test_a_handler_for_cuda_does_not_catch_it(tmp_path: Path) -> None:
     """MPS501: `except torch.cuda.OutOfMemoryError` around the line is named, unless something within catches it."""
-    script = tmp_path / "retry.py"
-    script.write_text(MISSES.format(handler=handler, outer=outer))
-    said, fix = run_command(str(script)).lines
-    assert (said == "The handler at retry.py:10 does not catch it.") is misses
-    assert fix.startswith(CATCH) is misses
+    paths = []
+    for number, (handler, (outer, _)) in enumerate(HANDLERS.items()):
+        paths.append(str(tmp_path / f"retry{number}.py"))
+        Path(paths[-1]).write_text(MISSES.format(handler=handler, outer=outer))
+    lines = run_with_torch(RUN_EACH.format(paths=paths)).lines
+    told = zip(lines[::2], lines[1::2], strict=True)
+    for number, ((said, fix), (_, misses)) in enumerate(zip(told, HANDLERS.values(), strict=True)):
+        assert (said == f"The handler at retry{number}.py:8 does not catch it.") is misses
+        assert fix.startswith(CATCH) is misses
 
 
 def test_a_tensor_above_the_largest_buffer_is_another_matter() -> None:
