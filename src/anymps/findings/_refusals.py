@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anymps.findings._places import numbered
@@ -10,16 +9,9 @@ from anymps.record import Recording, Refusal, RefusalKind, Site
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(Refusal):
     """The same refusal at one line, `count` times in the run. `origin` is the line that made the culprit, if known."""
 
-    kind: RefusalKind
-    error: str
-    message: str
-    operator: str
-    site: Site
-    origin: Site
-    detail: Mapping[str, object]
     count: int
 
     @property
@@ -48,19 +40,7 @@ def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
         if refusal.kind in kinds:
             place = (refusal.site.file, refusal.site.line, refusal.origin.file, refusal.origin.line)
             groups.setdefault((refusal.kind, refusal.operator, place), []).append(refusal)
-    return [
-        Refused(
-            kind=first.kind,
-            error=first.error,
-            message=first.message,
-            operator=first.operator,
-            site=first.site,
-            origin=first.origin,
-            detail=first.detail,
-            count=len(group),
-        )
-        for first, *group in ((group[0], *group) for group in groups.values())
-    ]
+    return [Refused(**vars(group[0]), count=len(group)) for group in groups.values()]
 
 
 def at(site: Site) -> str:

@@ -14,7 +14,7 @@ from anymps.findings.advice import made_at, persistent_workers, pinned_without_m
 from anymps.findings.edits import Guard, LineEdit, Safety
 from anymps.record import Noted, Recording
 
-_SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process process"
+_SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process"
 _PROCESSES: Final = (
     "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later); "
     "torch/utils/data/dataloader.py, torch 2.7 to 2.15"

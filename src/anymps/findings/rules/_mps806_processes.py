@@ -43,8 +43,17 @@ SENT = Rule(
     ),
 )
 
-_SPAWN: Final = "macOS spawns processes (the default there since Python 3.8): each is a new Python process process"
+_SPAWN: Final = "macOS spawns processes (the default there since Python 3.8): each is a new Python process"
 _SOURCE: Final = "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later)"
+_GUARDED: Final = """
+    import torch.multiprocessing as mp
+
+    if __name__ == "__main__":
+        worker = mp.Process(target=print, args=("in a process",))
+        worker.start()
+        worker.join()
+        x = torch.ones(3, device=device)
+"""
 
 UNGUARDED = Rule(
     id="MPS807",
@@ -69,15 +78,7 @@ UNGUARDED = Rule(
             worker.join()
             x = torch.ones(3, device=device)
         """,
-        good="""
-            import torch.multiprocessing as mp
-
-            if __name__ == "__main__":
-                worker = mp.Process(target=print, args=("in a process",))
-                worker.start()
-                worker.join()
-                x = torch.ones(3, device=device)
-        """,
+        good=_GUARDED,
     ),
 )
 
@@ -99,15 +100,7 @@ UNPICKLABLE = Rule(
                 worker.join()
                 x = torch.ones(3, device=device)
         """,
-        good="""
-            import torch.multiprocessing as mp
-
-            if __name__ == "__main__":
-                worker = mp.Process(target=print, args=("in a process",))
-                worker.start()
-                worker.join()
-                x = torch.ones(3, device=device)
-        """,
+        good=_GUARDED,
     ),
 )
 

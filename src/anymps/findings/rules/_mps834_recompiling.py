@@ -15,6 +15,10 @@ _SOURCE: Final = (
     "torch/_dynamo/convert_frame.py (get_and_maybe_log_recompilation_reasons, exceeds_recompile_limit), torch 2.11 to "
     "2.15"
 )
+_FIX: Final = (
+    "Keep the value that the guard checks the same in every call. `TORCH_LOGS=recompiles` prints every guard "
+    "that fails."
+)
 _EXAMPLE: Final = """
     @torch.compile(backend="eager")
     def scale(x, name):
@@ -34,10 +38,7 @@ AGAIN = Rule(
         "call waits for Dynamo, Inductor and Metal's compiler, which takes seconds. One recompilation is normal: it "
         "makes a changing size dynamic."
     ),
-    fix=(
-        "Keep the value that the guard checks the same in every call. `TORCH_LOGS=recompiles` prints every guard "
-        "that fails."
-    ),
+    fix=_FIX,
     related_as="called at",
     source=_SOURCE,
     example=Example(
@@ -54,10 +55,7 @@ LIMIT = Rule(
         "After 8 recompilations (`torch._dynamo.config.recompile_limit`), a call that fits no compiled version runs "
         "uncompiled, operator by operator. The time spent compiling is lost."
     ),
-    fix=(
-        "Keep the value that the guard checks the same in every call. `TORCH_LOGS=recompiles` prints every guard "
-        "that fails."
-    ),
+    fix=_FIX,
     related_as="called at",
     source=_SOURCE,
     example=Example(
