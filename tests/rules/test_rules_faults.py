@@ -44,6 +44,18 @@ def test_sizes_from_which_the_backend_fails() -> None:
     }
 
 
+def test_systems_that_have_a_fault() -> None:
+    """From which macOS on, and the first without it; (1000, 0) is none."""
+    assert {identity: hazard.macos for identity, hazard in KNOWN.items() if hazard.macos} == {
+        "MPS608": (((26, 0), (27, 0)),),
+        "MPS609": (((15, 0), (1000, 0)),),
+        "MPS615": (((15, 0), (26, 4)),),
+        "MPS621": (((15, 0), (1000, 0)),),
+        "MPS625": (((0, 0), (15, 1)),),
+        "MPS626": (((26, 2), (26, 3)),),
+    }
+
+
 def hazard(operators: tuple[str, ...], outcome: Outcome = Outcome.WRONG) -> Hazard:
     """A fault of these operators, or of a whole family."""
     return Hazard(

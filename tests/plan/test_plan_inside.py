@@ -1,0 +1,36 @@
+"""What a plan changes in the process that it measures: sizes of batches, and tensors without values."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anymps.plan.inside._apply import _resize
+from anymps.plan.inside._hollow import LARGE, is_large
+
+
+@pytest.mark.parametrize(("wanted", "rows"), [(2, [0, 1]), (5, [0, 1, 2, 0, 1]), (7, [0, 1, 2, 0, 1, 2, 0])])
+def test_a_batch_of_another_size_repeats_its_samples(wanted: int, rows: list[int]) -> None:
+    """The first ones, and from the first on again where there are too few."""
+    batch = torch.arange(3.0)[:, None].expand(3, 2)
+    assert _resize(batch, 0, 3, wanted)[:, 0].tolist() == rows
+    assert _resize(batch, 0, 4, wanted) is batch  # of another size: no batch
+    assert _resize(batch, 2, 3, wanted) is batch
+
+
+@pytest.mark.parametrize(
+    ("value", "large"),
+    [
+        (torch.empty(LARGE // 4), True),
+        (torch.empty(LARGE // 4 - 1), False),
+        (torch.empty(LARGE // 2, dtype=torch.bfloat16), True),
+        (torch.empty(LARGE // 4, dtype=torch.int32), False),  # an index must hold its value
+        (torch.empty(LARGE // 4, device="meta"), False),
+        (torch.empty(LARGE // 4).to_sparse(), False),
+        ("text", False),
+    ],
+    ids=["of that size", "smaller", "bfloat16", "integers", "on meta", "sparse", "no tensor"],
+)
+def test_which_tensors_have_no_values(value: object, large: bool) -> None:
+    """Of floating point, in this machine's memory, and from 4 MiB on."""
+    assert is_large(value) is large
