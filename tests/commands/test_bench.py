@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from anymps.commands import main
+from anymps.commands.bench._session import too_few_steps
 
 CODE = """\
 import torch
@@ -137,3 +138,25 @@ def test_fault_of_the_function(home: Path, capsys: pytest.CaptureFixture[str]) -
         f'  File "{home / "functions.py"}", line 17, in fails',
     ]
     assert (lines[-1], captured.out) == ("RuntimeError: of the user", "")
+
+
+FUNCTION = "time one of its functions, such as `anymps bench train.py:train_step`"
+
+
+@pytest.mark.parametrize(
+    ("made", "warmup", "why"),
+    [
+        (0, 3, f"train.py made no optimizer step, and a step is timed from one to the next: {FUNCTION}"),
+        (1, 3, f"train.py made 1 optimizer step, and the first 3 do not count: let it make more, or {FUNCTION}"),
+        (1, 1, f"train.py made 1 optimizer step, and the first does not count: let it make more, or {FUNCTION}"),
+        (
+            3,
+            3,
+            "train.py made 3 optimizer steps, and the first 3 do not count: let it make more, count from the second "
+            f"one on with --warmup 1, or {FUNCTION}",
+        ),
+    ],
+)
+def test_too_few_steps_say_what_to_do(made: int, warmup: int, why: str) -> None:
+    """How many there were, and how to time more of them, or something else."""
+    assert too_few_steps("train.py", made, warmup) == why

@@ -69,8 +69,10 @@ def test_too_few_steps(tmp_path: Path) -> None:
     """A script that ends before a step counts is told how many it made."""
     result = bench(tmp_path, "train.py", "1")
     assert (result.returncode, result.stdout) == (2, "")
-    message = "anymps: train.py made 1 optimizer step, and the first 2 do not count"
-    assert result.stderr.splitlines()[-1] == message
+    assert result.stderr.splitlines()[-1] == (
+        "anymps: train.py made 1 optimizer step, and the first 2 do not count: let it make more, or time one of its "
+        "functions, such as `anymps bench train.py:train_step`"
+    )
 
 
 def test_fault_of_the_script(tmp_path: Path) -> None:

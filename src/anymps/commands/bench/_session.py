@@ -61,10 +61,7 @@ class BenchSession:
             found = self._prediction(timing)
             print(bench_text(Comparison((timing,)), [] if found is None else [found], self._asked.form))
         elif self._timer is not None and not ending.get("status"):
-            made = f"{self._timer.steps} optimizer step{'' if self._timer.steps == 1 else 's'}"
-            raise UsageError(
-                f"{self._name.removeprefix('step of ')} made {made}, and the first {self._asked.warmup} do not count"
-            )
+            raise UsageError(too_few_steps(self._name.removeprefix("step of "), self._timer.steps, self._asked.warmup))
         return 0
 
     def keep(self, ending: dict[str, object]) -> None:
@@ -117,3 +114,14 @@ class BenchSession:
             why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
             return Prediction(timing, None, why)
         return predict(timing, self._capture.recording, self._asked.torch)
+
+
+def too_few_steps(script: str, made: int, warmup: int) -> str:
+    """Why no step of a script was timed, and what to do: it made `made`, of which the first `warmup` do not count."""
+    function = f"time one of its functions, such as `anymps bench {script}:train_step`"
+    if not made:
+        return f"{script} made no optimizer step, and a step is timed from one to the next: {function}"
+    steps = "1 optimizer step" if made == 1 else f"{made} optimizer steps"
+    first = "the first does" if warmup == 1 else f"the first {warmup} do"
+    sooner = "" if made == 1 or warmup == 1 else ", count from the second one on with --warmup 1"
+    return f"{script} made {steps}, and {first} not count: let it make more{sooner}, or {function}"
