@@ -127,6 +127,20 @@ def test_without_ground_a_sentence_says_why(known: int, unknown: int, meta: dict
     assert "o time is" not in render_summary(made, [])
 
 
+def test_one_step_alone_tells_programs_what_the_gpu_does() -> None:
+    """The host's time, and what it makes of the step, would be that of imports and of the making of the model."""
+    steps = Steps()
+    steps.product(10, gap=500_000_000)
+    steps.end()
+    made = steps.close()
+    report = json.loads("".join(renderer("json").pieces(made, [])))
+    jsonschema.validate(report, json.loads((SCHEMAS / "report-1.json").read_text(encoding="utf-8")))
+    step = report["predicted_step"]
+    assert (step["seconds"], step["host_seconds"], step["shares"], step["phases"]) == (None, None, [], [])
+    assert step["device_seconds"] > 0
+    assert step["no_time"].startswith("No time is predicted from a single step")
+
+
 def test_a_run_without_steps_needs_no_reason() -> None:
     """No loop came round: there is no step of which a time could be told."""
     made = RecordingBuilder(meta=META).close()

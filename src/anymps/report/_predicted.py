@@ -84,7 +84,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "device_seconds": time.device,
         "device_seconds_low": time.device_low,
         "device_seconds_high": time.device_high,
-        "host_seconds": time.host,
+        "host_seconds": time.host if told else None,
         "wait_seconds": time.all_waits,
         "seconds": time.seconds if told else None,
         "seconds_low": time.low if told else None,
@@ -94,8 +94,8 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "no_time": found.no_time,
         "calibration": time.calibration,
         "bound": time.bound,
-        "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares],
-        "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase],
+        "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares if told],
+        "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase if told],
         "waits": [
             {
                 "file": wait.place.file or None,
