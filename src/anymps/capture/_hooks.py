@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from anymps.capture._cold_code import ColdCode
 from anymps.capture._core import Assign, Core
 from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._habits import Habits
@@ -32,17 +33,17 @@ class Hooks:
         habits: bool = True,
         marks: Core | None = None,
         part: Part | None = None,
-        speed: CoreSpeed | None = None,
+        meters: Sequence[CoreSpeed | ColdCode] = (),
     ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
 
         Without `habits`, only what belongs to operators is watched: steps, phases, modules. `marks` is the core that
-        habits are told to, if it is another one; `part` and `speed` are told of the optimizers' steps.
+        habits are told to, if it is another one; `part` and `meters` are told of the optimizers' steps.
         """
         self._core = core
         self._assign_storage = assign
         self._part = part
-        self._speed = speed
+        self._meters = meters
         self.habits = Habits(marks or core) if habits else None
         self._undo: list[Callable[[], None]] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
@@ -138,8 +139,8 @@ class Hooks:
         self._core.end_step()
         if self._part is not None:
             self._part.stepped(optimizer)
-        if self._speed is not None:
-            self._speed.stepped()
+        for meter in self._meters:
+            meter.stepped()
 
     def _watch_loader(self) -> None:
         core = self._core

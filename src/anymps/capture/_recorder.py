@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps.capture._cells import shown_file
+from anymps.capture._cold_code import ColdCode
 from anymps.capture._core import Assign, Core
 from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._device_choice import device_choice
@@ -107,7 +108,7 @@ class Capture:
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
         self._clock = StepClock()
-        self._speed = CoreSpeed()
+        self._speed, self._cold = CoreSpeed(), ColdCode()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
         self._real_after: Counter[str] | None = None  # and up to the end of a part
@@ -132,8 +133,8 @@ class Capture:
         self.core, assign = _core_of(self._source, self.flush)
         waits = self._part is not None and not self._part.begun
         self._held = HeldMarks(self.core) if waits else None
-        marks = cast("Core | None", self._held)
-        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, speed=self._speed)
+        marks, meters = cast("Core | None", self._held), (self._speed, self._cold)
+        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, meters=meters)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self.core.ledger_start(self._allocation_limit)
@@ -267,6 +268,7 @@ class Capture:
                             self._writer.set_meta("unmoved", unmoved)
                 if self._on_virtual:
                     self._writer.set_meta("core_speed", self._speed.end())
+                    self._writer.set_meta("cold_code", self._cold.microseconds)
                 self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()

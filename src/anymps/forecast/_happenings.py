@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, read_tensor
+from anymps.forecast._caches import Caches
 from anymps.forecast._gaps import Seen, usual
 from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
@@ -98,11 +99,13 @@ def _size(text: str) -> int:
 class StepSeen(NamedTuple):
     """What happens in a step, and which share of its own code's time the machine kept the program from running.
 
-    Where that time was measured: where some step ran undisturbed, what others lost has no part in it.
+    Where that time was measured: where some step ran undisturbed, what others lost has no part in it. `cold` is the
+    share of what it ran that is taken off, as it found the caches full of something else.
     """
 
     happenings: list[Happening]
     busy: float
+    cold: float
 
 
 def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
@@ -124,9 +127,15 @@ def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
     found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
     found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
     own = found.pop(step.step)
-    taken, lost = usual(own, list(found.values()))
-    ran = fsum(happening.host_code + (happening.work or 0.0) for happening in taken if happening.kind != "batch")
-    return StepSeen(taken, lost / (lost + ran) if lost else 0.0)
+    seen, lost = usual(own, list(found.values()))
+    taken = Caches.of(recording.meta.get("cold_code")).warm(seen, speed)
+    ran, counts = _seconds_of(seen), _seconds_of(taken)
+    return StepSeen(taken, lost / (lost + ran) if lost else 0.0, 1.0 - counts / ran if ran else 0.0)
+
+
+def _seconds_of(step: Iterable[Happening]) -> float:
+    """The time of own code and fallbacks."""
+    return fsum(happening.host_code + (happening.work or 0.0) for happening in step if happening.kind != "batch")
 
 
 class _Reader:

@@ -65,7 +65,8 @@ class Recording:
     loops were watched), `steps` (first and last, where only that part was to be recorded), `steps_seen` (how many the
     run has made), `begin_ns` (when the part began), `times_of` (another
     release of torch, whose times are to be predicted), `core_speed` (of a core of the recording machine, an M1's being
-    1), `loop` ("inference" if the steps are not a training's), and
+    1), `cold_code` (microseconds of a first and of a second run of some code between two steps; empty: not measured),
+    `loop` ("inference" if the steps are not a training's), and
     `ending`: how the run ended, with `status` (int) and, where they apply, `exception` (class name), `message`, `how`
     (a signal's name or `os._exit`) and `process` (the name of the one whose exception made the script fail); of a
     `with` block `kind` and `error` (class name and message) instead.

@@ -277,6 +277,13 @@ def _speed(value: object) -> bool:
     return isinstance(value, float) and 0.0 < value < 100.0
 
 
+def _cold(value: object) -> bool:
+    """Microseconds of a first run of some code, and of a second one, which takes no longer; or nothing."""
+    if not isinstance(value, list) or len(value) not in (0, 2) or not all(isinstance(one, float) for one in value):
+        return False
+    return not value or 0.0 < value[1] <= value[0] < 1e6
+
+
 def _checked(value: object) -> bool:
     """What the check of numbers compared, and what it left out by reason."""
     if not isinstance(value, dict) or set(value) != {"compared", "operators", "wrong", "left_out"}:
@@ -306,5 +313,6 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "numbers": _checked,
     "wall_seconds": _seconds,
     "core_speed": _speed,
+    "cold_code": _cold,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""
