@@ -515,7 +515,7 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
         ("UPDATE sites SET file = 'a' || char(0) || 'b'", "sites.file holds an impossible value"),
         ("UPDATE sites SET line = 'three'", "sites.line holds an impossible value"),
         ("UPDATE entries SET start_ns = 9e999", "entries.start_ns holds an impossible value"),
-        ("UPDATE totals SET count = -1", "totals.count holds an impossible value"),
+        ("UPDATE sites SET first = -1", "sites.first holds an impossible value"),
         ("UPDATE entries SET flags = 4096", "entries.flags holds an impossible value"),
         ("UPDATE steps SET end_ns = start_ns - 1", "a step ends before it starts"),
         ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' is invalid"),
