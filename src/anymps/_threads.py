@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 
 @contextmanager
@@ -17,3 +19,44 @@ def torch_threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def calling_thread_alone() -> Iterator[None]:
+    """What the calling thread computes with torch is not shared with others within; other threads stay as they are.
+
+    Unlike `torch_threads`, whose number is also that with which threads of the program begin. Does nothing where torch
+    takes its threads from something other than OpenMP.
+    """
+    import torch
+
+    before = torch.get_num_threads()  # a thread that computes for the first time sets its number, now and not within
+    set_openmp, set_mkl = _setters()
+    if set_openmp is None or before == 1:
+        yield
+        return
+    set_openmp(1)
+    mkl = set_mkl(1) if set_mkl is not None else 0
+    try:
+        yield
+    finally:
+        set_openmp(before)
+        if set_mkl is not None:
+            set_mkl(mkl)
+
+
+@cache
+def _setters() -> tuple[Callable[[int], None] | None, Callable[[int], int] | None]:
+    """OpenMP's function and MKL's, each for the calling thread; None where torch has no such library.
+
+    MKL's returns the number before, 0 where the thread had none of its own.
+    """
+    import torch
+
+    library = ctypes.PyDLL(torch._C.__file__)  # found here are also the functions of the libraries that it needs
+    openmp, mkl = getattr(library, "omp_set_num_threads", None), getattr(library, "MKL_Set_Num_Threads_Local", None)
+    if openmp is not None:
+        openmp.argtypes, openmp.restype = [ctypes.c_int], None
+    if mkl is not None:
+        mkl.argtypes, mkl.restype = [ctypes.c_int], ctypes.c_int
+    return openmp, mkl

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anymps.numerics._bounds import Bound, Kind, bound_of, unit_roundoff
 from anymps.numerics._check import Found, NumberCheck
 from anymps.numerics._differences import Difference, Loudness, differences
+from anymps.numerics._reading import in_place
 from anymps.numerics._session import (
     can_differ,
     check_numbers,

@@ -8,16 +8,26 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import torch
 
 from anymps._text import base_name
+from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
 from anymps.numerics._operations import RANDOM, UNINITIALISED, Operation, drops, operation
-from anymps.numerics._reference import LARGEST, fresh_results, on_cpu, tensors_in, tensors_or_none
+from anymps.numerics._reference import (
+    LARGEST,
+    copied_to_cpu,
+    fresh_results,
+    read_on_cpu,
+    tensors_in,
+    tensors_or_none,
+)
+from anymps.numerics._terms import multiplications_of
 from anymps.numerics._widening import is_plain
 
 MARK: Final = "anymps::numbers"
@@ -27,6 +37,11 @@ KINDS: Final = {Loudness.NOT_FINITE: "not finite", Loudness.NUMBER: "number", Lo
 REFUSED: Final = "refused"
 """The kind of a call that the CPU rejects because of an index."""
 
+SHARED: Final = 1 << 30
+"""Multiplications from which a call's comparison is shared among torch's threads: two matrices of 1,024 by 1,024 in
+float64, which take 40 ms on one core. Below that, and without products, threads wait for one another longer than they
+save: on two busy cores their processor time was 2 to 15 times that of one thread."""
+
 _OUTSIDE: Final = re.compile(
     r"ind(?:ex|ices)\b.*(?:out of (?:range|bounds)|(?:must|should) be)|out of bounds|Expected idx >= 0"
 )
@@ -34,6 +49,7 @@ _OUTSIDE: Final = re.compile(
 TOO_LARGE: Final = "more than 134 million elements"
 LAYOUT: Final = "sparse, quantised or nested tensors"
 EARLY: Final = "copies to the CPU with non_blocking=True"
+OF_THIS_CPU: Final = "computed by this machine's CPU"
 ON_CPU_RAISES: Final = "the CPU raises an error"
 
 
@@ -77,18 +93,28 @@ class _Kept:
     operation: Operation
     arguments: tuple[Any, ...]
     copies: tuple[Any, ...] | None  # where it overwrites what it reads
+    by_kernels: int  # how many calls PyTorch's own kernels had computed before; -1 where they are not counted
 
 
 class NumberCheck:
-    """Compares calls; `by_mpsgraph` says of an operator's name whether MPSGraph computes it on this Mac and release."""
+    """Compares calls; `by_mpsgraph` says of an operator's name whether MPSGraph computes it on this Mac and release.
+
+    `by_kernels` counts the calls that PyTorch's own kernels have computed, where those that they do not compute are
+    this CPU's; `in_host_memory` says that the device's memory can be read in place.
+    """
 
     def __init__(
         self,
         by_mpsgraph: Callable[[str], bool],
         told: Callable[[Found, int], None] | None = None,
         limit: int = 1000,
+        *,
+        by_kernels: Callable[[], int] | None = None,
+        in_host_memory: bool = False,
     ) -> None:
         self._by_mpsgraph, self._told, self._limit = by_mpsgraph, told, limit
+        self._by_kernels = by_kernels if by_kernels is not None else _not_counted
+        self._in_host_memory = in_host_memory
         self.compared: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
@@ -103,17 +129,35 @@ class NumberCheck:
             if reason != UNINITIALISED:
                 self.left_out[reason] += 1
             return None
-        return _Kept(known, arguments, on_cpu(arguments) if known.written else None)
+        if not known.written:
+            return _Kept(known, arguments, None, self._by_kernels())
+        with calling_thread_alone():
+            return _Kept(known, arguments, copied_to_cpu(arguments), self._by_kernels())
 
     def end(self, kept: _Kept, results: tuple[Any, ...], site: int, backward: bool) -> str | None:
         """After it: compare, and say what is wrong as the text of a mark; None if nothing is."""
+        if self._is_of_this_cpu(kept):
+            self.left_out[OF_THIS_CPU] += 1
+            return None
+        with _threads_for(kept, results):
+            return self._compare(kept, results, site, backward)
+
+    def _is_of_this_cpu(self, kept: _Kept) -> bool:
+        """Whether none of PyTorch's own kernels took part, though they are there: the CPU's own numbers are the CPU's.
+
+        Only torch's operators: a program's own may be computed by its own Metal kernels.
+        """
+        return kept.by_kernels >= 0 and kept.by_kernels == self._by_kernels() and kept.operation.is_torchs
+
+    def _compare(self, kept: _Kept, results: tuple[Any, ...], site: int, backward: bool) -> str | None:
         known = kept.operation
-        arguments = kept.copies if kept.copies is not None else on_cpu(kept.arguments)
+        arguments = kept.copies if kept.copies is not None else read_on_cpu(kept.arguments, self._in_host_memory)
         fresh = tensors_or_none(fresh_results(known, results))[: known.results]
         written = [tensor for place in sorted(known.written) for tensor in tensors_in(kept.arguments[place])]
         mpsgraph = self._by_mpsgraph(known.base)
         try:
-            wrong = Comparison(known, arguments, [*fresh, *written], mpsgraph).wrong()
+            found = read_on_cpu([*fresh, *written], self._in_host_memory)
+            wrong = Comparison(known, arguments, found, mpsgraph).wrong()
         except Exception as error:
             if isinstance(error, IndexError) or _OUTSIDE.search(str(error)):
                 return self._refused(known, kept, error, backward, site)
@@ -212,6 +256,10 @@ class NumberCheck:
         return order if reference is not None and reference() is tensor else 0
 
 
+def _not_counted() -> int:
+    return -1
+
+
 def _why_not(known: Operation, arguments: tuple[Any, ...]) -> str:
     tensors = [tensor for value in arguments for tensor in tensors_in(value)]
     named = {said.name: value for said, value in zip(known.arguments, arguments, strict=False)}
@@ -226,6 +274,14 @@ def _why_not(known: Operation, arguments: tuple[Any, ...]) -> str:
     if known.base == "_to_copy" and named.get("non_blocking") and "cpu" in str(named.get("device")):
         return EARLY
     return ""
+
+
+def _threads_for(kept: _Kept, results: tuple[Any, ...]) -> AbstractContextManager[None]:
+    """Torch's threads for large products, the calling thread alone for all else."""
+    inputs = [tuple(tensor.shape) for value in kept.arguments for tensor in tensors_in(value)]
+    made = [tuple(tensor.shape) for tensor in tensors_in(results)]
+    work = multiplications_of(kept.operation.base, inputs, made)
+    return nullcontext() if work >= SHARED else calling_thread_alone()
 
 
 def _layout(tensors: list[torch.Tensor]) -> str:

@@ -56,6 +56,11 @@ class Operation:
     reason: str
 
     @property
+    def is_torchs(self) -> bool:
+        """Whether it is one of torch's own, and no program's."""
+        return self.name.startswith("aten::")
+
+    @property
     def is_fused_step(self) -> bool:
         """Whether it is the step of a fused optimizer."""
         return self.base.startswith("_fused_") and "rms_norm" not in self.base

@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 
 from anymps.numerics._operations import Operation
+from anymps.numerics._reading import in_place
 from anymps.numerics._widening import wide_dtype, widened
 
 LARGEST: Final = 1 << 27
@@ -39,7 +40,27 @@ def changed(value: Any, change: Change) -> Any:
     return value
 
 
-def on_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
+def read_on_cpu(values: Sequence[Any], in_host_memory: bool) -> tuple[Any, ...]:
+    """The values with their tensors on the CPU, to be read before anything writes into them.
+
+    Without a copy where the virtual device has them `in_host_memory`.
+    """
+    read = in_place if in_host_memory else _moved_to_cpu
+    made: dict[int, torch.Tensor] = {}
+
+    def one(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in made:
+            made[id(tensor)] = read(tensor)
+        return made[id(tensor)]
+
+    return tuple(changed(value, one) for value in values)
+
+
+def _moved_to_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu")
+
+
+def copied_to_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Copies of the arguments' tensors on the CPU, in their own dtypes; later writes don't reach them."""
     made: dict[int, torch.Tensor] = {}
 

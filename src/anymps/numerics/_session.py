@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from anymps._errors import EnableError, UsageError
 from anymps._settings import row_of
-from anymps.device import State, native, state
+from anymps.device import State, count_real_calls, native, state
 from anymps.numerics._check import REFUSED, Found, NumberCheck, say
 from anymps.rules import has_metal_kernel, installed_torch
 
@@ -45,7 +45,9 @@ def start_checking(which: str = "some", told: Callable[[Found, int], None] | Non
     if not can_differ(current):
         say(NOTHING_TO_COMPARE)
         return None
-    _running = NumberCheck(by_mpsgraph(current), told)
+    in_host_memory = current.virtual and current.substrate == "host"
+    by_kernels = count_real_calls if current.kernels == "real" else None
+    _running = NumberCheck(by_mpsgraph(current), told, in_host_memory=in_host_memory, by_kernels=by_kernels)
     native().check_numbers(_running.begin, _running.end, which == "all")
     return _running
 

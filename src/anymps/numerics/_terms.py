@@ -73,6 +73,18 @@ def _per_first(shapes: Sequence[Shape], result: Shape) -> int:
 LOGARITHMS_OF_SUMS: Final = names_of("log_softmax _log_softmax logsumexp logcumsumexp")
 """The logarithm of a sum of exponentials."""
 
+_PRODUCTS: Final = names_of(
+    """
+    mm bmm matmul linear chain_matmul _mps_linear addmm baddbmm addbmm _addmm_activation linear_backward einsum
+    bilinear _trilinear convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution
+    conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose convolution_backward
+    mps_convolution_backward scaled_dot_product_attention _scaled_dot_product_attention_math
+    _scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention
+    _scaled_dot_product_efficient_attention
+    """
+)
+"""Those whose sums are of products that libraries share out among threads in blocks."""
+
 _BY_NAME: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
     **dict.fromkeys(names_of("mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"), _last_of(0)),
     **dict.fromkeys(names_of("addmm baddbmm addbmm addmv _addmm_activation"), _last_of(-2)),
@@ -160,3 +172,13 @@ def terms_of(name: str, shapes: Sequence[Shape], result: Shape) -> int | None:
     """
     count = _BY_NAME.get(name)
     return None if count is None else max(1, count(shapes, result))
+
+
+def multiplications_of(name: str, shapes: Sequence[Shape], results: Sequence[Shape]) -> int:
+    """How many products a matrix product, convolution or attention adds up for all its results; 0 of another operator.
+
+    The arguments are those of `terms_of`, with the sizes of all results.
+    """
+    if name not in _PRODUCTS:
+        return 0
+    return sum(prod(result) * (terms_of(name, shapes, result) or 1) for result in results)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from anymps.compare._trace import Sketch, places
+from anymps.numerics import in_place
 
 
 def readable(tensor: Any) -> bool:
@@ -29,14 +30,7 @@ def on_cpu(tensor: torch.Tensor, in_host_memory: bool) -> torch.Tensor:
     A copy through the device would be one more call of it.
     """
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    if tensor.device.type == "cpu" or not tensor.numel():
-        return tensor.cpu()
-    if tensor.device.type != "mps" or not in_host_memory:
-        return tensor.cpu()
-    content = (ctypes.c_char * (tensor.numel() * tensor.itemsize)).from_address(tensor.data_ptr())
-    here: Any = torch.frombuffer(content, dtype=tensor.dtype).view(tensor.shape)
-    here.holds = tensor  # the memory is the other's
-    return here  # type: ignore[no-any-return]
+    return in_place(tensor) if tensor.device.type == "mps" and in_host_memory else tensor.cpu()
 
 
 def digest_of(tensor: torch.Tensor) -> str:
