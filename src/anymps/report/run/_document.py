@@ -144,6 +144,10 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
     """The findings to begin with, in the order of the verdict's own choice."""
     serious = [pair for pair in zip(findings, notes, strict=True) if pair[0].severity is not Severity.INFO]
     serious.sort(key=lambda pair: (pair[0].severity, -pair[0].cost_per_step_ns[1]))
+    # One change of a line mends all that is found there with the same fix, such as a known fault and its wrong numbers.
+    each_once: dict[tuple[str, str], tuple[Finding, Note]] = {}
+    for pair in serious:
+        each_once.setdefault((pair[1].spot.where, pair[1].fix), pair)
     changes = tuple(
         Change(
             (Prose((its_note.what,)), Prose((its_note.fix,), lead="Fix:", look="fix")),
@@ -151,7 +155,7 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
             severity=its_note.severity,
             aside=cost(finding),
         )
-        for finding, its_note in serious[:_FIRST]
+        for finding, its_note in list(each_once.values())[:_FIRST]
     )
     if changes:
         yield Section("first", "What to fix first", (Changes(changes),), "Fix first", forms=Form.PAGE)
