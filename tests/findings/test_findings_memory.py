@@ -58,6 +58,34 @@ def test_out_of_memory_tells_what_held_the_memory() -> None:
     )
 
 
+KEPT = (
+    "Results that the same lines make again and again stay alive, and take most: a list or a running sum keeps them, "
+    "and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
+    "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
+)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_out_of_memory_by_results_that_a_loop_keeps(backward: bool) -> None:
+    """MPS501: what a function's list keeps is freed by the error's way out, as temporary results are."""
+    builder = RecordingBuilder(meta=META)
+    forward = builder.site(FILE, 9, "main", "losses.append(model(x))")
+    net = builder.module("net")
+    if backward:
+        builder.allocation(MIB, "aten::mm", site=forward, phase=Phase.BACKWARD)
+    kept = [builder.allocation(GIB, "aten::mm", site=forward, phase=Phase.FORWARD, module=net) for _ in range(4)]
+    builder.refusal(
+        RefusalKind.MEMORY, "RuntimeError", "MPS backend out of memory (text).", operator="aten::mm",
+        start_ns=0, site=forward, detail={"event": 4 + backward},
+    )  # fmt: skip
+    for one in kept:
+        builder.free(one)
+    finding = only(builder.close())
+    assert "(temporaries 4.00 GiB" in finding.what
+    temporary = "Temporary results take most: work in pieces at the lines that hold most, or halve the batch."
+    assert finding.fix == (temporary if backward else KEPT)
+
+
 def test_out_of_memory_where_a_model_is_moved() -> None:
     """MPS501: what the refused line itself moves is not "held by your code"."""
     builder = RecordingBuilder(meta=META)

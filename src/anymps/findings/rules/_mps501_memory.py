@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -110,6 +111,14 @@ _FIRST_FIX: Final[Mapping[Category, str]] = {
     "batch.",
 }
 
+_KEPT: Final = (
+    "Results that the same lines make again and again stay alive, and take most: a list or a running sum keeps them, "
+    "and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
+    "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
+)
+_AGAIN: Final = 4
+"""Alike results alive at once from which they count as made again and again."""
+
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about the limits of memory."""
@@ -137,7 +146,7 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count, fix=fix)
     lines = moment.by_site()[:_LINES]
     what += f" Held then: {format_size(moment.allocated)} ({category_words(moment)}); most of it: {line_words(lines)}."
-    fix = f"{catch} {_fix(moment, refused.site)}".strip()
+    fix = f"{catch} {_fix(recording, moment, refused.site)}".strip()
     return OUT_OF_MEMORY.finding(
         refused.site, what=what, count=refused.count, fix=fix, related_sites=_largest_other_lines(moment, refused.site)
     )
@@ -179,11 +188,17 @@ def _near(recording: Recording) -> Iterator[Finding]:
     else:
         return
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site
-    yield rule.finding(site, what=what, count=1, fix=_fix(peak, site), related_sites=_largest_other_lines(peak, site))
+    yield rule.finding(
+        site, what=what, count=1, fix=_fix(recording, peak, site), related_sites=_largest_other_lines(peak, site)
+    )
 
 
-def _fix(moment: Moment, site: Site) -> str:
-    """The first fix by what holds most; another one where that is what the line itself has moved to the device."""
+def _fix(recording: Recording, moment: Moment, site: Site) -> str:
+    """The first fix by what holds most.
+
+    Another one where that is what the line itself has moved to the device, or results that a loop keeps: freed as the
+    error ends the program, they look like temporary ones, and without a backward nothing needs them as activations.
+    """
     rows = by_category(moment)
     if not rows:
         return ""
@@ -195,7 +210,18 @@ def _fix(moment: Moment, site: Site) -> str:
     )
     if category is Category.HELD and 2 * moved > held:
         return "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
+    if category in (Category.TEMPORARIES, Category.ACTIVATIONS) and _keeps_results(recording, moment):
+        return _KEPT
     return _FIRST_FIX.get(category, "")
+
+
+def _keeps_results(recording: Recording, moment: Moment) -> bool:
+    """Whether most of a moment are results of which many are alike, in a run that has had no backward."""
+    if any(one.phase is Phase.BACKWARD for one in recording.memory_story.allocations):
+        return False
+    alike = Counter((one.site, one.operator, one.module, one.bytes) for one in moment.alive)
+    again = sum(count * size for (*_, size), count in alike.items() if count >= _AGAIN)
+    return 2 * again > moment.allocated
 
 
 def _largest_other_lines(moment: Moment, site: Site) -> list[Site]:
