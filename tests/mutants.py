@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
     "findings": (
-        *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*"),
+        *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*", "fix_edits"),
         *("hazards", "check"),  # findings about known faults, and about the numbers of calls
     ),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anymps.plan.inside._apply import _resize
-from anymps.plan.inside._hollow import LARGE, is_large
+from anymps.plan.inside._hollow import LARGE, Hollow, is_large
 
 
 @pytest.mark.parametrize(("wanted", "rows"), [(2, [0, 1]), (5, [0, 1, 2, 0, 1]), (7, [0, 1, 2, 0, 1, 2, 0])])
@@ -34,3 +34,15 @@ def test_a_batch_of_another_size_repeats_its_samples(wanted: int, rows: list[int
 def test_which_tensors_have_no_values(value: object, large: bool) -> None:
     """Of floating point, in this machine's memory, and from 4 MiB on."""
     assert is_large(value) is large
+
+
+def test_large_tensors_are_made_without_values() -> None:
+    """Of the size, dtype and gradient that the call asks for, however it says so; no random number is drawn."""
+    generator = torch.Generator()
+    before = generator.get_state()
+    with Hollow():
+        made = torch.randn(size=(2048, 1024), generator=generator, layout=torch.strided, requires_grad=True)
+        small = torch.ones(4)
+    assert (made.shape, made.dtype, made.requires_grad) == ((2048, 1024), torch.float32, True)
+    assert torch.equal(generator.get_state(), before)
+    assert small.tolist() == [1, 1, 1, 1]
