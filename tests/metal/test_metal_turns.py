@@ -85,6 +85,9 @@ LOOPS = {
     "for (uint j = l; j < n; j += s) { o[j] = v; v += x[j]; }": 0,
     "for (uint j = l; j < n; j += s) { o[j] = v; o[j + n] = v; }": 0,
     "for (uint j = l; j < n; j += s) v += x[j] + (o[j] = v);": 0,
+    # References, which need no reading here.
+    "for (uint j = l; j < n; j += s) { const device float& t = x[j]; v += t; }": 0,
+    "threadgroup float t[64]; for (uint j = 0; j < 4; ++j) { threadgroup float& u = t[l]; u = v; v += t[l]; }": 0,
     # An element at a place that the body makes.
     "for (uint j = l; j < n; j += s) { const uint k = j + 1; v += x[k]; }": 0,
     "float a[4] = {v, v, v, v}; for (uint j = l; j < n; j += s) a[j % 4] += x[j]; v = a[l % 4];": 0,

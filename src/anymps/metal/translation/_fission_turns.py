@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._fission_facts import Names
 from anymps.metal.translation._fission_loops import is_steady, read_loop
 from anymps.metal.translation._fission_names import dereferences
 from anymps.metal.translation._pure_calls import PURE, WHOLE
-from anymps.metal.translation._statements import ASSIGNMENTS, Statement, changed_names, read_statements
-from anymps.metal.translation._structure import closing
+from anymps.metal.translation._statements import ASSIGNMENTS, Statement, Unread, changed_names, read_statements
 from anymps.metal.translation._tokens import Token
 
 Render = Callable[[int, int, Mapping[tuple[int, int], str]], str]
@@ -60,7 +60,14 @@ def read_turns(
 
     `own` are arrays and references of the thread; `render` gives the text of tokens from, up to and with.
     """
-    loop = read_loop(code, statement) if code[statement.first].text == "for" else None
+    try:
+        return _read(code, statement, names, own, render) if code[statement.first].text == "for" else None
+    except Unread:  # a statement of the body, which as a whole needs no reading
+        return None
+
+
+def _read(code: list[Token], statement: Statement, names: Names, own: Collection[str], render: Render) -> Turns | None:
+    loop = read_loop(code, statement)
     if loop is None:
         return None
     start, condition, step = loop.parts(code)
