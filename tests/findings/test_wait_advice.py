@@ -491,6 +491,21 @@ KEEP = (
 )
 
 
+def of_reads(text: str, *rows: int) -> Finding:
+    """The finding about five steps that each read a number at these lines of a file."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    sites = [builder.site("train.py", row, "main", text.splitlines()[row - 1].strip(), text=text) for row in rows]
+    for step in range(5):
+        for number, site in enumerate(sites):
+            builder.entry(
+                "aten::_local_scalar_dense", start_ns=100 * step + number, duration_ns=1, fate=Fate.NATIVE,
+                phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM,
+            )  # fmt: skip
+        builder.end_step(100 * step + 100)
+    (finding,) = find(builder.close())
+    return finding
+
+
 @pytest.mark.parametrize(
     ("above", "line", "fix"),
     [
@@ -507,17 +522,7 @@ KEEP = (
 def test_a_tensor_that_is_read_by_its_elements(above: str, line: str, fix: str) -> None:
     """One wait before the loop does for all: a tensor in the place of each number would be no help."""
     lines = ["x = 0", *above.splitlines(), ("    " if above else "") + line, "x = 1"]
-    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
-    site = builder.site("train.py", len(lines) - 1, "main", line, text="\n".join(lines))
-    for step in range(5):
-        for number in range(3):
-            builder.entry(
-                "aten::_local_scalar_dense", start_ns=100 * step + number, duration_ns=1, fate=Fate.NATIVE,
-                phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM,
-            )  # fmt: skip
-        builder.end_step(100 * step + 100)
-    (finding,) = find(builder.close())
-    assert finding.fix == fix
+    assert of_reads("\n".join(lines), *[len(lines) - 1] * 3).fix == fix
 
 
 def test_an_element_once_a_step_is_no_loop() -> None:
@@ -539,16 +544,7 @@ def test_a_list_that_grows_by_a_list() -> None:
 def test_a_print_over_several_lines() -> None:
     """Its lines are one finding, and what is to be done is to print it less often."""
     text = "for i, x in enumerate(xs):\n    print('loss',\n          loss.item(),\n          best.item())\n"
-    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
-    sites = [builder.site("train.py", row, "main", text.splitlines()[row - 1].strip(), text=text) for row in (3, 4)]
-    for step in range(5):
-        for number, site in enumerate(sites):
-            builder.entry(
-                "aten::_local_scalar_dense", start_ns=100 * step + number, duration_ns=1, fate=Fate.NATIVE,
-                phase=Phase.LOSS_READ, site=site, wait=Wait.ITEM,
-            )  # fmt: skip
-        builder.end_step(100 * step + 100)
-    (finding,) = find(builder.close())
+    finding = of_reads(text, 3, 4)
     assert (finding.id, finding.site.line, [related.line for related in finding.related_sites]) == ("MPS202", 3, [4])
     assert finding.what == "Showing a tensor made the host wait 2 times a step, at 2 lines: this one costs most."
     assert finding.fix == "Print or log every 50 steps."
