@@ -7,7 +7,7 @@
 Every figure is of machines that the fit did not see: for each chip the coefficients are fitted to the others, and its
 rows are predicted with them. What a wait takes in a table of timings says nothing of an operator, so that one number is
 taken from the table itself; rows in which the wait is the larger part are not scored. Steps that are part of the fit
-are predicted by a fit without any step of their network.
+are predicted by a fit without any step of their network, and each step by one without the timings of its source.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ WIDER_FOR_FEW = 0.4  # in logarithms; judgement
 HARD = 0.5  # in logarithms: what is so much wider has no part in the interval of the others; judgement
 WIDEST = 1.5  # a fifth to four and a half times: there the interval says that nothing is known
 SMALL = 1e-3
+UNKNOWN = 2.0  # how far the interval of a step reaches before its own is known
 GPU = ("compute", "bandwidth")  # what a step is bound by where the GPU decides; else it is the host
 
 
@@ -151,16 +152,21 @@ def on_one_chip(scored: Any) -> Any:
 def step_intervals(walked: list[tuple[dict[str, str], WalkedStep]]) -> dict[str, Any]:
     """The intervals of steps that the GPU and that the host decide, and how many steps those of other models hold.
 
-    As far up as down, as there are too few steps for two ends.
+    As far up as down, as there are too few steps for two ends. What waits and classes that are hard to predict add to
+    a step's interval is no part of what is left for these: `walked` has intervals of UNKNOWN with all that added.
     """
     off = np.array([abs(np.log(float(line["milliseconds"]) / 1e3 / time.seconds)) for line, time in walked])
+    whole = np.array([np.log(time.high / time.seconds) for _, time in walked])
+    added = np.maximum(0.0, whole**2 - np.log(UNKNOWN) ** 2)
+    left = np.sqrt(np.maximum(0.0, off**2 - added))
     gpu = np.array([time.bound in GPU for _, time in walked])
-    models = np.array([line["tape"].partition("-")[0] for line, _ in walked])
+    models = np.array([network_of(line["tape"]) for line, _ in walked])
 
     def end(chosen: Any) -> float:
-        return float(np.quantile(off[chosen], HELD, method="weibull"))  # of the next one, not of those that are there
+        return float(np.quantile(left[chosen], HELD, method="weibull"))  # of the next one, not of those that are there
 
-    inside = np.array([off[i] <= end((gpu == gpu[i]) & (models != models[i])) for i in range(len(off))])
+    others = [end((gpu == gpu[i]) & (models != models[i])) for i in range(len(off))]
+    inside = off <= np.sqrt(np.square(others) + added)
     return {
         **{
             f"step, {name}": (round(float(np.exp(-end(chosen))), 2), round(float(np.exp(end(chosen))), 2))
@@ -199,10 +205,7 @@ def evaluate() -> dict[str, Any]:
     chips = np.array([row.mac.chip.removeprefix("Apple ") for row in ROWS])
     x = fit(ROWS, STEPS)
     data = as_data(x, ROWS)
-    apart = {
-        network: fit(ROWS, [step for step in STEPS if step.network != network])
-        for network in sorted({step.network for step in STEPS})
-    }
+    apart = fits_without_steps()
     step_arrays = Arrays(STEPS)
     by_step = np.array(
         [step_arrays.measured[i] - step_arrays.predict(apart[step.network])[i] for i, step in enumerate(STEPS)]
@@ -242,8 +245,8 @@ def evaluate() -> dict[str, Any]:
         "chip": {str(chip): figures(known, scored & (chips == chip)) for chip in np.unique(chips[scored])},
         "held": held(unknown, small, usual),
     }
-    data["intervals"] |= {"step, GPU": (0.5, 2.0), "step, host": (0.5, 2.0)}  # to be found
-    others = {network: as_data(parameters, ROWS) for network, parameters in apart.items()}
+    data["intervals"] |= {f"step, {name}": (1 / UNKNOWN, UNKNOWN) for name in ("GPU", "host")}  # to be found
+    others = {network: unseen(network, parameters, data) for network, parameters in apart.items()}
     found = step_intervals(walked_steps(data, others))
     data["accuracy"]["steps held"] = found.pop("held")
     data["intervals"] |= found
@@ -253,8 +256,36 @@ def evaluate() -> dict[str, Any]:
     return data
 
 
+def fits_without_steps() -> dict[str, Any]:
+    """By network the parameters of a fit that saw none of its steps, and no timing from where they come.
+
+    Networks without any of these are left out: the fit has not seen them.
+    """
+    seen = {step.network for step in STEPS}
+    found = {}
+    for network in sorted({network_of(line["tape"]) for line in read_steps()}):
+        rows = rows_without(network)
+        if network in seen or len(rows) < len(ROWS):
+            found[network] = fit(rows, [step for step in STEPS if step.network != network])
+    return found
+
+
+def unseen(network: str, parameters: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """What the coefficients are without a network: classes that no other timing is of are as wide as those of few."""
+    found = as_data(parameters, rows_without(network))
+    few = {name: WIDER_FOR_FEW for name, timings in found["rows"].items() if timings < FEW and name not in GRADIENTS}
+    return found | {"wider": {name: max(width, few.get(name, 0.0)) for name, width in data["wider"].items()}}
+
+
+@cache
+def rows_without(network: str) -> list[Row]:
+    """The timings of other sources than those of a network's steps."""
+    own = {line["source_url"] for line in read_steps() if network_of(line["tape"]) == network}
+    return [row for row in ROWS if row.source not in own]
+
+
 def walked_steps(data: dict[str, Any], others: dict[str, dict[str, Any]]) -> list[tuple[dict[str, str], WalkedStep]]:
-    """Every public step time, and what is predicted for it: by `others` if the fit has seen steps of its network."""
+    """Every public step time, and what is predicted for it: by `others` if the fit has seen its network or source."""
     found: list[tuple[dict[str, str], WalkedStep]] = []
     for line in read_steps():
         coefficients = from_json(data | others.get(network_of(line["tape"]), {}))

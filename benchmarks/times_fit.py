@@ -1,9 +1,9 @@
 """The fit of the time model: parameters with priors, all kernels at once in arrays, least squares on logarithms.
 
-A row of data is what was timed: one or more calls, on a Mac, by a release of torch, each call waited for (`sync`) or
-many back to back (`pipe`). Each parameter is the logarithm of a coefficient and has a Gaussian prior, so a class
-without data keeps what is known of its like. What a wait takes differs by up to four times between tables of timings:
-each table has a factor of its own, which a prediction for another machine does not know.
+A row of data is what was timed: one or more calls, on a Mac, by a release of torch, waited for once (`sync`), several
+times (`sync 3`), or not, with many back to back (`pipe`). Each parameter is the logarithm of a coefficient and has a
+Gaussian prior, so a class without data keeps what is known of its like. What a wait takes differs by up to four times
+between tables of timings: each table has a factor of its own, which a prediction for another machine does not know.
 
 Gradients of convolutions were hardly ever timed on their own, but they are most of a convolutional network's training.
 So public step times of such networks are rows too (`STEPS`): what is left of a step, less all that is known, is theirs.
@@ -24,7 +24,7 @@ from anymps.cost._classes import Work
 from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
 from anymps.cost._kernel import change_of, padding, rates, tiles
-from anymps.cost._predict import runs_own_kernel, works_of
+from anymps.cost._predict import QUICK_WAITS, runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
 
@@ -49,8 +49,9 @@ KERNELS = {
     "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15, "softmax": 0.5,
     "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4, "norm_backward": 0.4,
     "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "sort_outer": 0.006, "scan": 0.5,
-    "pool": 0.4, "loss": 0.4, "random": 0.5,
+    "pool": 0.4, "loss": 0.4, "random": 0.5, "conv_depthwise": 0.5, "median": 0.001, "grid_sample": 0.3,
 }  # fmt: skip
+BY_THE_CORES = ("gather", "scatter", "scatter_reduce", "sort", "sort_outer", "argmax_outer", "median")
 GROUPS = (
     "torch 1.13 to 2.4, M1 and M2",
     "torch 1.13 to 2.4, M3 and later",
@@ -60,9 +61,11 @@ GROUPS = (
 # What PyTorch's own kernel takes beside MPSGraph's before any timing is seen. Indexing became almost twice as fast with
 # torch 2.9 (pytorch pull request 158064), the gradient of an embedding by 1.1 to 2 with 2.13 (185119). Sorting along
 # another axis than the last takes a third longer than along it (1.58 against 1.20 ms for as much, on a chip that is not
-# named: 180714). Its own norms read and write their rows once, as its softmax does: judgement.
+# named: 180714). Its own norms read and write their rows once, as its softmax does; its median sorts them as its sort
+# does, where MPSGraph's takes a thousand times as long as reading them: judgement.
 OWN_KERNELS = {
-    "gather": 0.5, "scatter": 0.5, "scatter_reduce": 0.6, "sort_outer": 0.5, "layer_norm": 0.5, "group_norm": 0.5
+    "gather": 0.5, "scatter": 0.5, "scatter_reduce": 0.6, "sort_outer": 0.5, "layer_norm": 0.5, "group_norm": 0.5,
+    "median": 0.02,
 }  # fmt: skip
 DTYPES = {  # prior mean and standard deviation of the logarithm
     "float16": (1.05, 0.10),
@@ -93,7 +96,7 @@ def parameters() -> dict[str, tuple[float, float]]:
     for name, bandwidth in KERNELS.items():
         found[f"bandwidth {name}"] = (np.log(bandwidth), 0.35)
         # 35 operations a byte is where the rates of these chips meet; a third of it to start with, not far from it.
-        cores = 1.0 if name in ("gather", "scatter", "scatter_reduce", "sort", "sort_outer", "argmax_outer") else 0.4
+        cores = 1.0 if name in BY_THE_CORES else 0.4
         found[f"operations {name}"] = (np.log(cores * 35 / bandwidth), 0.7)
     for name in (*MATRIX, *KERNELS):
         for group in GROUPS:
@@ -106,6 +109,7 @@ def parameters() -> dict[str, tuple[float, float]]:
             found[f"{name} {era}"] = (np.log(mean), 0.2 if (name, era) == ("launch", "2.10") else 0.4)
     found["kernel host"] = (np.log(KERNEL_HOST), 0.4)
     found["base chip"] = (np.log(1.3), 0.15)
+    found["newer chip"] = (np.log(0.8), 0.3)
     for table in sorted({row.table for row in ROWS if row.mode == "sync"}):
         found[f"table {table}"] = (0.0, 0.35)
     return found
@@ -172,10 +176,12 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
             works = tuple(work for call in calls for work in works_of(call))
             mac = mac_of(line["chip"], line["gpu_cores"])
             stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
+            mode, _, waits = line["mode"].partition(" ")
             seconds = float(line["milliseconds"]) / 1e3
             rows.append(
-                Row(line["source_url"], mac, stated[0], line["torch"], stated[1], line["mode"], seconds, line["calls"],
-                    works, len(calls), sum(runs_own_kernel(call, torch_release(line["torch"])) for call in calls))
+                Row(line["source_url"], mac, stated[0], line["torch"], stated[1], mode, seconds, line["calls"],
+                    works, len(calls), sum(runs_own_kernel(call, torch_release(line["torch"])) for call in calls),
+                    int(waits or (mode == "sync")))
             )  # fmt: skip
     return rows
 
@@ -248,8 +254,10 @@ class Arrays:
         self.host_factor = np.array([(row.calls - row.own_kernels) * 1e-6 / rates(row.mac)[1] for row in rows])
         self.kernel_host_factor = np.array([row.own_kernels * 1e-6 / rates(row.mac)[1] for row in rows])
         self.wait = np.array([INDEX[f"wait {row.era}"] for row in rows])
-        self.waits = np.array([1e-6 if row.mode == "sync" else 1e-6 * row.waits for row in rows])
+        self.waits = np.array([1e-6 * row.waits for row in rows])
         self.base = np.array([INDEX["base chip" if row.mac.is_base_chip else "one"] for row in rows])
+        newer = [row.mac.generation >= QUICK_WAITS for row in rows]
+        self.newer = np.array([INDEX["newer chip" if new else "one"] for new in newer])
         self.table = np.array([INDEX.get(f"table {row.table}", INDEX["one"]) for row in rows])
         self.measured = np.log([row.seconds for row in rows])
 
@@ -292,7 +300,7 @@ class Arrays:
         return np.log(self._rows(x, device))
 
     def _rows(self, x: Any, device: Any) -> Any:
-        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
+        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.newer] + x[self.table])
         return queue_seconds(sum(self._hosts(x)), device) + waits
 
     def _hosts(self, x: Any) -> tuple[Any, Any]:
@@ -307,7 +315,7 @@ class Arrays:
         device = np.bincount(self.row_of, before, self.count)
         graphs, own = self._hosts(x)
         host = graphs + own
-        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.table])
+        waits = self.waits * np.exp(x[self.wait] + x[self.base] + x[self.newer] + x[self.table])
         queue = queue_seconds(host, device)
         total = queue + waits
         width = len(x)
@@ -322,7 +330,7 @@ class Arrays:
         by_host = (host / queue) ** 3 / total
         found += np.bincount(rows + self.host, by_host * graphs, found.size)
         found += np.bincount(rows + INDEX["kernel host"], by_host * own, found.size)
-        for place in (self.wait, self.base, self.table):
+        for place in (self.wait, self.base, self.newer, self.table):
             found += np.bincount(rows + place, waits / total, found.size)
         return found.reshape(self.count, width)
 
@@ -372,6 +380,7 @@ def as_data(x: Any, rows: list[Row]) -> dict[str, Any]:
         "common": {
             "alpha": value("alpha"),
             "wait_base_chip": value("base chip"),
+            "wait_newer_chip": value("newer chip"),
             "kernel_host": value("kernel host"),
         },
         "matrix": {

@@ -109,8 +109,11 @@ _CLASSES: Final = {
     " avg_pool2d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward adaptive_max_pool2d"
     " adaptive_max_pool2d_backward",
     "loss": "binary_cross_entropy binary_cross_entropy_backward binary_cross_entropy_with_logits",
-    "elementwise": "mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward",
+    "elementwise": "mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward"
+    " linalg_cross",
     "random": "bernoulli native_dropout uniform normal random randperm multinomial",
+    "median": "median nanmedian",
+    "grid_sample": "grid_sampler_2d",
 }
 _BY_NAME: Final = {name: kind for kind, names in _CLASSES.items() for name in names.split()}
 VIEWS: Final = _words(
@@ -136,8 +139,8 @@ def operands(call: OperatorCall) -> Operands:
     Raises CostError for texts that are no tensors.
     """
     inputs, outputs = (tuple(map(read_tensor, texts)) for texts in (call.inputs, call.outputs))
-    if call.takes_out and not outputs:
-        inputs, outputs = inputs[:-1], inputs[-1:]
+    if call.outs and not outputs:
+        inputs, outputs = inputs[: -call.outs], inputs[-call.outs :]
     return Operands(*(tuple(t for t in tensors if not (t.on_cpu and not t.shape)) for tensors in (inputs, outputs)))
 
 

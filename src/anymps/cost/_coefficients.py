@@ -51,13 +51,14 @@ class TorchRelease(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """A copy between CPU and mps: seconds before the first byte, then bytes a second.
+    """A copy between CPU and mps: seconds before the first byte beside the wait of a blocking one, then bytes a second.
 
-    110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), then the speed of a memcpy on one core,
-    40 to 75 GB/s.
+    A blocking copy takes 110 to 119 us for 64 KB to 1 MB on an M4 Pro (pytorch pull request 182749), which is what a
+    wait takes there. Kornia's benchmark of an M1 and an M4 leaves up to 60 us for a copy beside its wait, 20 in the
+    middle. The speed is that of a memcpy on one core, 40 to 75 GB/s.
     """
 
-    latency: float = 115e-6
+    latency: float = 20e-6
     rate: float = 50e9
 
     def seconds(self, size: int) -> float:
@@ -89,6 +90,7 @@ class Coefficients:
     launch: dict[str, float]
     wait: dict[str, float]
     wait_base_chip: float
+    wait_newer_chip: float
     rows: dict[str, int]
     wider: dict[str, float]
     between: dict[str, float]
@@ -119,6 +121,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         launch=times["launch"],
         wait=times["wait"],
         wait_base_chip=data["common"]["wait_base_chip"],
+        wait_newer_chip=data["common"]["wait_newer_chip"],
         rows={name: int(number) for name, number in data["rows"].items()},
         wider=data["wider"],
         between=data["between"],

@@ -1,7 +1,8 @@
 """Products of matrices: what linear layers, convolutions and attention are, as sizes of a GEMM.
 
 A convolution as a GEMM: forward m = N*Ho*Wo, n = Cout, k = Cin*kh*kw; the gradient of its input m = N*H*W, n = Cin,
-k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo.
+k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo. A depthwise one, forward, has a filter of its
+own for each channel: too few products for a GEMM, so that its memory decides, and it is a class of its own.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def _forward_class(weight: Tensor) -> str:
 def _convolution(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     given, weight, made = tensors.inputs[0], tensors.inputs[1], tensors.outputs[0]
     groups = max(1, given.shape[1] // max(1, weight.shape[1]))
+    if len(weight.shape) == 4 and groups > 1 and weight.shape[1] == 1 and weight.shape[0] == groups:
+        return (Work("conv_depthwise", tensors.size, given.dtype),)
     k = math.prod(weight.shape[1:])
     m = made.shape[0] * math.prod(made.shape[2:])
     work = _product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size)

@@ -40,6 +40,10 @@ class Tensor(NamedTuple):
         return self.elements * ITEM_SIZES[self.dtype]
 
 
+_VALUES_AND_PLACES = frozenset({"values", "values_stable", "dim_values", "dim_max", "dim_min"})
+"""Overloads of `sort`, `topk`, `median`, `max` and `min` that write to two tensors, numbers and their places."""
+
+
 @dataclass(frozen=True)
 class OperatorCall:
     """One call of an operator, in the words of a recording.
@@ -77,9 +81,10 @@ class OperatorCall:
         return cls(match[1], inputs, outputs, axis, "transposed" in words, "blit" in words)
 
     @property
-    def takes_out(self) -> bool:
-        """Whether its last input is the tensor that the result is written to: `aten::mm.out`."""
-        return self.operator.endswith("out") and "." in self.operator
+    def outs(self) -> int:
+        """How many of its last inputs are the tensors that results are written to: 1 of `aten::mm.out`."""
+        overload = self.operator.partition(".")[2]
+        return 2 if overload in _VALUES_AND_PLACES else int(overload.endswith("out"))
 
     @property
     def in_place(self) -> bool:

@@ -326,7 +326,9 @@ class _Book:
             self.left_out[f"{operator} runs on the CPU, and its time was not seen"] += 1
             self.unpredicted[operator] += 1
         native, *_ = self._time(happening.call, told=False)
-        after = self._transfer.latency + self._transfer.seconds(happening.moved) + (seconds or 0.0)
+        # What the CPU needs is copied there once the queue is empty, and its results back: both copies block.
+        copies = self._wait + self._transfer.latency + self._transfer.seconds(happening.moved)
+        after = copies + (seconds or 0.0)
         instead = (native.host, native.device) if native is not None else (self._dispatch, 0.0)
         return Move(code, 0.0, "CPU fallback", 0.0, "nothing", True, self._wait, after, instead)
 

@@ -37,7 +37,7 @@ _SINCE: Final = {
     (2, 10): """
         angle cat clamp clamp_max clamp_min clip elu elu_backward hypot logaddexp logaddexp2 maximum minimum stack
     """,
-    (2, 11): "atan2 gcd pow reciprocal square",
+    (2, 11): "atan2 gcd grid_sampler_2d pow reciprocal square",
     (2, 12): """
         eye fill full full_like index_fill new_full new_zeros ones ones_like relu silu silu_backward xlogy zero zeros
         zeros_like
@@ -51,7 +51,7 @@ _SINCE: Final = {
     """,
     (2, 14): """
         arange glu glu_backward index_add index_select linspace log_sigmoid_backward log_sigmoid_forward logical_not
-        mish mish_backward nan_to_num sigmoid_backward upsample_nearest2d
+        median mish mish_backward nan_to_num nanmedian sigmoid_backward upsample_nearest2d
     """,
     (2, 15): """
         _log_softmax _softmax addcdiv addcmul ceil constant_pad_nd flip floor frexp heaviside isneginf isposinf

@@ -126,12 +126,11 @@ class _Solver:
         waits = [wait for wait in waits if wait > 0]
         if not waits:
             raise CostError("anymps: no timing of a wait can be used: calibrate again on an idle Mac")
-        self._wait = median(waits)
-        base = self._stock.wait_base_chip if self._mac.is_base_chip else 1.0
+        expected, self._wait = self._wait, median(waits)
         found = {
             "host": self._slower[False] * self._stock.host[self._release.era],
             "kernel_host": self._slower[True] * self._stock.kernel_host,
-            "wait": 1e6 * self._wait / base,
+            "wait": self._stock.wait[self._release.era] * self._wait / expected,
         }
         return {**found, "view": 1e6 * median(views) * self._speed} if views else found
 
