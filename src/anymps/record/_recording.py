@@ -63,13 +63,12 @@ class Recording:
     `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
     name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
     loops were watched), `steps` (first and last, where only that part was to be recorded), `steps_seen` (how many the
-    run has made), `begin_ns` (when the part began), `times_of` (another
-    release of torch, whose times are to be predicted), `core_speed` (of a core of the recording machine, an M1's being
-    1), `cold_code` (microseconds of a first and of a second run of some code between two steps; empty: not measured),
-    `loop` ("inference" if the steps are not a training's), and
-    `ending`: how the run ended, with `status` (int) and, where they apply, `exception` (class name), `message`, `how`
-    (a signal's name or `os._exit`) and `process` (the name of the one whose exception made the script fail); of a
-    `with` block `kind` and `error` (class name and message) instead.
+    run has made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are to be
+    predicted), `core_speed` (of a core of the recording machine, an M1's being 1), `cold_code` (microseconds of a first
+    and of a second run of some code between two steps; empty: not measured), `loop` ("inference" if the steps are not a
+    training's), and `ending`: how the run ended, with `status` (int) and, where they apply, `exception` (class name),
+    `message`, `how` (a signal's name or `os._exit`) and `process` (the name of the one whose exception made the script
+    fail); of a `with` block `kind` and `error` (class name and message) instead.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, foreign: bool = False) -> None:
