@@ -48,6 +48,17 @@ def test_small_triangles(size: int, sides: int, upper: bool, unit: bool, left: b
     }
 
 
+def test_sides_of_a_triangle_that_lie_column_by_column() -> None:
+    """Are read as they lie; a triangle for all of a batch is copied for each."""
+    b = torch.zeros(3, 10, 16).mT
+    given = {"upper": False, "left": True, "unitriangular": True}
+    launch = launch_of(describe("linalg_solve_triangular", self=torch.zeros(16, 16), B=b, **given))
+    triangle, sides, _, params = launch.buffers
+    assert (launch.kernel, params["k"]) == ("triangular_solve_small_general_16", 10)
+    assert (triangle.shape, triangle.is_contiguous(), sides.data_ptr()) == ((3, 16, 16), True, b.data_ptr())
+    assert (params["b_col_major"], params["x_col_major"]) == (True, True)
+
+
 @pytest.mark.parametrize(("size", "sides"), [(17, 8), (16, 7), (128, 8)])
 def test_triangles_that_take_room_of_a_launch(size: int, sides: int) -> None:
     """Other sizes and few right-hand sides."""
@@ -75,6 +86,18 @@ def test_reflectors(shape: tuple[int, ...], kernel: str, width: int) -> None:
     assert (launch.kernel, launch.threads, launch.group) == (kernel, (batch * width, 1, 1), (width, 1, 1))
     assert [one.shape[-1] for one in launch.buffers[3:]] == ([shape[-2]] if kernel == "geqrf_float" else [])
     assert launch.buffers[2]["A_strides"][-2:] == [1, shape[-2]]
+
+
+def test_what_a_panel_of_reflectors_is_told() -> None:
+    """The sizes and strides of the matrices, which lie column by column, and of the factors."""
+    launch = launch_of(describe("geqrf", release=LATER, self=torch.zeros(2, 40, 7)))
+    assert launch.buffers[2] == {
+        "num_batch_dims": 1,
+        "A_sizes": [2, 40, 7],
+        "A_strides": [280, 1, 40],
+        "tau_strides": [7, 1],
+    }
+    assert describe("geqrf", release=LATER, self=torch.zeros(40, 33)) is None
 
 
 def test_reflections_by_blocks() -> None:
@@ -118,6 +141,37 @@ def test_factors_of_several_panels() -> None:
     assert [target.stride() for target, _ in work.copies] == [(1, 40)]
 
 
+def _windows(work: Work | None) -> list[tuple[Any, ...]]:
+    """Of each launch the kernel's first word, its windows, and its threads."""
+    return [(one.kernel.partition("_")[0], *one.buffers[4:6], one.threads) for one in _launches(work)]
+
+
+def test_where_each_step_of_several_panels_goes() -> None:
+    """The rows and columns of each, and a group of threads for so many of them."""
+    assert _windows(_factored(70, 40)) == [
+        ("factorPanelLU", [0, 0, 0, 0], (96, 1, 1)),
+        ("laswpGatherLU", [0, 32, 0, 0], [0, 0, 32, 40], (256, 1, 1)),
+        ("trsmPanelLU", [0, 32, 40, 32], (128, 1, 1)),
+        ("gemmSimdLU", [32, 70, 32, 40], [0, 32, 0, 0], (128, 2, 1)),
+        ("factorPanelLU", [32, 0, 0, 0], (64, 1, 1)),
+        ("laswpGatherLU", [32, 8, 0, 0], [0, 32, 40, 40], (256, 1, 1)),
+    ]
+    assert _windows(_factored(40, 70, dtype=torch.complex64))[1:4] == [
+        ("laswpGatherLU", [0, 32, 0, 0], [0, 0, 32, 70], (512, 1, 1)),
+        ("trsmPanelLU", [0, 32, 70, 32], (128, 1, 1)),
+        ("gemmTiledLU", [32, 40, 32, 70], [0, 32, 0, 0], (48, 16, 1)),
+    ]
+    turned = _launches(_factored(40, 40))[-1]
+    assert (turned.kernel, turned.threads) == ("transposeInPlaceLU_float", (64, 16, 1))
+
+
+@pytest.mark.parametrize(("size", "exchanged"), [(1024, [0, 0, 32, 1024]), (1025, [0, 0, 32, 64])])
+def test_blocks_of_large_matrices(size: int, exchanged: list[int]) -> None:
+    """Of more than 1024 rows two panels at a time: rows are exchanged within both first."""
+    swaps = [one for one in _launches(_factored(size, size)) if one.kernel == "laswpGatherLU_float"]
+    assert next(one for one in swaps if one.buffers[4][1] == 32).buffers[5] == exchanged
+
+
 @pytest.mark.parametrize(
     ("rows", "panel", "threads"),
     [(1025, "factorPanelLU_float_2_16", 544), (2049, "factorPanelLU_float_4_8", 544)],
@@ -139,6 +193,9 @@ def test_panels_that_go_column_by_column() -> None:
     assert (search.buffers[4], search.threads) == ([0, 0, 3, 1], (171 * 256, 1, 1))
     assert (pivot.buffers[4], update.buffers[4]) == ([0, 0, 171, 0], [0, 0, 3, 0])
     assert pivot.buffers[6] is search.buffers[6]
+    search, _, update = _launches(_factored(4097, 1))
+    assert (search.buffers[4], update.buffers[4]) == ([0, 0, 3, 1], [0, 0, 2, 0])
+    assert (search.threads, update.threads) == ((171 * 256, 1, 1), (256 * 256, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -159,9 +216,31 @@ def test_systems_by_factors(adjoint: bool, expected: list[str]) -> None:
     assert describe("linalg_lu_solve", **given, left=False, adjoint=adjoint) is None
 
 
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_where_each_step_of_a_system_goes(adjoint: bool) -> None:
+    """Blocks of 32 rows down and up again, each taken from the rest of the right-hand sides."""
+    given = {"LU": torch.eye(40), "pivots": torch.ones(40, dtype=torch.int32), "B": torch.zeros(40, 3)}
+    swap = ("luApplyPivotsRHS", [40, 3, 40, int(adjoint)], (3, 1, 1))
+    expected = [
+        ("trsmDiagSolveLU", [0, 40, 43, 32], (128, 1, 1)),
+        ("gemmSimdLU", [32, 40, 40, 43], [0, 32, 0, 0], (128, 1, 1)),
+        ("trsmDiagSolveLU", [32, 40, 43, 8], (128, 1, 1)),
+        ("trsmDiagSolveLU", [32, 40, 43, 8], (128, 1, 1)),
+        ("gemmSimdLU", [0, 32, 40, 43], [32, 8, 0, 0], (128, 1, 1)),
+        ("trsmDiagSolveLU", [0, 40, 43, 32], (128, 1, 1)),
+    ]
+    found = _windows(describe("linalg_lu_solve", **given, left=True, adjoint=adjoint))
+    assert found == ([*expected, swap] if adjoint else [swap, *expected])
+
+
 def _convolved(x: torch.Tensor, weight: torch.Tensor, groups: int = 1, **more: Any) -> Work | None:
     given = {"stride": [1], "padding": [0], "dilation": [1], **more}
     return describe("convolution", input=x, weight=weight, bias=None, transposed=False, groups=groups, **given)
+
+
+def _named(words: str, *values: int) -> dict[str, int]:
+    """The fields of a struct."""
+    return dict(zip(words.split(), values, strict=True))
 
 
 @pytest.mark.parametrize(("last", "kernel"), [(False, "ncl"), (True, "nlc")])
@@ -175,7 +254,9 @@ def test_channels_alone(last: bool, kernel: str) -> None:
     assert work is not None
     assert work.results[0].is_contiguous() != last
     params = launch.buffers[3]
-    assert (params["W"], params["outW"], params["padW"], params["C_out_per_group"]) == (30, 30, 2, 2)
+    sizes = _named("N C_in C_out H W outH outW", 2, 6, 12, 1, 30, 1, 30)
+    steps = _named("kH kW sH sW padH padW dH dW", 1, 5, 1, 1, 0, 2, 1, 1)
+    assert params == sizes | steps | _named("C_in_per_group C_out_per_group has_bias", 1, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +278,30 @@ def test_tiles(shape: tuple[int, ...], weight: tuple[int, ...], groups: int, ker
     assert launch.buffers[1].shape[-2:] == (weight[1], weight[0])
 
 
+def test_what_a_volume_tells_its_kernel() -> None:
+    """Sizes and steps of each dimension; a group of threads for 64 of a layer's results and 64 channels of a group."""
+    given = {"stride": [1, 2, 1], "padding": [1, 0, 2], "dilation": [1, 1, 2]}
+    x, weight = torch.zeros(2, 4, 5, 6, 20), torch.arange(216.0).view(6, 2, 3, 2, 3)
+    launch = launch_of(_convolved(x, weight, 2, **given))
+    assert (launch.kernel, launch.threads, launch.group) == (
+        "conv3d_simd_float_64_64_2_2",
+        (256, 1, 10),
+        (128, 1, 1),
+    )
+    plane = _named("N C_in C_out H W outH outW", 2, 4, 6, 6, 20, 3, 20)
+    plane |= _named("kH kW sH sW padH padW dH dW", 2, 3, 2, 1, 0, 2, 1, 2)
+    plane |= _named("C_in_per_group C_out_per_group has_bias", 2, 3, False)
+    assert launch.buffers[3] == {"conv2d": plane} | _named("D outD kD sD padD dD out_ncdhw", 5, 5, 3, 1, 1, 1, True)
+    assert launch.buffers[1].is_contiguous()
+    assert launch.buffers[1][1, 0, 2, 1, 4] == weight[4, 1, 1, 0, 2]
+    steps = launch_of(_convolved(x, weight, 2, stride=[3, 1, 1], padding=[1, 0, 0], dilation=[2, 1, 1])).buffers[3]
+    assert (steps["sD"], steps["dD"], steps["padD"], steps["outD"]) == (3, 2, 1, 1)
+    last = _convolved(x.to(memory_format=torch.channels_last_3d), weight, 2, **given)
+    assert launch_of(last).buffers[3]["out_ncdhw"] is False
+    assert last is not None
+    assert last.results[0].is_contiguous(memory_format=torch.channels_last_3d)
+
+
 @pytest.mark.parametrize(
     ("shape", "weight", "more"),
     [
@@ -213,6 +318,13 @@ def test_convolutions_that_are_products_of_matrices(
 ) -> None:
     """One result, few results of many numbers, single voxels, patches side by side; a long kernel along a line."""
     assert _convolved(torch.zeros(shape), torch.zeros(weight), **more) is None
+
+
+def test_few_results_of_halves() -> None:
+    """Only float32 is multiplied as matrices then."""
+    x, weight = torch.zeros(1, 160, 4, 4, 4).half(), torch.zeros(6, 160, 3, 3, 3).half()
+    given = {"stride": [1] * 3, "padding": [0] * 3, "dilation": [1] * 3}
+    assert launch_of(_convolved(x, weight, **given)).kernel == "conv3d_simd_half_32_64_1_2"
 
 
 def test_few_rows_for_many_matrices() -> None:

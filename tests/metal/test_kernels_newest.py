@@ -52,6 +52,24 @@ def test_a_slice_that_begins_at_an_odd_place() -> None:
     assert _names(describe("index_select", self=x, dim=1, index=torch.tensor([0])))[1].endswith("dense_32bit_long")
 
 
+def test_a_result_that_begins_at_an_odd_place() -> None:
+    """Slices of eight bytes, into memory that begins four behind one."""
+    out = torch.zeros(41)[1:].view(4, 5, 2)
+    x, index = torch.zeros(4, 5, 2), torch.zeros(5, dtype=torch.int64)
+    assert (
+        _names(describe("index_select", (out,), self=x, dim=1, index=index))[1] == "index_select_dim_dense_32bit_long"
+    )
+    assert _names(describe("index_select", self=x, dim=1, index=index))[1] == "index_select_dim_dense_64bit_long"
+
+
+def test_indices_that_lie_apart() -> None:
+    """Both launches are told how far."""
+    index = torch.tensor([2, 9, 0, 9])[::2]
+    check, copy = _launches(describe("index_select", self=torch.zeros(3, 4), dim=0, index=index))
+    assert check.buffers[1:] == (2, 3)
+    assert (copy.kernel, copy.buffers[3]["index_stride"]) == ("index_select_dim_32bit_long", 2)
+
+
 def test_slices_of_other_layouts() -> None:
     """The result has a thread an element, and its strides beside those of the tensor."""
     x = torch.zeros(2, 3, 4).transpose(0, 2)
@@ -83,7 +101,7 @@ def test_slices_are_added() -> None:
     numbers = describe(
         "index_add", self=x.to(torch.complex64), dim=0, index=index, source=source.to(torch.complex64), alpha=2
     )
-    assert _launches(numbers)[1].buffers[4] == 2 + 0j
+    assert repr(_launches(numbers)[1].buffers[4]) == "(2+0j)"
 
 
 def test_halves_at_few_places_are_added_in_float32() -> None:
@@ -121,6 +139,12 @@ def test_a_median_of_all(dtype: torch.dtype, shifts: list[int]) -> None:
     assert {one.buffers[6] for one in _launches(describe("nanmedian", self=torch.zeros(3)))[1::2]} == {True}
 
 
+def test_a_median_of_many() -> None:
+    """No more than 256 groups of threads count."""
+    first = _launches(describe("median", self=torch.zeros(256 * 256 + 1, dtype=torch.int8)))[0]
+    assert (first.threads, first.buffers[3]) == ((256 * 256, 1, 1), 256 * 256 + 1)
+
+
 def test_a_median_along_a_dimension() -> None:
     """Floats are sorted, and a thread a row looks behind the NaNs; of integers it is the number at a place."""
     work = describe("median", release=LATER, self=torch.zeros(3, 50, 7), dim=1, keepdim=False)
@@ -147,6 +171,30 @@ def test_numbers_without_their_repetitions() -> None:
     ]
     assert [tuple(one.shape) for one in work.results] == [(3,), (2, 2), (3,)]
     assert (work.launches[4].buffers[2:], work.launches[4].threads) == ((3, 4), (3,))
+
+
+def test_what_finds_repetitions_is_told() -> None:
+    """A thread for each number; the order of the sort says where a number was. A single one is copied."""
+    given = {"return_inverse": True, "return_counts": True}
+    work = describe("_unique2", release=LATER, sorted=True, self=torch.tensor([3.0, 1.0, 3.0, 2.0]), **given)
+    sort, mark, sums, emit, count, invert = _launches(work)
+    assert (mark.threads, emit.threads, invert.threads) == ((4,), (4,), (4,))
+    assert invert.buffers[0] is sort.buffers[2]
+    assert invert.buffers[1] is emit.buffers[2]
+    assert invert.buffers[1] is sums.buffers[1] or invert.buffers[1] is sums.buffers[0]
+    assert count.buffers[0] is emit.buffers[4]
+    assert describe("_unique2", release=LATER, sorted=True, self=torch.tensor([3.0]), **given) is None
+
+
+def test_the_runs_that_numbers_are_of() -> None:
+    """Counted from one on by the sums, and so less one."""
+    given = {"return_inverse": True, "return_counts": False, "dim": None}
+    work = describe("unique_consecutive", release=LATER, self=torch.tensor([3, 3, 1]), **given)
+    less = _launches(work)[-1]
+    assert less.kernel == "sub_dense_scalar_long_long"
+    assert [one.item() for one in less.buffers[2:]] == [1]
+    assert work is not None
+    assert work.results[1].shape == (3,)
 
 
 def test_runs_of_equal_neighbours() -> None:

@@ -29,10 +29,23 @@ def test_whole_numbers_between_two_ends() -> None:
     launch = _into(out, "linspace", start=5, end=-(2**20), steps=4)
     assert launch.kernel == "linspace_integral_int_i32"
     assert launch.buffers[1] == [5, 2**64 - 2**20, 349_527, 0]
+    assert _into(out, "linspace", start=5, end=2**20, steps=4).kernel == "linspace_integral_int_i32"
     assert _into(out, "linspace", start=5, end=2**20 - 1, steps=4).kernel == "linspace_int_i32"
     out = torch.zeros(4, dtype=torch.int16)
     assert _into(out, "linspace", start=5, end=-6, steps=4).kernel == "linspace_short_i32"
     assert describe("linspace", (out,), release=(2, 15), out=out, start=5, end=-6.5, steps=4) is None
+
+
+def test_steps_are_divided_as_float32() -> None:
+    """A third is the float32 next to it."""
+    assert _into(torch.zeros(4), "linspace", start=0, end=1, steps=4).buffers[1] == [0, 0.3333333432674408, 1]
+
+
+def test_many_whole_numbers() -> None:
+    """More than float32 tells from one another."""
+    out = torch.empty(2**24 + 1, dtype=torch.int32)
+    assert _into(out, "linspace", start=0, end=5, steps=len(out)).kernel == "linspace_integral_int_i32"
+    assert _into(out[1:], "linspace", start=0, end=5, steps=len(out) - 1).kernel == "linspace_int_i32"
 
 
 @pytest.mark.parametrize("operator", ["linspace", "logspace"])
