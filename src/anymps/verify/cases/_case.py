@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,3 +22,12 @@ class Case:
     alone: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     patience: float = 90.0
+
+
+def in_turn(rows: Sequence[Sequence[Case]]) -> list[Case]:
+    """The cases of all rows, in rounds: one of each row, and in each round every row at another of its places.
+
+    So a run that its time cuts off has something of every row (an operator) and of every place in one (a dtype).
+    """
+    rounds = range(max(map(len, rows), default=0))
+    return [row[(number + turn) % len(row)] for turn in rounds for number, row in enumerate(rows) if turn < len(row)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from anymps.verify.cases._answering import answered, digest_of
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._case import Answer, Case, in_turn
 from anymps.verify.cases._moving import portable, to_mps
 from anymps.verify.cases._operators import OPERATORS, Operator
 from anymps.verify.cases._reductions import LAID, MATRICES, ROWS, matrices
@@ -22,15 +22,17 @@ _DIMENSIONS: Final = (0, 1, None)
 
 
 def pair_cases() -> list[Case]:
-    """All cases, a dtype's together."""
-    found: list[Case] = []
-    for dtype in DTYPES:
-        name = str(dtype).removeprefix("torch.")
-        found += [
-            Case(f"pair {operator.title} {name}", functools.partial(_pair, operator, dtype)) for operator in OPERATORS
-        ]
-        found += [Case(f"rows {title} {name}", functools.partial(_rows, title, dtype)) for title in ROWS]
-    return found
+    """All cases, operators and dtypes in turn."""
+    names = [(dtype, str(dtype).removeprefix("torch.")) for dtype in DTYPES]
+    pairs = [
+        [Case(f"pair {operator.title} {name}", functools.partial(_pair, operator, dtype)) for dtype, name in names]
+        for operator in OPERATORS
+    ]
+    rows = [
+        [Case(f"rows {title} {name}", functools.partial(_rows, title, dtype)) for dtype, name in names]
+        for title in ROWS
+    ]
+    return in_turn([*pairs, *rows])
 
 
 def _pair(operator: Operator, dtype: torch.dtype) -> Answer:

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from anymps.verify.cases._answering import answered, digest_of, refusal
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._case import Answer, Case, in_turn
 from anymps.verify.cases._database import database, drawing_quickly
 from anymps.verify.cases._moving import portable, to_mps
 
@@ -20,7 +20,7 @@ ASKED_DTYPES: Final = (
     torch.float32, torch.float16, torch.int64, torch.bool, torch.bfloat16, torch.complex64, torch.int32, torch.uint8,
     torch.int16, torch.int8,
 )  # fmt: skip
-"""Those of torch's own test of mps; the commonest first, in case the time runs out."""
+"""Those of torch's own test of mps."""
 GRADIENT_DTYPES: Final = (torch.float32, torch.float16)
 _FROM: Final = 12
 _SAMPLES: Final = 3
@@ -36,23 +36,17 @@ _AS_FOUND: Final = frozenset(
 
 
 def database_cases() -> list[Case]:
-    """All cases, the commonest dtypes first. Raises ModuleNotFoundError where the database cannot be loaded."""
-    infos = list(database().values())
-    found: list[Case] = []
-    for dtype in ASKED_DTYPES:
-        found += [Case(_id("forward", info, dtype), _asks(_forward, info, dtype)) for info in infos]
-        if dtype in GRADIENT_DTYPES:
-            found += [
-                Case(_id("gradient", info, dtype), _asks(_gradient, info, dtype))
-                for info in infos
-                if info.supports_autograd
-            ]
-        if dtype is torch.float32:
-            found += [
-                Case(f"errors {info.full_name}", functools.partial(_errors, info))
-                for info in infos
-                if info.error_inputs_func is not None
-            ]
+    """All cases, operators and dtypes in turn. Raises ModuleNotFoundError where the database cannot be loaded."""
+    return in_turn([_cases_of(info) for info in database().values()])
+
+
+def _cases_of(info: Any) -> list[Case]:
+    """Those of one operator."""
+    found = [Case(_id("forward", info, dtype), _asks(_forward, info, dtype)) for dtype in ASKED_DTYPES]
+    if info.supports_autograd:
+        found += [Case(_id("gradient", info, dtype), _asks(_gradient, info, dtype)) for dtype in GRADIENT_DTYPES]
+    if info.error_inputs_func is not None:
+        found.append(Case(f"errors {info.full_name}", functools.partial(_errors, info)))
     return found
 
 
