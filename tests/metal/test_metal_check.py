@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import anymps
 from anymps.findings import Severity, find
 from anymps.metal import ShaderFaultWarning, take_shader_faults
 from metal_shaders import BASICS, GROUPS, HEAD
+from shader_faults import said_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -119,15 +119,6 @@ def _floats(count: int = 64) -> torch.Tensor:
     return torch.ones(count, device="mps")
 
 
-def _said(kernel: Any, *args: Any, **options: Any) -> list[str]:
-    """What is found in one launch."""
-    take_shader_faults()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShaderFaultWarning)
-        kernel(*args, **options)
-    return [fault.what for fault in take_shader_faults()]
-
-
 def _at(line: str, after: int = 1) -> str:
     """`at line 5, `y[i] += a * x[i];``: the first such line of the source behind the line `after`."""
     number = next(i for i, text in enumerate(LINES, 1) if i >= after and text.strip() == line)
@@ -145,17 +136,17 @@ def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
     """Behind the end and before the start, at the line; what lies beside stays, and the others are computed."""
     y, x = torch.zeros(200, device="mps"), _floats(100)
     beside = _floats(1000)
-    assert _said(faulty.saxpy, y, x, 2.0, threads=110) == [
+    assert said_of(faulty.saxpy, y, x, 2.0, threads=110) == [
         f"The Metal kernel `saxpy` reads past the end of argument 1 {_at('y[i] += a * x[i];')}: 4 bytes at byte 400 "
         "of 400 (first in thread 100, group 0; 10 times in the launch)."
     ]
     assert (y.tolist(), beside.sum().item()) == ([2.0] * 100 + [0.0] * 100, 1000)
     line = "kernel void before(device float* y, uint i [[thread_position_in_grid]]) { y[int(i) - 1] = 1; }"
-    assert _said(faulty.before, x, threads=(2, 2)) == [
+    assert said_of(faulty.before, x, threads=(2, 2)) == [
         f"The Metal kernel `before` writes before the start of argument 0 {_at(line)}: 4 bytes at byte -4 of 400 "
         "(first in thread 0, group 0; twice in the launch)."
     ]
-    assert _said(faulty.helped, _floats(), threads=1) == [
+    assert said_of(faulty.helped, _floats(), threads=1) == [
         f"The Metal kernel `helped` writes past the end of argument 0 {_at('x[i] = value;')}: 4 bytes at byte 256 of "
         "256 (first in thread 0, group 0; once in the launch)."
     ]
@@ -164,14 +155,14 @@ def test_reads_and_writes_outside_of_a_buffer(faulty: Any) -> None:
 def test_a_view_may_be_left_within_its_storage(faulty: Any) -> None:
     """As on a Mac, where a buffer is the whole storage."""
     x = torch.zeros(100, device="mps")
-    assert _said(faulty.saxpy, x[:10], _floats(100), 1.0, threads=100) == []
+    assert said_of(faulty.saxpy, x[:10], _floats(100), 1.0, threads=100) == []
     assert x.sum().item() == 100
 
 
 def test_access_far_away_ends_the_kernel(faulty: Any) -> None:
     """As without the checker, with the line."""
     with pytest.raises(RuntimeError) as raised:
-        _said(faulty.wild, _floats(), 1 << 40)
+        said_of(faulty.wild, _floats(), 1 << 40)
     assert str(raised.value) == (
         f"anymps: The Metal kernel `wild` writes memory far from every buffer that it was given "
         f"{_at('x[i + by] = 1.0;')} (first in thread 0, group 0; once in the launch). On a Mac this is not "
@@ -181,7 +172,7 @@ def test_access_far_away_ends_the_kernel(faulty: Any) -> None:
 
 def test_an_element_that_an_array_lacks(faulty: Any) -> None:
     """Of a thread's own memory, too."""
-    assert _said(faulty.element, _floats(), 9, threads=1) == [
+    assert said_of(faulty.element, _floats(), 9, threads=1) == [
         "The Metal kernel `element` takes the element 8 of a `float[8]` "
         f"{_at('for (int j = 0; j < n; ++j) x[0] += a[j];')} (first in thread 0, group 0; once in the launch)."
     ]
@@ -189,10 +180,10 @@ def test_an_element_that_an_array_lacks(faulty: Any) -> None:
 
 def test_a_constant_that_is_too_small(faulty: Any) -> None:
     """A number is 8 bytes as an int and 4 as a float, unless `arg_casts` says otherwise."""
-    assert _said(faulty.wild, _floats(), 0.0, threads=1) == [
+    assert said_of(faulty.wild, _floats(), 0.0, threads=1) == [
         "The Metal kernel `wild` takes 8 bytes as argument 1, and the call gave it 4."
     ]
-    assert _said(faulty.saxpy, _floats(), _floats(), 1.0, arg_casts={2: "fp16"}) == [
+    assert said_of(faulty.saxpy, _floats(), _floats(), 1.0, arg_casts={2: "fp16"}) == [
         "The Metal kernel `saxpy` takes 4 bytes as argument 2, and the call gave it 2."
     ]
 
@@ -201,7 +192,7 @@ def test_a_race_in_threadgroup_memory(faulty: Any) -> None:
     """Both sides, each with the line of the other."""
     after = _line_of("kernel void race")
     write, read = _at("a[i] = x[i];", after), _at("x[i] = a[63 - i];", after)
-    assert sorted(_said(faulty.race, _floats(), **GROUP)) == [
+    assert sorted(said_of(faulty.race, _floats(), **GROUP)) == [
         f"The Metal kernel `race` reads threadgroup memory {read}, which thread 31 has written {write}, with no "
         "barrier in between: 4 bytes at byte 124 (first in thread 32, group 0; 32 times in the launch).",
         f"The Metal kernel `race` writes threadgroup memory {write}, which thread 31 has read {read}, with no barrier "
@@ -213,8 +204,8 @@ def test_a_race_in_a_buffer_that_is_given_twice(faulty: Any) -> None:
     """What a parameter only reads races with nobody, unless another one writes the same memory."""
     at = _at("y[i] = x[(i + 1) % 64];")
     x = _floats()
-    assert _said(faulty.shifted, _floats(), x, **GROUP) == []
-    assert _said(faulty.shifted, x, x, **GROUP) == [
+    assert said_of(faulty.shifted, _floats(), x, **GROUP) == []
+    assert said_of(faulty.shifted, x, x, **GROUP) == [
         f"The Metal kernel `shifted` writes argument 0 {at}, which thread 0 has read there, too, with no barrier in "
         "between: 4 bytes at byte 4 (first in thread 1, group 0; 64 times in the launch)."
     ]
@@ -224,7 +215,7 @@ def test_a_barrier_for_other_memory_is_none(faulty: Any) -> None:
     """`mem_threadgroup` puts nothing in order that lies in a buffer; `mem_device` does."""
     after = _line_of("kernel void wrong_flag")
     read, write = _at("float other = x[63 - i];", after), _at("x[i] = 1;", after)
-    assert _said(faulty.wrong_flag, _floats(), **GROUP) == [
+    assert said_of(faulty.wrong_flag, _floats(), **GROUP) == [
         f"The Metal kernel `wrong_flag` reads argument 0 {read}, which thread 63 has written {write}, with no barrier "
         "in between: 4 bytes at byte 252 (first in thread 0, group 0; 64 times in the launch)."
     ]
@@ -232,7 +223,7 @@ def test_a_barrier_for_other_memory_is_none(faulty: Any) -> None:
 
 def test_writes_of_the_same_value_are_told_apart(faulty: Any) -> None:
     """They are no race that anybody sees."""
-    assert _said(faulty.same, _floats(), **GROUP) == [
+    assert said_of(faulty.same, _floats(), **GROUP) == [
         "Several threads of the Metal kernel `same` write the same value to argument 0 "
         f"{_at('x[0] = 1;')}, with no barrier in between: 4 bytes at byte 0, thread 0 among them (first in "
         "thread 1, group 0; 63 times in the launch)."
@@ -241,7 +232,7 @@ def test_writes_of_the_same_value_are_told_apart(faulty: Any) -> None:
 
 def test_threadgroup_memory_that_nobody_wrote(faulty: Any) -> None:
     """Each group begins with none that is written."""
-    assert _said(faulty.unwritten, _floats(128), threads=128, group_size=64) == [
+    assert said_of(faulty.unwritten, _floats(128), threads=128, group_size=64) == [
         f"The Metal kernel `unwritten` reads threadgroup memory {_at('x[i] = a[i + 1];')} that no thread of the group "
         "has written: 4 bytes at byte 256 (first in thread 63, group 0; twice in the launch)."
     ]
@@ -251,27 +242,27 @@ def test_barriers_at_different_places(faulty: Any) -> None:
     """And one that threads have left before."""
     after = _line_of("kernel void places")
     barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
-    assert _said(faulty.places, _floats(), **GROUP) == [
+    assert said_of(faulty.places, _floats(), **GROUP) == [
         f"Threads of a group of the Metal kernel `places` wait at different barriers: one {_at(barrier, after + 3)}, "
         f"and thread 0 {_at(barrier, after)} (first in thread 32, group 0; 32 times in the launch)."
     ]
-    assert _said(faulty.early, _floats(), 40, **GROUP) == [
+    assert said_of(faulty.early, _floats(), 40, **GROUP) == [
         f"The Metal kernel `early` reaches a barrier {_at(barrier, _line_of('kernel void early'))} that 24 threads of "
         "the group do not reach: thread 40 has returned before (first in thread 0, group 0; once in the launch)."
     ]
-    assert _said(faulty.early, _floats(), 64, **GROUP) == []
+    assert said_of(faulty.early, _floats(), 64, **GROUP) == []
 
 
 def test_integer_arithmetic(faulty: Any) -> None:
     """A shift goes on with the count modulo the width; a division by zero ends the kernel."""
     x = torch.ones(4, dtype=torch.int32, device="mps")
-    assert _said(faulty.shifts, x, 40) == [
+    assert said_of(faulty.shifts, x, 40) == [
         f"The Metal kernel `shifts` shifts a value of type `int` by 40 {_at('x[i] = x[i] << n;')} (first in thread 0, "
         "group 0; 4 times in the launch)."
     ]
     assert x.tolist() == [256] * 4
     with pytest.raises(RuntimeError) as raised:
-        _said(faulty.divides, x, 0)
+        said_of(faulty.divides, x, 0)
     assert str(raised.value) == (
         f"anymps: The Metal kernel `divides` divides an integer by zero {_at('x[i] = 7 / n;')} (first in thread 0, "
         "group 0; once in the launch). On a Mac this is not "
@@ -283,20 +274,20 @@ def test_lanes_that_are_not_there(faulty: Any) -> None:
     """On another branch, returned, or beyond the end of the group; in matrices too."""
     x = torch.zeros(64, dtype=torch.int32, device="mps")
     call = _at("x[i] = simd_shuffle_xor(int(i), 1);")
-    assert _said(faulty.lanes, x, **GROUP) == [
+    assert said_of(faulty.lanes, x, **GROUP) == [
         f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane has returned or took another "
         "branch (first in thread 0, group 0; 22 times in the launch)."
     ]
-    assert _said(faulty.lanes, x, threads=1) == [
+    assert said_of(faulty.lanes, x, threads=1) == [
         f"The Metal kernel `lanes` reads lane 1 by a SIMD call {call}, and that lane does not exist: the group ends "
         "before it (first in thread 0, group 0; once in the launch)."
     ]
-    assert _said(faulty.without_lanes, _floats(), **GROUP) == [
+    assert said_of(faulty.without_lanes, _floats(), **GROUP) == [
         "The Metal kernel `without_lanes` reaches a barrier of a SIMD group "
         f"{_at('simdgroup_barrier(mem_flags::mem_device);')} without 8 lanes of it: thread 0 is not there (first in "
         "thread 8, group 0; once in the launch)."
     ]
-    assert _said(faulty.matrices, _floats(), threads=32) == [
+    assert said_of(faulty.matrices, _floats(), threads=32) == [
         "The Metal kernel `matrices` multiplies matrices of a SIMD group "
         f"{_at('if (i < 20) simdgroup_multiply(a, a, a);')} with 12 of its 32 lanes missing (first in thread 0, group "
         "0; once in the launch)."
@@ -309,22 +300,22 @@ def test_clean_kernels_give_nothing() -> None:
     a, b = torch.rand(40, 24, device="mps"), torch.rand(24, 50, device="mps")
     c = torch.zeros(40, 50, device="mps")
     size = torch.tensor([50, 40, 24, 0], dtype=torch.int32, device="mps")
-    said = _said(groups.matmul, c, a, b, size, threads=(56, 40), group_size=(8, 8))
+    said = said_of(groups.matmul, c, a, b, size, threads=(56, 40), group_size=(8, 8))
     assert torch.allclose(c, a @ b, atol=1e-5)
     x, out = torch.arange(300.0, device="mps"), torch.zeros(3, device="mps")
-    said += _said(groups.tree_float, out, x, 300, threads=384, group_size=128, arg_casts={2: "int32"})
+    said += said_of(groups.tree_float, out, x, 300, threads=384, group_size=128, arg_casts={2: "int32"})
     assert out.tolist() == [x[:128].sum().item(), x[128:256].sum().item(), x[256:].sum().item()]
     rows, soft = torch.randn(8, 100, device="mps"), torch.zeros(8, 100, device="mps")
-    said += _said(groups.softmax, soft, rows, 100, threads=256, group_size=32, arg_casts={2: "int32"})
+    said += said_of(groups.softmax, soft, rows, 100, threads=256, group_size=32, arg_casts={2: "int32"})
     assert torch.allclose(soft, rows.softmax(1), atol=1e-6)
-    said += _said(groups.product8, torch.zeros(64, device="mps"), torch.rand(64, device="mps"), rows[0], threads=32)
+    said += said_of(groups.product8, torch.zeros(64, device="mps"), torch.rand(64, device="mps"), rows[0], threads=32)
     bins = torch.zeros(4, dtype=torch.int32, device="mps")
     values = torch.randint(0, 4, (1000,), dtype=torch.int32, device="mps")
-    said += _said(groups.histogram, bins, values, threads=1000)
+    said += said_of(groups.histogram, bins, values, threads=1000)
     assert bins.tolist() == torch.bincount(values.cpu(), minlength=4).tolist()
     parts = [torch.full((2,), float(i), device="mps") for i in range(3)]
     gathered = torch.zeros(6, device="mps")
-    said += _said(basics.gather, gathered, parts)
+    said += said_of(basics.gather, gathered, parts)
     assert gathered.tolist() == [0, 1, 2, 0, 1, 2]
     assert said == []
 
@@ -366,4 +357,4 @@ def test_nothing_is_checked_without_being_asked() -> None:
     """The ordinary form knows nothing of the checker."""
     assert os.environ.get("ANYMPS_CHECK_SHADERS", "0") == "0"
     y = torch.zeros(4, device="mps")
-    assert _said(torch.mps.compile_shader(BASICS).saxpy, y, y, 2.0) == []
+    assert said_of(torch.mps.compile_shader(BASICS).saxpy, y, y, 2.0) == []

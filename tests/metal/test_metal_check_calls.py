@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal import ShaderFaultWarning, take_shader_faults
+from anymps.metal import take_shader_faults
 from metal_shaders import HEAD
+from shader_faults import faults_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -75,11 +76,7 @@ def nothing_left() -> Iterator[None]:
 
 def _said(kernel: Any, *args: Any, **options: Any) -> list[tuple[str, bool]]:
     """What is found in one launch, and whether it is serious."""
-    take_shader_faults()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShaderFaultWarning)
-        kernel(*args, **options)
-    return [(fault.what, fault.serious) for fault in take_shader_faults()]
+    return [(fault.what, fault.serious) for fault in faults_of(kernel, *args, **options)]
 
 
 def _made(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,10 +16,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import random_faults
-from anymps.metal import ShaderFaultWarning, take_shader_faults
+from anymps.metal import take_shader_faults
 from anymps.metal.checking import CheckedLaunch, CleanLaunches, _repeats
 from anymps.metal.translation import deciding_buffers
 from metal_shaders import HEAD
+from shader_faults import said_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -85,15 +85,6 @@ def fixture_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def _said(kernel: Any, *args: Any, **options: Any) -> list[str]:
-    """What is found in one launch."""
-    take_shader_faults()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShaderFaultWarning)
-        kernel(*args, **options)
-    return [fault.what for fault in take_shader_faults()]
-
-
 def _ints(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int32, device="mps")
 
@@ -102,7 +93,7 @@ def test_a_repeated_launch_runs_in_the_plain_form(checked: Any, looks: list[str]
     """With other numbers in other buffers of the same size."""
     for turn in range(3):
         x, y = torch.full((64,), float(turn), device="mps"), torch.zeros(64, device="mps")
-        assert _said(checked.scale, y, x, 64, threads=64, arg_casts={2: "int32"}) == []
+        assert said_of(checked.scale, y, x, 64, threads=64, arg_casts={2: "int32"}) == []
         assert y.tolist() == [2.0 * turn] * 64
     assert looks == ["scale"]
 
@@ -116,15 +107,15 @@ def test_races_of_same_values_are_looked_at_at_distances_that_double(
     looked = []
     for launch in range(1, 34):
         before = len(looks)
-        (what,) = _said(checked.last_of, y, same, **GROUP)
+        (what,) = said_of(checked.last_of, y, same, **GROUP)
         assert "write the same value to argument 0" in what
         assert y.tolist() == [1.0]
         looked += [launch] * (len(looks) - before)
     assert looked == [1, 2, 4, 8, 16, 24, 32]
-    said = [_said(checked.last_of, y, other, **GROUP) for _ in range(9)]
+    said = [said_of(checked.last_of, y, other, **GROUP) for _ in range(9)]
     assert [("has written there, too" in what) for (what,) in said] == [False] * 6 + [True] * 3
     assert len(looks) == 10
-    (what,) = _said(checked.last_of, y, same, **GROUP)  # known again, from the beginning
+    (what,) = said_of(checked.last_of, y, same, **GROUP)  # known again, from the beginning
     assert "write the same value to argument 0" in what
     assert len(looks) == 11
 
@@ -141,7 +132,7 @@ def test_other_sizes_places_and_constants_are_looked_at(checked: Any, looks: lis
         (64, 64, torch.zeros(60, device="mps")),
     ):
         for _ in range(2):
-            found = _said(checked.scale, target, x, n, threads=threads, **cast)
+            found = said_of(checked.scale, target, x, n, threads=threads, **cast)
             faulty = n > 64 or target.data_ptr() != y.data_ptr()
             assert [" of argument 0 " in what or " of argument 1 " in what for what in found] == [True] * len(found)
             assert bool(found) == faulty
@@ -152,9 +143,9 @@ def test_numbers_that_decide_nothing_may_differ(checked: Any, looks: list[str]) 
     """A learning rate is another one in each step."""
     x, y = torch.ones(4, device="mps"), torch.zeros(4, device="mps")
     for a in (0.5, 0.25, 0.125):
-        assert _said(checked.axpy, y, x, a) == []
+        assert said_of(checked.axpy, y, x, a) == []
     assert (y.tolist(), looks) == ([0.875] * 4, ["axpy"])
-    assert _said(checked.axpy, y, x, 1) == [
+    assert said_of(checked.axpy, y, x, 1) == [
         "The Metal kernel `axpy` takes argument 2 as `float&`, but the call passed a number of type `long`: the bytes "
         "are misread."
     ]
@@ -163,11 +154,11 @@ def test_numbers_that_decide_nothing_may_differ(checked: Any, looks: list[str]) 
 def test_indices_that_change_are_looked_at(checked: Any, looks: list[str]) -> None:
     """The same ones are not: their contents are compared."""
     x, y = torch.ones(8, device="mps"), torch.zeros(4, device="mps")
-    assert _said(checked.gather, y, x, _ints(0, 3, 7, 7)) == []
-    assert _said(checked.gather, y, 2 * x, _ints(0, 3, 7, 7)) == []
+    assert said_of(checked.gather, y, x, _ints(0, 3, 7, 7)) == []
+    assert said_of(checked.gather, y, 2 * x, _ints(0, 3, 7, 7)) == []
     assert len(looks) == 1
     line = next(i for i, text in enumerate(SOURCE.splitlines(), 1) if "x[at[i]]" in text)
-    assert _said(checked.gather, y, x, _ints(0, 3, 8, 7)) == [
+    assert said_of(checked.gather, y, x, _ints(0, 3, 8, 7)) == [
         f"The Metal kernel `gather` reads past the end of argument 1 at line {line}, `y[i] = x[at[i]];`: 4 bytes at "
         "byte 32 of 32 (first in thread 2, group 0; once in the launch)."
     ]
@@ -177,7 +168,7 @@ def test_indices_that_change_are_looked_at(checked: Any, looks: list[str]) -> No
 def test_memory_that_changes_within_a_launch_decides_nothing_known(checked: Any, looks: list[str]) -> None:
     """Such a kernel is always looked at."""
     for _ in range(2):
-        assert _said(checked.chase, _ints(0), threads=1) == []
+        assert said_of(checked.chase, _ints(0), threads=1) == []
     assert looks == ["chase"] * 2
 
 
@@ -185,7 +176,7 @@ def test_indices_that_a_launch_writes_are_looked_at(checked: Any, looks: list[st
     """They are read-only by their type, and lie in a buffer that is written as well."""
     both = _ints(0, 0)
     for _ in range(2):
-        assert _said(checked.follow, both[:1], both[1:], threads=1) == []
+        assert said_of(checked.follow, both[:1], both[1:], threads=1) == []
     assert looks == ["follow"] * 2
 
 
@@ -194,8 +185,8 @@ def test_where_a_view_begins_makes_a_difference(checked: Any, looks: list[str]) 
     x, storage = torch.ones(65, device="mps"), torch.zeros(66, device="mps")
     line = next(i for i, text in enumerate(SOURCE.splitlines(), 1) if "2 * x[i]" in text)
     cast = {"arg_casts": {2: "int32"}}
-    assert _said(checked.scale, storage[:64], x, 65, threads=65, **cast) == []
-    assert _said(checked.scale, storage[2:], x, 65, threads=65, **cast) == [
+    assert said_of(checked.scale, storage[:64], x, 65, threads=65, **cast) == []
+    assert said_of(checked.scale, storage[2:], x, 65, threads=65, **cast) == [
         f"The Metal kernel `scale` writes past the end of argument 0 at line {line}, `if (int(i) < n) y[i] = 2 * x[i];`"
         ": 4 bytes at byte 264 of 264 (first in thread 64, group 0; once in the launch)."
     ]
@@ -205,13 +196,13 @@ def test_buffers_that_share_memory_are_looked_at(checked: Any, looks: list[str])
     """The same tensors apart are clean, and race where they are one."""
     x, y = torch.ones(64, device="mps"), torch.zeros(64, device="mps")
     for _ in range(2):
-        assert _said(checked.turn, y, x, **GROUP) == []
+        assert said_of(checked.turn, y, x, **GROUP) == []
     assert looks == ["turn"]
     line = next(i for i, text in enumerate(SOURCE.splitlines(), 1) if "x[63 - i]" in text)
     for _ in range(2):
         assert any(
             what.startswith(f"The Metal kernel `turn` reads argument 0 at line {line}, ")
-            for what in _said(checked.turn, x, x, **GROUP)
+            for what in said_of(checked.turn, x, x, **GROUP)
         )
     assert looks == ["turn"] * 3
 
@@ -220,12 +211,12 @@ def test_arguments_are_always_judged(checked: Any) -> None:
     """A launch with a finding about an argument is never a clean one."""
     x, y = torch.ones(64, device="mps"), torch.zeros(64, dtype=torch.int32, device="mps")
     for _ in range(2):
-        assert _said(checked.turn, y, x, **GROUP) == [
+        assert said_of(checked.turn, y, x, **GROUP) == [
             "The Metal kernel `turn` takes argument 0 as `float*`, but the call passed a tensor of int32: its bytes "
             "are misread."
         ]
         square = torch.ones(8, 8, device="mps")
-        assert _said(checked.turn, square, square.clone().T, **GROUP) == [
+        assert said_of(checked.turn, square, square.clone().T, **GROUP) == [
             "The Metal kernel `turn` got a tensor that is not contiguous as argument 1, with strides (1, 8): it reads "
             "the storage as it lies in memory, and the call passed no strides."
         ]
@@ -381,7 +372,7 @@ def _launched(kernel: Any, way: int) -> tuple[list[str], str, bytes]:
     error, said = "", []
     take_shader_faults()
     try:
-        said = _said(kernel, out, data, x, 0, counts, arg_casts={3: "int32"}, **GROUP)
+        said = said_of(kernel, out, data, x, 0, counts, arg_casts={3: "int32"}, **GROUP)
     except RuntimeError as raised:
         error = str(raised)
         said = [fault.what for fault in take_shader_faults()]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from anymps.metal import ShaderFaultWarning, take_shader_faults
+from anymps.metal import take_shader_faults
 from metal_shaders import HEAD
+from shader_faults import said_of
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -63,13 +63,6 @@ def checked() -> Any:
         return torch.mps.compile_shader(SOURCE)
 
 
-def _said(kernel: Any, *args: Any, **options: Any) -> list[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ShaderFaultWarning)
-        kernel(*args, **options)
-    return [fault.what for fault in take_shader_faults()]
-
-
 CALL = "out[i] = c10::metal::threadgroup_welford_combine(row, 256).x;"
 WAIT = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 WRITE = "row[3].y = i;"
@@ -103,7 +96,7 @@ def test_a_row_that_is_clean_gives_the_bits_of_the_plain_form(checked: Any, size
     results = []
     for library in (plain, checked):
         out = torch.zeros(600, device="mps")
-        assert not _said(library.parts, out, x, size, threads=600, group_size=300)
+        assert not said_of(library.parts, out, x, size, threads=600, group_size=300)
         results.append(out.cpu())
     assert results[0].view(torch.int32).equal(results[1].view(torch.int32))
 
@@ -111,7 +104,7 @@ def test_a_row_that_is_clean_gives_the_bits_of_the_plain_form(checked: Any, size
 def test_an_element_that_nobody_wrote_and_one_that_is_not_there(checked: Any) -> None:
     """Each of its numbers is told once, and each read past the end is counted."""
     call = "at line 17, `out[i] = c10::metal::threadgroup_welford_combine(row, size).x;`"
-    assert _said(checked.unwritten, torch.zeros(256, device="mps"), 257, threads=256, group_size=256) == [
+    assert said_of(checked.unwritten, torch.zeros(256, device="mps"), 257, threads=256, group_size=256) == [
         f"The Metal kernel `unwritten` reads threadgroup memory {call} that no thread of the group has written: 4 "
         "bytes at byte 112 (first in thread 0, group 0; 3 times in the launch).",
         f"The Metal kernel `unwritten` reads past the end of threadgroup memory {call}: 4 bytes at byte 4,096 of 4,096 "
@@ -123,7 +116,7 @@ def test_a_thread_that_writes_to_the_row_races_with_all_that_read_it(checked: An
     """Whether it comes after all others, between them or before them, and whichever SIMD group it belongs to."""
 
     def found(start: int, end: int) -> list[str]:
-        return _said(checked.written, torch.zeros(256, device="mps"), start, end, threads=256, group_size=256)
+        return said_of(checked.written, torch.zeros(256, device="mps"), start, end, threads=256, group_size=256)
 
     for writer, later in ((200, 55), (40, 215), (1, 254)):
         assert found(writer, writer + 1) == [
