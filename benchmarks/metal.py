@@ -2,7 +2,7 @@
 
     python benchmarks/metal.py [--rounds N] [--threads N]
 
-All is processor time of this process. Reductions are those of `torch.compile`, and three by hand. One interleaved run:
+All is processor time of this process. Reductions are those of `torch.compile`, and five by hand. One interleaved run:
 each round times every kernel, its eager counterpart and its checked form, one after the other, so that a change of the
 machine's speed meets them alike. A ratio is the median over rounds of (kernel / eager) in the same round, and behind it
 stand its quartiles. Results are preallocated on both sides, except for eager layer norm. Compile times are of sources
@@ -65,6 +65,23 @@ kernel void softmax(device float* out, constant float* a, constant uint& width,
   for (uint i = from; i < to; ++i) sum += out[i] = exp(a[i] - top);
   sum = 1.0 / simd_sum(sum);
   for (uint i = from; i < to; ++i) out[i] *= sum;
+}
+// The same with threads that step through the row side by side.
+kernel void row_sum_by_steps(device float* out, constant float* a, constant uint& width,
+                             uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float sum = 0;
+  for (uint i = lane; i < width; i += 32) sum += a[row * width + i];
+  sum = simd_sum(sum);
+  if (lane == 0) out[row] = sum;
+}
+kernel void softmax_by_steps(device float* out, constant float* a, constant uint& width,
+                             uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float top = -INFINITY, sum = 0;
+  for (uint i = lane; i < width; i += 32) top = max(top, a[row * width + i]);
+  top = simd_max(top);
+  for (uint i = lane; i < width; i += 32) sum += out[row * width + i] = exp(a[row * width + i] - top);
+  sum = 1.0 / simd_sum(sum);
+  for (uint i = lane; i < width; i += 32) out[row * width + i] *= sum;
 }
 kernel void layer_norm(device float* out, constant float* a, constant uint& width,
                        uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
@@ -202,6 +219,11 @@ def by_rows(both: Both, side: int) -> Iterator[Row]:
     norm = torch.nn.functional.layer_norm
     yield row(f"sum, {label}", both, "row_sum", (sm, xm, side), lambda: torch.sum(x, 1, out=sums), **grid)
     yield row(f"softmax, {label}", both, "softmax", (om, xm, side), lambda: torch.softmax(x, 1, out=out), **grid)
+    sum_of, softmax_of = "row_sum_by_steps", "softmax_by_steps"
+    yield row(f"sum by steps, {label}", both, sum_of, (sm, xm, side), lambda: torch.sum(x, 1, out=sums), **grid)
+    yield row(
+        f"softmax by steps, {label}", both, softmax_of, (om, xm, side), lambda: torch.softmax(x, 1, out=out), **grid
+    )
     yield row(f"layer norm, {label}", both, "layer_norm", (om, xm, side), lambda: norm(x, (side,)), **grid)
 
 
