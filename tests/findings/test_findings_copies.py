@@ -143,7 +143,9 @@ def test_made_and_moved_on_one_line() -> None:
             wait=Wait.COPY_TO_MPS, direction=Direction.CPU_TO_MPS, moved_bytes=400,
         )  # fmt: skip
 
-    assert only(loop(extra)).fix == "Write `torch.ones(n, device=x.device).tril()`, which creates it on the device."
+    finding = only(loop(extra))
+    assert finding.fix == "Write `torch.ones(n, device=x.device).tril()`, which creates it on the device."
+    assert finding.related_sites == ()  # the line itself is no other place
 
 
 @pytest.mark.parametrize(
