@@ -100,6 +100,21 @@ def test_read_differs(asked: list[dict[str, Any]], tmp_path: Path, capsys: pytes
     assert out.endswith("1 difference:\n\nwaits: clone: waits for the device\n  the Mac  True\n  anymps   False\n")
 
 
+def test_read_on_the_kernels_of_a_release(
+    asked: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose numbers are compared is said."""
+    path = tmp_path / "x.json.gz"
+    write_answers(some(False), path)
+    sentences = []
+    for kernels in ("2.15", "cpu"):
+        monkeypatch.setenv("ANYMPS_KERNELS", kernels)
+        assert main(["verify", "--read", str(path)]) == 0
+        sentences.append(capsys.readouterr().out.splitlines()[1])
+    assert sentences[0] == "PyTorch's own kernels answer on the virtual device: ANYMPS_KERNELS=2.15."
+    assert sentences[1].split() == ["compared", "agree", "bit", "for", "bit", "differ", "not", "asked"]
+
+
 def test_a_mac_that_is_not_known(
     asked: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from anymps._errors import UnsupportedTorchError, UsageError
+from anymps._settings import asked_for, variable_of
 from anymps._text import plural
 from anymps.commands._show import say
 from anymps.rules import parse_torch_version
@@ -113,6 +114,9 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
     click.echo(f"{whose[0].upper()}{whose[1:]}, {mac.made}: {device_words(mac)}")
     if known is None:
         click.echo("anymps does not know this Mac, so the virtual device acts as its default one.")
+    kernels = asked_for("kernels")
+    if kernels not in (None, "cpu"):
+        click.echo(f"PyTorch's own kernels answer on the virtual device: {variable_of('kernels')}={kernels}.")
     play = None if known is None else played(known)
     again = tuple(kind for kind in asked if kind != "times")
     ours = ask(again, minutes, mac=play, wanted=asked, tell=line.show)
