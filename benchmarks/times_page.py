@@ -128,8 +128,9 @@ which release. What a large GRU reads repeatedly stays in the cache. The predict
 where the host waits, both meet. For these steps, the order of the calls and the program's own code are unknown, so the waits come at the end. With a
 recording, the gaps between calls count too. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured at some
 steps and when the recording ends: the quickest product of large integers counts, as the gaps are those of the quickest step. An M1
-is assumed to take half of the time of an Intel Xeon for that; this is a judgement, since no Mac was timed. `predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a
-tenth. Paging and the compilation in the first step are not included: graphs are counted, but no public timing tells how long one takes.
+is assumed to take half of the time of an Intel Xeon for that; this is a judgement, since no Mac was timed. `predict_step` has a closed form for calls
+without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth. Paging and the compilation in the first step are
+not included: graphs are counted, but no public timing tells how long one takes.
 
 ## The ratio between two Macs
 
