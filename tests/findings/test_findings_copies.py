@@ -33,7 +33,7 @@ def test_round_trip() -> None:
     )
     assert finding.fix == "Leave the tensor on mps: drop `.cpu()` and `.to(device)`."
     # 20 copies at 210 to 570 us, and 20 MB at 40 to 75 GB/s
-    assert finding.cost_ns == (round(20 * 210_000 + 2e7 / 75), round(20 * 570_000 + 2e7 / 40))
+    assert finding.cost_ns == (round(20 * 100_000 + 2e7 / 75), round(20 * 480_000 + 2e7 / 40))
 
 
 def test_round_trip_of_lengths() -> None:
@@ -65,6 +65,7 @@ def test_round_trip_for_operators_that_mps_has() -> None:
     finding = only(loop(round_trips("aten::sort", "aten::exp")))
     assert finding.what.endswith("and only `aten::sort` and `aten::exp` had been applied to it.")
     assert finding.fix == "Leave it on mps: `aten::sort` and `aten::exp` run there too."
+    assert only(loop(round_trips("aten::sort", "aten::sort"))).fix == "Leave it on mps: `aten::sort` runs there too."
     assert ids(loop(round_trips("aten::sort", "aten::_linalg_eigh"))) == []
 
 
@@ -128,7 +129,7 @@ def test_made_on_the_cpu() -> None:
         == "The tensor that `torch.arange(n)` made on the CPU at model.py:11 was copied to mps once a step."
     )
     assert finding.fix == "Create it on the device of the tensors that it is used with: `device=`."
-    assert finding.cost_ns == (round(10 * 210_000 + 4000 / 75), round(10 * 570_000 + 4000 / 40))
+    assert finding.cost_ns == (round(10 * 100_000 + 4000 / 75), round(10 * 480_000 + 4000 / 40))
 
 
 def test_made_and_moved_on_one_line() -> None:
@@ -250,7 +251,7 @@ def test_a_tensor_copied_in_every_step() -> None:
         'Write `self.register_buffer("mask", ..., persistent=False)` where the module makes it; `.to()` of the module '
         "then moves it, once."
     )
-    assert finding.cost_ns == (2_100_009, 5_700_016)
+    assert finding.cost_ns == (1_000_009, 4_800_016)
 
 
 def test_a_buffer_copied_in_every_step() -> None:

@@ -39,9 +39,9 @@ ITEM = Cost(
 )
 
 COPY = Cost(
-    (210_000, 570_000),  # a blit of 110 to 119 us, and a wait
+    (100_000, 480_000),  # that of a wait, which it is, and up to 30 us
     rate=(40, 75),
-    source="a copy costs 0.11 to 0.12 ms on an M4 Pro, then 40 to 75 GB/s (pytorch PR 182749), and a wait",
+    source="a blocking copy costs 0.11 to 0.12 ms on an M4 Pro, then 40 to 75 GB/s (pytorch PR 182749)",
 )
 
 FALLBACK = Cost(

@@ -325,11 +325,12 @@ def _copied(away: Site) -> str:
 
 
 def _operators(trips: list[Noted]) -> list[str]:
-    names: list[str] = []
+    """What was done on the CPU meanwhile, each operator once, in the order of the first time."""
+    names: dict[str, None] = {}
     for trip in trips:
         found = trip.facts.get("operators")
-        names += [str(name) for name in found if name not in names] if isinstance(found, list) else []
-    return names
+        names |= dict.fromkeys(str(name) for name in found) if isinstance(found, list) else {}
+    return list(names)
 
 
 def _has(recording: Recording, operator: str) -> bool:
