@@ -142,3 +142,18 @@ def test_the_time_is_shared(worker: list[str], monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(_run._Run, "ask", note)
     ask(["operators", "times", "surface"], 10, worker=worker)
     assert given == [("surface", 30), ("operators", 442), ("times", 600)]
+
+
+def test_samples_are_drawn_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs walk through a set of strings alike, whatever this process was started with."""
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    path = tmp_path / "worker.py"
+    path.write_text(
+        "import json, os\n"
+        "for one in ({'hello': {'virtual': True, 'machine': {}}, 'cases': 1, 'note': ''},\n"
+        "            {'begin': 0, 'case': 'seed', 'patience': 9},\n"
+        "            {'done': 0, 'answer': {'value': os.environ['PYTHONHASHSEED']}}, {'end': 1}):\n"
+        "    print(json.dumps(one), flush=True)\n"
+    )
+    answers = ask(("surface",), 1, worker=[sys.executable, str(path)])
+    assert answers.answers == {"surface": {"seed": {"value": "0"}}}

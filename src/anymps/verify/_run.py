@@ -162,6 +162,10 @@ def ask(
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without what would make the device answer otherwise."""
+    """This process's, without what would make the device answer otherwise.
+
+    With one order of sets of strings: torch's database draws its samples of `meshgrid` in it.
+    """
     changes = ("PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_MPS_", "PYTORCH_DEBUG_MPS", variable_of("mac"))
-    return {name: value for name, value in os.environ.items() if not name.startswith(changes)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(changes)}
+    return {**kept, "PYTHONHASHSEED": "0"}
