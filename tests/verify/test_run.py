@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from anymps import EnableError
 from anymps.verify import Answers, _run, ask
+from anymps.verify._supervised import Ended
 
 WORKER = """
 import json, os, sys, time
@@ -138,10 +140,39 @@ def test_the_time_is_shared(worker: list[str], monkeypatch: pytest.MonkeyPatch) 
 
     def note(self: Any, kind: Any, seconds: float, wanted: Any) -> None:
         given.append((kind.name, round(seconds)))
+        self._asked[kind.name] = _run._Progress(kind, finished=kind.name != "surface")
 
     monkeypatch.setattr(_run._Run, "ask", note)
     ask(["operators", "times", "surface"], 10, worker=worker)
-    assert given == [("surface", 30), ("operators", 442), ("times", 600)]
+    # The last one's quarter is kept while the first one is asked again.
+    assert given == [("surface", 30), ("operators", 442), ("surface", 450), ("times", 600)]
+
+
+def test_a_kind_that_ran_out_of_time_goes_on_while_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three waits of 100 s each in a share of 120 s: the third is asked in what the times leave."""
+    now = [0.0]
+    started: list[tuple[str, int, int]] = []
+
+    def listen(_: object, __: object, job: str, hear: Any, ___: object) -> Ended:
+        asked = json.loads(job)
+        started.append((asked["kind"], asked["start"], round(asked["seconds"])))
+        hear({"hello": {"virtual": True, "machine": {}}, "cases": 3, "note": "no numpy"})
+        end = now[0] + asked["seconds"]
+        for number in range(asked["start"], 3):
+            if now[0] >= end:
+                return Ended("exit", 0, "")
+            hear({"begin": number, "case": str(number), "patience": 9})
+            now[0] += 100.0 if asked["kind"] == "waits" else 1.0
+            hear({"done": number, "answer": {"does": "computes"}})
+        hear({"end": 3})
+        return Ended("exit", 0, "")
+
+    monkeypatch.setattr(_run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(_run, "listen", listen)
+    found = ask(["waits", "times", "faults"], 10, worker=["none"])
+    assert started == [("waits", 0, 120), ("times", 0, 250), ("waits", 2, 217), ("faults", 0, 297)]
+    assert found.kinds["waits"] == {"cases": 3, "seconds": 300.0, "note": "no numpy"}
+    assert [len(answers) for answers in found.answers.values()] == [3, 3, 3]
 
 
 def test_samples_are_drawn_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ class _Progress:
     """Where one kind stands."""
 
     kind: Kind
-    deadline: float
     start: int = 0
+    spent: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
     cases: int = 0
     at: tuple[int, str] | None = None
@@ -52,18 +52,27 @@ class _Run:
         self._mac, self._tell, self._keep, self._worker = mac, tell, keep, worker
         self._kept = time.monotonic()
         self._known = False
+        self._asked: dict[str, _Progress] = {}
+
+    def is_finished(self, kind: Kind) -> bool:
+        """Whether all cases of a kind were asked, or no more can be."""
+        return kind.name in self._asked and self._asked[kind.name].finished
 
     def ask(self, kind: Kind, seconds: float, wanted: Sequence[str] | None) -> None:
-        """Ask the cases of one kind, each process going on behind the case in which the last one ended."""
+        """Ask the cases of one kind, each process going on behind the case in which the last one ended.
+
+        A kind that ran out of time before goes on where it was.
+        """
         begun = time.monotonic()
-        progress = _Progress(kind, begun + seconds)
-        self.answers.answers[kind.name] = {}
-        about = self.answers.kinds[kind.name] = {"cases": 0, "seconds": 0.0, "note": ""}
+        deadline = begun + seconds
+        progress = self._asked.setdefault(kind.name, _Progress(kind))
+        self.answers.answers.setdefault(kind.name, {})
+        about = self.answers.kinds.setdefault(kind.name, {"cases": 0, "seconds": 0.0, "note": ""})
         if seconds < _LEAST:
-            about["note"] = "no time left"
+            about["note"] = about["note"] or "no time left"
             return
         for _ in range(_MOST_STARTS):
-            left = max(progress.deadline - time.monotonic(), 0.0)
+            left = max(deadline - time.monotonic(), 0.0)
             job = {"kind": kind.name, "start": progress.start, "seconds": left, "mac": self._mac, "wanted": wanted}
             progress.at = None
             ended = listen(
@@ -74,9 +83,10 @@ class _Run:
                 START_PATIENCE,
             )
             self._close(ended, progress)
-            about["seconds"] = round(time.monotonic() - begun, 1)
-            if progress.finished or time.monotonic() >= progress.deadline:
+            about["seconds"] = round(progress.spent + time.monotonic() - begun, 1)
+            if progress.finished or time.monotonic() >= deadline:
                 break
+        progress.spent += time.monotonic() - begun
         if not progress.finished:
             about["note"] = "; ".join(filter(None, (str(about["note"]), "ran out of time; --minutes allows more")))
         self._keep(self.answers)
@@ -141,19 +151,30 @@ def ask(
 ) -> Answers:
     """Ask the device of this machine, `kinds` in the order of `KINDS`, for about so many minutes.
 
-    A kind that is done early leaves its time to the next. `mac` is what the virtual device plays; `wanted` restricts
-    the cases of a kind. `tell` hears one line after each case; `keep` is given the answers so far, every few seconds.
+    A kind that is done early leaves its time to the next. Before the last kind, those that ran out of time go on where
+    they were, as long as the last one keeps its share. `mac` is what the virtual device plays; `wanted` restricts the
+    cases of a kind. `tell` hears one line after each case; `keep` is given the answers so far, every few seconds.
     `worker` is the command of a process that does a job of `_worker`, for tests.
     Raises EnableError if there is no device.
     """
     run = _Run(mac, tell, keep, worker or own_worker(_WORKER))
     end = time.monotonic() + 60 * minutes
     todo = [kind for kind in KINDS.values() if kind.name in kinds]
+
+    def ask_one(kind: Kind, among: Sequence[Kind], reserved: float = 0.0) -> None:
+        left = max(end - reserved - time.monotonic(), 0.0)
+        share = kind.share / sum(other.share for other in among)
+        run.ask(kind, left * share, None if wanted is None else list(wanted.get(kind.name, ())))
+
     try:
-        for number, kind in enumerate(todo):
-            share = kind.share / sum(other.share for other in todo[number:])
-            left = max(end - time.monotonic(), 0.0)
-            run.ask(kind, left * share, None if wanted is None else list(wanted.get(kind.name, ())))
+        for number, kind in enumerate(todo[:-1]):
+            ask_one(kind, todo[number:])
+        for last in todo[-1:]:
+            reserved = 60 * minutes * last.share / sum(kind.share for kind in todo)
+            again = [kind for kind in todo[:-1] if not run.is_finished(kind)]
+            for number, kind in enumerate(again):
+                ask_one(kind, again[number:], reserved)
+            ask_one(last, [last])
     except KeyboardInterrupt:
         if run.answers.count:
             keep(run.answers)
