@@ -69,7 +69,8 @@ def test_each_case_is_the_call_that_its_text_says(case: TimedCall) -> None:
 def test_most_classes_are_timed() -> None:
     """A class that no case is of has the median factor of the others."""
     timed = {predict_operator(case.call, MAC, TORCH).kind for case in TIMED_CALLS}
-    assert {*shipped().matrix, *shipped().kernel} - timed == {"blit", "group_norm", "sort_outer"}
+    missing = {"blit", "group_norm", "sort_outer", "conv_depthwise", "median", "grid_sample"}
+    assert {*shipped().matrix, *shipped().kernel} - timed == missing
 
 
 def test_median_and_spread_by_a_given_clock() -> None:
