@@ -59,8 +59,10 @@ void enter_device_slowly() {
       "anymps: the mps device was used before this process was forked, and a Mac crashes or hangs when a forked child uses "
       "Metal; keep mps out of this process (a DataLoader's workers should make CPU tensors, moved in the main process), or "
       "start it with the 'spawn' method, which is the default on a Mac");
+  // First the state, then the mark: a child that is forked while another thread leaves the mark is one of a process that
+  // has used the device, and must not wait for a lock that nobody there gives back.
+  process_state.store(ProcessState::Used, std::memory_order_seq_cst);
   leave_mark();
-  process_state.store(ProcessState::Used, std::memory_order_relaxed);
 }
 
 }  // namespace anymps
