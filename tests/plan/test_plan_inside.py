@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from anymps.plan.inside._apply import _resize
-from anymps.plan.inside._hollow import LARGE, Hollow, is_large
+from anymps.plan.inside._hollow import LARGE, is_large
+from processes import run_python
 
 
 @pytest.mark.parametrize(("wanted", "rows"), [(2, [0, 1]), (5, [0, 1, 2, 0, 1]), (7, [0, 1, 2, 0, 1, 2, 0])])
@@ -37,12 +38,18 @@ def test_which_tensors_have_no_values(value: object, large: bool) -> None:
 
 
 def test_large_tensors_are_made_without_values() -> None:
-    """Of the size, dtype and gradient that the call asks for, however it says so; no random number is drawn."""
-    generator = torch.Generator()
-    before = generator.get_state()
-    with Hollow():
-        made = torch.randn(size=(2048, 1024), generator=generator, layout=torch.strided, requires_grad=True)
-        small = torch.ones(4)
-    assert (made.shape, made.dtype, made.requires_grad) == ((2048, 1024), torch.float32, True)
-    assert torch.equal(generator.get_state(), before)
-    assert small.tolist() == [1, 1, 1, 1]
+    """Of the size, dtype and gradient that the call asks for, however it says so; no random number is drawn.
+
+    In a process of its own, as a plan is: nothing that another test has left stands between the mode and its calls.
+    """
+    result = run_python("""
+import torch
+from anymps.plan.inside._hollow import Hollow
+generator = torch.Generator()
+before = generator.get_state()
+with Hollow():
+    made = torch.randn(size=(2048, 1024), generator=generator, layout=torch.strided, requires_grad=True)
+    small = torch.ones(4)
+print(tuple(made.shape), made.dtype, made.requires_grad, torch.equal(generator.get_state(), before), small.tolist())
+""")
+    assert result.lines == ["(2048, 1024) torch.float32 True True [1.0, 1.0, 1.0, 1.0]"]
