@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 
 import anymps
-from anymps.cost import OperatorCall
 from anymps.forecast import forecast
 from anymps.record import RoundKind
 
@@ -82,16 +81,8 @@ def calls(function: Callable[[], object]) -> tuple[Counter[str], int]:
             torch.mps.synchronize()
             capture.core.note_round(int(RoundKind.CALLED), 0, start)
     happenings = forecast(capture.recording).happenings
-    made = Counter(written(one.call) for one in happenings if one.kind == "kernel" and one.call is not None)
+    made = Counter(one.call.text for one in happenings if one.kind == "kernel" and one.call is not None)
     return made, sum(one.waits for one in happenings)
-
-
-def written(call: OperatorCall) -> str:
-    """A call as the files of timings have it."""
-    words = [f"axis={call.axis}"] if call.axis is not None else []
-    words += [word for word in ("transposed", "blit") if getattr(call, word)]
-    text = f"{call.operator}({', '.join(call.inputs)}) -> ({', '.join(call.outputs)})"
-    return f"{text} {{{' '.join(words)}}}" if words else text
 
 
 def main() -> None:

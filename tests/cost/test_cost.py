@@ -419,6 +419,21 @@ def test_a_median_of_mpsgraph_takes_a_hundred_times_as_long_as_a_sort() -> None:
     assert own.device < 0.05 * graph.device
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aten::add_.Tensor(float32[4], float32[4]) -> ()",
+        "aten::sum.dim_IntList(float32[4, 3]) -> (float32[3]) {axis=0}",
+        "aten::copy_(float32[4, 3], float32[4, 3]) -> () {transposed blit}",
+        "aten::sort(float32[4]) -> (float32[4], int64[4]) {axis=-1 transposed}",
+    ],
+    ids=["in place", "axis", "properties", "both"],
+)
+def test_a_call_is_written_as_it_is_read(text: str) -> None:
+    """As the files of timings have it."""
+    assert call(text).text == text
+
+
 def test_forms_that_write_numbers_and_their_places_have_both_as_results() -> None:
     """`median.dim_values` and its like are given two tensors to write to, and take as long as the form without."""
     plain = call("aten::sort.stable(float32[64, 1000]) -> (float32[64, 1000], int64[64, 1000]) {axis=1}")

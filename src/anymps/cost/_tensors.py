@@ -81,6 +81,14 @@ class OperatorCall:
         return cls(match[1], inputs, outputs, axis, "transposed" in words, "blit" in words)
 
     @property
+    def text(self) -> str:
+        """The call as `parse` reads it, and as the files of timings have it."""
+        words = [f"axis={self.axis}"] if self.axis is not None else []
+        words += [word for word in ("transposed", "blit") if getattr(self, word)]
+        text = f"{self.operator}({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})"
+        return f"{text} {{{' '.join(words)}}}" if words else text
+
+    @property
     def outs(self) -> int:
         """How many of its last inputs are the tensors that results are written to: 1 of `aten::mm.out`."""
         overload = self.operator.partition(".")[2]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from anymps._errors import UsageError
-from anymps.cost import OperatorCall, predict_operator, shipped
+from anymps.cost import predict_operator, shipped
 from anymps.cost.calibration import (
     Calibration,
     Timed,
@@ -154,18 +154,10 @@ def _write_rows(out: Path, used: list[Timed], mac: Mac, torch: str, today: str) 
                 )
                 writer.writerow(
                     ("local", chip, mac.gpu_cores, "yes", torch.partition("+")[0], "yes", timing.mode,
-                     f"{1e3 * timing.seconds:.6g}", _text(timing.call), notes)
+                     f"{1e3 * timing.seconds:.6g}", timing.call.text, notes)
                 )  # fmt: skip
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 _NO_KERNELS: Final = ("view", "transpose")
-
-
-def _text(call: OperatorCall) -> str:
-    """The call as `OperatorCall.parse` reads it."""
-    words = [f"axis={call.axis}"] if call.axis is not None else []
-    words += ["transposed"] * call.transposed
-    properties = f" {{{' '.join(words)}}}" if words else ""
-    return f"{call.operator}({', '.join(call.inputs)}) -> ({', '.join(call.outputs)}){properties}"
