@@ -45,12 +45,21 @@ def read_on_cpu(values: Sequence[Any], in_host_memory: bool) -> tuple[Any, ...]:
 
     Without a copy where the virtual device has them `in_host_memory`.
     """
-    read = in_place if in_host_memory else _moved_to_cpu
+    return _each_once(values, in_place if in_host_memory else _moved_to_cpu)
+
+
+def copied_to_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Copies of the arguments' tensors on the CPU, in their own dtypes; later writes don't reach them."""
+    return _each_once(arguments, lambda tensor: _of_its_own(_moved_to_cpu(tensor), tensor))
+
+
+def _each_once(values: Sequence[Any], change: Change) -> tuple[Any, ...]:
+    """The values with their tensors replaced: one that comes twice, by the same both times."""
     made: dict[int, torch.Tensor] = {}
 
     def one(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in made:
-            made[id(tensor)] = read(tensor)
+            made[id(tensor)] = change(tensor)
         return made[id(tensor)]
 
     return tuple(changed(value, one) for value in values)
@@ -58,19 +67,6 @@ def read_on_cpu(values: Sequence[Any], in_host_memory: bool) -> tuple[Any, ...]:
 
 def _moved_to_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu")
-
-
-def copied_to_cpu(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """Copies of the arguments' tensors on the CPU, in their own dtypes; later writes don't reach them."""
-    made: dict[int, torch.Tensor] = {}
-
-    def copied(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in made:
-            plain = tensor.detach().to("cpu")
-            made[id(tensor)] = plain.clone() if plain.data_ptr() == tensor.data_ptr() else plain
-        return made[id(tensor)]
-
-    return tuple(changed(value, copied) for value in arguments)
 
 
 def wide_arguments(
