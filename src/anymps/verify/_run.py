@@ -37,7 +37,6 @@ class _Progress:
 
     kind: Kind
     start: int = 0
-    spent: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
     cases: int = 0
     at: tuple[int, str] | None = None
@@ -71,6 +70,7 @@ class _Run:
         if seconds < _LEAST:
             about["note"] = about["note"] or "no time left"
             return
+        spent = about["seconds"]
         for _ in range(_MOST_STARTS):
             left = max(deadline - time.monotonic(), 0.0)
             job = {"kind": kind.name, "start": progress.start, "seconds": left, "mac": self._mac, "wanted": wanted}
@@ -83,10 +83,9 @@ class _Run:
                 START_PATIENCE,
             )
             self._close(ended, progress)
-            about["seconds"] = round(progress.spent + time.monotonic() - begun, 1)
+            about["seconds"] = round(spent + time.monotonic() - begun, 1)
             if progress.finished or time.monotonic() >= deadline:
                 break
-        progress.spent += time.monotonic() - begun
         if not progress.finished:
             about["note"] = "; ".join(filter(None, (str(about["note"]), "ran out of time; --minutes allows more")))
         self._keep(self.answers)
