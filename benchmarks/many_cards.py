@@ -1,10 +1,11 @@
 """Ranks on NVIDIA cards, each a Mac of its own: losses, findings, cost beside plain CUDA, and what happens at a fault.
 
-    python benchmarks/many_cards.py [--ranks N]... [--steps N] [--timed N] [--fault-ranks N] [--out FOLDER]
+    python benchmarks/many_cards.py [--ranks N[:STEPS]...] [--steps N] [--timed N] [--fault-ranks N] [--out FOLDER]
 
 Works with any number of cards: ranks share them if there are fewer. NCCL, which cannot share one, is measured where
-every rank has its own. The losses of N ranks are compared with those of one that has the whole batch. A time is the
-median of the steps after the first five; the device's is with its recording.
+every rank has its own. The losses of N ranks are compared with those of one that has the whole batch and trains for
+`--steps`, or for fewer with N ranks. A time is the median of the steps after the first five; the device's is with its
+recording.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ TOLERANCE = 2e-3  # of a loss: sums in another order, hundreds of times
 LIMIT = 400.0  # seconds of a run
 PATIENCE = 20.0  # seconds that ranks wait for one that hangs
 LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-LEFT = {"a full card": 300 << 20, "a card that fills up": 5 << 30}  # bytes that another process leaves
+LEFT = {"a full card": 300 << 20, "a card that fills up": 5 << 30}
+"""Bytes of the first card that another process leaves; half of it where no two ranks share a card."""
 
 
 class Ended:
@@ -102,7 +104,7 @@ def one_side(ranks: int, steps: int, timed: int, cards: int, folder: Path, singl
     print(f"  losses {told['losses'][0]:.6f} ... {told['losses'][-1]:.6f}")
     print(f"  beside plain CUDA off by {off(pairs):.1e} in {len(pairs)} steps")
     if single:
-        row["off"] = off(list(zip(told["losses"], single, strict=True)))
+        row["off"] = off(list(zip(told["losses"], single[:steps], strict=True)))
         print(f"  beside one rank with the whole batch off by {row['off']:.1e} in {steps} steps")
     print(f"  memory of the Macs {told['memory']}; {row['processes']}")
     for finding in row["findings"]:
@@ -128,7 +130,7 @@ time.sleep(3600)
 FAULTS = {"a rank is killed": "kill", "a rank hangs": "hang", "a Mac is full": "fill"}
 
 
-def faults(ranks: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
+def faults(ranks: int, cards: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
     """What a user reads, and how long it took, when something fails."""
     rows = []
     for name, how in FAULTS.items():
@@ -139,6 +141,7 @@ def faults(ranks: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]
     for name, left in LEFT.items():
         if only and name not in only:
             continue
+        left = left // 2 if ranks <= cards else left
         holder = subprocess.Popen([sys.executable, "-c", HOLD, str(left)], stdout=subprocess.PIPE, text=True)
         try:
             assert holder.stdout is not None
@@ -168,7 +171,7 @@ def main() -> int:
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ranks", type=int, nargs="*", default=[2, 4])
+    parser.add_argument("--ranks", nargs="*", default=["2", "4"], metavar="N[:STEPS]")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--timed", type=int, default=40, help="steps of plain CUDA")
     parser.add_argument("--out", type=Path, default=Path())
@@ -183,13 +186,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         single: list[float] = []
-        for ranks in () if only else (1, *options.ranks):
-            row = one_side(ranks, options.steps, options.timed, cards, folder, single)
+        for asked in () if only else ("1", *options.ranks):
+            ranks, _, steps = asked.partition(":")
+            row = one_side(int(ranks), int(steps or options.steps), options.timed, cards, folder, single)
             single = single or row["device"]["losses"]
             told["rows"].append(row)
             (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
         if options.fault_ranks:
-            told["faults"] = faults(options.fault_ranks, folder, only)
+            told["faults"] = faults(options.fault_ranks, cards, folder, only)
             (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
     apart = [row["ranks"] for row in told["rows"] if row.get("off", 0.0) > TOLERANCE]
     stuck = [row["fault"] for row in told["faults"] if row["status"] is None]
