@@ -165,7 +165,7 @@ def test_files_that_are_named_exist(page: str) -> None:
     files = [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.*")]
     for name in re.findall(r"`([\w./*<>-]*\w\.(?:py|cpp|h|txt|j2))`", (ROOT / page).read_text(encoding="utf-8")):
         pattern = re.sub(r"\\\*|<\w+>", r"[\\w-]*", re.escape(name))
-        assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which is not there"
+        assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which does not exist"
 
 
 @pytest.mark.parametrize("drawing", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.stem)

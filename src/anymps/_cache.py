@@ -28,7 +28,7 @@ def cache_home() -> Path:
     path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))
     # Relative where HOME is, or where there is none: code must never be loaded from the current directory.
     if not path.is_absolute():
-        raise UsageError(f"there is no home directory to keep the cache in: name a directory in {CACHE_VARIABLE}")
+        raise UsageError(f"there is no home directory for the cache: set {CACHE_VARIABLE}")
     return path
 
 

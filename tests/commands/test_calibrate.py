@@ -186,7 +186,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     known = {case.call for case in TIMED_CALLS}
     assert all(OperatorCall.parse(row["calls"]) in known for row in written)
     assert main(command) == 2
-    assert capsys.readouterr().err == f"anymps: {rows} is there already\n"
+    assert capsys.readouterr().err == f"anymps: {rows} exists already\n"
 
 
 def test_a_noisy_machine_keeps_nothing(

@@ -82,10 +82,10 @@ def test_an_index() -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ('{"weight_map": {"a": "gone.bin"}}', "{index} names the shard gone.bin, which is not there"),
-        ('{"weight_map": {"a": "../in.pt"}}', "{index} names ../in.pt, which is not a file beside it"),
-        ('{"weight_map": {"a": "/etc/passwd"}}', "{index} names /etc/passwd, which is not a file beside it"),
-        ('{"weight_map": {"a": ".."}}', "{index} names .., which is not a file beside it"),
+        ('{"weight_map": {"a": "gone.bin"}}', "{index} names the shard gone.bin, which does not exist"),
+        ('{"weight_map": {"a": "../in.pt"}}', "{index} names ../in.pt, which is not a file next to it"),
+        ('{"weight_map": {"a": "/etc/passwd"}}', "{index} names /etc/passwd, which is not a file next to it"),
+        ('{"weight_map": {"a": ".."}}', "{index} names .., which is not a file next to it"),
         ('{"weight_map": {"a": 1}}', "{index} is not an index of shards: it has no weight_map"),
         ("{}", "{index} is not an index of shards: it has no weight_map"),
         ("[]", "{index} is damaged or cut short: its JSON is not an object"),

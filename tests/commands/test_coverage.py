@@ -177,7 +177,7 @@ QR = """\
 on mps in torch 2.12
 
 aten::linalg_qr, aten::linalg_qr.out
-  fate        native: it has an MPS kernel
+  status      native: it has an MPS kernel
   since       on mps since torch 2.12
   refuses     float16, complex64, bfloat16: RuntimeError: linalg_qr: MPS currently supports float32
               only
@@ -190,7 +190,7 @@ TAKE = """\
 on mps in torch 2.9
 
 aten::take, aten::take.out
-  fate        missing: raises NotImplementedError, or runs on the CPU with
+  status      missing: raises NotImplementedError, or runs on the CPU with
               PYTORCH_ENABLE_MPS_FALLBACK=1; no kernel is registered in this release, the rest is as
               in the installed torch
   since       on mps since torch 2.15
@@ -201,7 +201,7 @@ MASKED_FILL = """\
 on mps in torch 2.14
 
 aten::masked_fill_.Tensor
-  fate        native: it has an MPS kernel
+  status      native: it has an MPS kernel
   since       on mps since torch 2.7 or earlier
   devices     check `masked fill`: a tensor on the CPU gets RuntimeError: expected self and mask to
               be on the same device, but got mask on cpu and self on mps:0
@@ -307,7 +307,7 @@ def unsupported_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_other_releases_need_no_torch(capsys: pytest.CaptureFixture[str]) -> None:
     """Where no supported torch is installed, another release can still be asked about; the installed one cannot."""
     assert main(["coverage", "linalg_qr", "--torch", "2.12"]) == 0
-    assert "fate        native: it has an MPS kernel" in capsys.readouterr().out
+    assert "status      native: it has an MPS kernel" in capsys.readouterr().out
     assert main(["coverage", "linalg_qr"]) == 2
     assert capsys.readouterr().err == (
         f"anymps: torch 2.99.0 is not supported; install torch {SUPPORTED}, whose MPS rules are known\n"

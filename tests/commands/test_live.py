@@ -108,7 +108,7 @@ def test_progress_of_a_capture() -> None:
 
 
 def test_a_page_while_it_runs(tmp_path: Path) -> None:
-    """The recording of a running script gives a page; the script goes on and its recording is whole in the end."""
+    """The recording of a running script gives a page; the script continues and its recording is whole in the end."""
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "anymps", "run", "--live", "--mac", MAC, "--record", "run.anymps", "train.py"]
     running = subprocess.Popen(

@@ -42,7 +42,7 @@ def test_pages_keep_within_a_twentieth_of_the_time() -> None:
 def test_words() -> None:
     """Time as hours, minutes and seconds; a run without an optimizer has no steps to tell."""
     assert [elapsed(seconds) for seconds in (0, 151.9, 36_000)] == ["00:00:00", "00:02:31", "10:00:00"]
-    again = "This page reloads while the run goes on."
+    again = "This page reloads until the run ends."
     assert Running(1200, "00:02:31", 7).words == f"Still running: step 1,200, 00:02:31. {again}"
     assert Running(0, "00:02:31", 7).words == f"Still running: 00:02:31. {again}"
 

@@ -129,7 +129,7 @@ def test_no_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a home, or with a relative one, one line names the variable; nothing goes to the current folder."""
     monkeypatch.delenv("ANYMPS_CACHE_DIR", raising=False)
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_, **__: "here/.cache/anymps")
-    expected = "there is no home directory to keep the cache in: name a directory in ANYMPS_CACHE_DIR"
+    expected = "there is no home directory for the cache: set ANYMPS_CACHE_DIR"
     with pytest.raises(UsageError) as usage:
         cache_home()
     assert str(usage.value) == expected

@@ -159,7 +159,7 @@ def test_fallback_in_set_up() -> None:
 
     finding = only(loop(extra))
     assert (finding.id, finding.severity, finding.count) == ("MPS103", Severity.INFO, 1)
-    assert finding.what == "`aten::linalg_svd` ran on the CPU once, whatever PYTORCH_ENABLE_MPS_FALLBACK says."
+    assert finding.what == "`aten::linalg_svd` ran on the CPU once, regardless of PYTORCH_ENABLE_MPS_FALLBACK."
     assert finding.fix == "Nothing, unless it moves into the loop."
 
 

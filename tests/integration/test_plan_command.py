@@ -439,7 +439,7 @@ def test_a_batch_in_the_arguments_must_be_given(tmp_path: Path) -> None:
     result = plan(script(tmp_path, TRAINING), "{batch}", cwd=tmp_path)
     assert (result.status, result.err.splitlines()) == (
         2,
-        ["anymps: the arguments hold {batch}: say what it is, with --what-if or --batch"],
+        ["anymps: the arguments contain {batch}: give its value with --what-if or --batch"],
     )
 
 

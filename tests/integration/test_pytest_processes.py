@@ -124,7 +124,7 @@ def test_workers(gate: Gate) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=3, xfailed=1, failed=3)
     assert section(result)[-6:] == [
-        "Different from the manifest m.txt has it:",
+        "Differences from the manifest m.txt:",
         "  passed, expected NotImplementedError  (1 test)",
         "  not listed: NotImplementedError  (2 tests)",
         "  no longer exists, expected NotImplementedError",

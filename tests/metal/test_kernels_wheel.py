@@ -254,7 +254,7 @@ def test_a_constraint_forbids_the_release(monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["kernels", "add", "--torch", "2.15.0", "--download"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         "anymps: pip cannot download torch 2.15.0 for macosx_14_0_arm64: "
-        "this machine's pip is told to take torch<=2.14.1 (PIP_CONSTRAINT, pip config list)"
+        "pip's settings on this machine require torch<=2.14.1 (PIP_CONSTRAINT, pip config list)"
     )
 
 

@@ -302,7 +302,7 @@ def test_an_endless_kernel_is_stopped_after_the_limit() -> None:
     )
     answer = run(script, {"ANYMPS_SHADER_SECONDS": "0.3"})
     after = (
-        "ran for more than 0.3 s and was stopped. A Mac stops one after some seconds and goes on with wrong numbers. "
+        "ran for more than 0.3 s and was stopped. A Mac stops one after some seconds and continues with wrong numbers. "
         "ANYMPS_SHADER_SECONDS sets another limit"
     )
     assert answer.splitlines() == [

@@ -106,7 +106,7 @@ def test_a_place_in_the_arguments_needs_a_number() -> None:
     assert _fill_in("--size={batch}x{sequence}", Scenario(batch=8, sequence=512)) == "--size=8x512"
     with pytest.raises(PlanError) as error:
         _fill_in("{sequence}", Scenario(batch=8))
-    assert str(error.value) == ("anymps: the arguments hold {sequence}: say what it is, with --what-if or --sequence")
+    assert str(error.value) == ("anymps: the arguments contain {sequence}: give its value with --what-if or --sequence")
 
 
 def test_a_plan_measures_as_the_command_does() -> None:

@@ -222,8 +222,8 @@ def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
     plan = planned("M1 8GB")
     plan = replace(plan, rows=(replace(plan.rows[0], recovery=Recovery(3, 4)),))
     shown = render_plan(plan, width=120, verbose=True)
-    assert shown.startswith("On M1 8GB: memory runs out, and the script goes on with batch 4.\n")
-    assert "fails in step 1, forward, then goes on with batch 4" in shown
+    assert shown.startswith("On M1 8GB: memory runs out, and the script continues with batch 4.\n")
+    assert "fails in step 1, forward, then continues with batch 4" in shown
     assert json.loads(plan_json(plan))["macs"][0]["goes_on"] == {"steps": 3, "batch": 4}
     every = planned()
     every = replace(every, base=replace(every.base, retries=True))

@@ -221,7 +221,7 @@ def test_fallbacks_fail_unless_marked(gate: Gate) -> None:
         [
             "*_ test_unmarked _*",
             "1 operator ran on the CPU (--mps-fail-on-fallback):",
-            "  aten::embedding_renorm_, once, whatever PYTORCH_ENABLE_MPS_FALLBACK says  library.py:19  | return *",
+            "  aten::embedding_renorm_, once, regardless of PYTORCH_ENABLE_MPS_FALLBACK  library.py:19  | return *",
             'If that is intended, mark the test: @pytest.mark.mps_fallback("aten::embedding_renorm_")',
         ]
     )

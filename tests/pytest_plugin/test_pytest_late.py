@@ -14,7 +14,7 @@ __all__ = ["gate", "loaded"]  # fixtures
 pytest_plugins = ["pytester"]
 
 BAD = 'torch.zeros(3, device="mps")[torch.tensor([7], device="mps")]'
-WHY = "On a Mac the error comes out at the next wait, often in another test."
+WHY = "On a Mac the next wait raises the error, often in another test."
 MESSAGE = "index 7 is out of bounds for dimension 0 with size 3"
 
 

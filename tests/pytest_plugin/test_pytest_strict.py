@@ -48,7 +48,7 @@ SUITE = """\
         assert False
 """
 
-JUDGED = "Different from the manifest m.txt has it:"
+JUDGED = "Differences from the manifest m.txt:"
 
 
 def judged(result: pytest.RunResult) -> list[str]:

@@ -53,7 +53,7 @@ def test_the_run_goes_on(source: str, tmp_path: Path, capsys: pytest.CaptureFixt
             capture.flush()
         assert str(capture.failure) == f"{path} {FULL}"
         assert capsys.readouterr().err == (
-            f"anymps: recording stopped: {path} {FULL}. The run goes on; what was recorded before can be read.\n"
+            f"anymps: recording stopped: {path} {FULL}. The run continues; what was recorded before can be read.\n"
         )
         work(2000)
     assert capsys.readouterr().err == ""

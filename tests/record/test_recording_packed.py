@@ -119,7 +119,7 @@ def test_what_adds_up_to_too_much(run: Path, tmp_path: Path, capsys: pytest.Capt
     out = tmp_path / "out.anymps"
     sums = {
         "step": f"died_step {1 << 32} does not fit a recording: 0 to {(1 << 32) - 1}",
-        "start_ns": "these recordings cannot be joined: their numbers add up to more than one holds",
+        "start_ns": "these recordings cannot be joined: their numbers add up to more than a recording can hold",
     }
     for column, line in sums.items():
         for command in (["join", files[column], after, "-o", out], ["report", files[column], after]):

@@ -160,7 +160,7 @@ def test_page_of_a_large_recording_has_an_end() -> None:
     text = page(builder.close()).text
     assert len(text) < 200_000
     assert "101 more operators with 101 calls." in text
-    assert "100 more lines, each with less to tell." in text
+    assert "100 more lines, each with fewer calls." in text
 
 
 @pytest.mark.parametrize(

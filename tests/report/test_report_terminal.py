@@ -309,11 +309,11 @@ def test_verdict_on_caught_refusals() -> None:
     builder = training(clean=True)
     for time in range(2):
         builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=time)
-    assert verdict(builder.close()) == "Would run on M3 Pro 18GB, but 2 calls raised and the script went on."
+    assert verdict(builder.close()) == "Would run on M3 Pro 18GB, but 2 calls raised and the script continued."
 
 
 MPS_RAISED = "Would not run on M3 Pro 18GB: train.py:5 raises TypeError."
-CAUGHT = "Would run on M3 Pro 18GB, but 1 call raised and the script went on."
+CAUGHT = "Would run on M3 Pro 18GB, but 1 call raised and the script continued."
 UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
 
 
@@ -389,7 +389,7 @@ def test_verdict_on_a_real_mac() -> None:
         (
             2,
             "The host spent 2.00 ms in calls that wait for the device. The device took 3.00 ms between events that the "
-            "script measured 2 times; how long it worked otherwise was not measured.",
+            "script measured 2 times; how long it worked at other times was not measured.",
         ),
     ],
 )
@@ -432,7 +432,7 @@ def test_nothing_in_a_script_is_interpreted(color: bool) -> None:
     assert "[bold]x.py:3 in [/]" in plain
     assert r"`[u]x[/u]` is on the CPU, and `aten::[dim]mm` raised RuntimeError: no [/bold] \x1b]0;title\x07" in plain
     assert r"line\nbreak" in plain
-    assert "Would run on [red]M3[/red], but 1 call raised and the script went on." in plain
+    assert "Would run on [red]M3[/red], but 1 call raised and the script continued." in plain
 
 
 def test_colour_changes_no_word() -> None:

@@ -226,7 +226,7 @@ def test_many_comparisons_are_held_to_more() -> None:
 
 def test_unpaired_runs_are_not_compared() -> None:
     """Runs that are not as many were not taken in turns."""
-    with pytest.raises(ValueError, match=r"^runs that were not taken in turns cannot be compared$"):
+    with pytest.raises(ValueError, match=r"^runs that did not alternate cannot be compared$"):
         ratio_of(timing_of(1), timing_of(1, 1))
 
 

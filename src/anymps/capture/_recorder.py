@@ -201,7 +201,7 @@ class Capture:
             self.core.tape_pause(False)
             if self._held is not None:
                 self._held.release()
-            with self._storing("The run goes on."):
+            with self._storing("The run continues."):
                 self._begin_ns = self.core.clock_ns()
                 self._writer.set_meta("begin_ns", self._begin_ns)
 
@@ -236,7 +236,7 @@ class Capture:
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
-            with self._storing("The run goes on; what was recorded before can be read."):
+            with self._storing("The run continues; what was recorded before can be read."):
                 self._drain()
                 if self._path is not None:
                     self._writer.commit()

@@ -94,7 +94,7 @@ class _Folder:
         for shard in wanted:
             path = index.parent / shard
             if not path.is_file():
-                raise CheckpointError(f"{index} names the shard {printable(shard)}, which is not there")
+                raise CheckpointError(f"{index} names the shard {printable(shard)}, which does not exist")
             shards[shard] = path
         total = 0
         renamed: dict[str, str] = {}
@@ -201,7 +201,7 @@ def _read_index(index: Path) -> dict[str, Any]:
         raise CheckpointError(f"{index} is not an index of shards: it has no weight_map")
     for shard in weights.values():
         if shard in (".", "..") or PurePosixPath(shard).name != shard or "\\" in shard or "\0" in shard:
-            raise CheckpointError(f"{index} names {printable(shard)}, which is not a file beside it")
+            raise CheckpointError(f"{index} names {printable(shard)}, which is not a file next to it")
     return document
 
 

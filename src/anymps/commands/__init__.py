@@ -36,7 +36,7 @@ _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 _EPILOG = """\b
 Exit codes (docs/exit-codes.md):
-  0    clean; the script's own exit code is passed on as it is
+  0    clean; the script's own exit code is passed on unchanged
   1    the script ended with an exception; doctor: no mps device is possible;
        diff: new findings; compare: the numbers diverge;
        verify --read: the answers differ from the file's

@@ -39,7 +39,7 @@ _WIDTH = 100
 _KINDS = {
     Kind.NATIVE: "native: it has an MPS kernel",
     Kind.COMPOSITE: "composite: made of other operators, whose kernels count",
-    Kind.ALWAYS_FALLBACK: "always on the CPU, whatever PYTORCH_ENABLE_MPS_FALLBACK says",
+    Kind.ALWAYS_FALLBACK: "always on the CPU, regardless of PYTORCH_ENABLE_MPS_FALLBACK",
     Kind.MISSING: "missing: raises NotImplementedError, or runs on the CPU with PYTORCH_ENABLE_MPS_FALLBACK=1",
     Kind.ELSEWHERE: "of another backend: neither MPS nor the CPU has a kernel",
 }
@@ -147,7 +147,7 @@ def _since(answer: Coverage) -> str:
 
 def _facts(answer: Coverage) -> list[tuple[str, str]]:
     """What there is to say about an overload, as pairs of name and text."""
-    facts = [("fate", _fate(answer))]
+    facts = [("status", _status(answer))]
     if answer.since is not None:
         facts.append(("since", _since(answer)))
     if answer.layouts and answer.layouts != ("strided",):
@@ -171,7 +171,7 @@ def _facts(answer: Coverage) -> list[tuple[str, str]]:
     return facts
 
 
-def _fate(answer: Coverage) -> str:
+def _status(answer: Coverage) -> str:
     text = _KINDS[answer.kind]
     if answer.through:
         text += f" (through {answer.through})"

@@ -161,7 +161,7 @@ def _opened(release: str | None) -> tuple[Metallib, str]:
     except KernelsError as error:
         others = [other for other in added_releases() if other != release]
         if others and "were not added" in str(error):
-            raise KernelsError(f"{error}; there are those of torch {', '.join(others)} (--torch)") from None
+            raise KernelsError(f"{error}; the cache has those of torch {', '.join(others)} (--torch)") from None
         raise
 
 

@@ -19,7 +19,7 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
         # pytorch pull request 193571 (August 2026): a command buffer that was aborted passes without a word.
         return (
             f"anymps: the Metal kernel '{name}' ran for more than {shader_seconds():g} s and was stopped. A Mac stops "
-            f"one after some seconds and goes on with wrong numbers. {SECONDS_VARIABLE} sets another limit"
+            f"one after some seconds and continues with wrong numbers. {SECONDS_VARIABLE} sets another limit"
         )
     address = report.address or 0
     unaligned = address == _UNALIGNED and number in (signal.SIGSEGV, signal.SIGBUS)

@@ -167,7 +167,9 @@ def _fill_in(word: str, scenario: Scenario) -> str:
     for name, value in ((BATCH, scenario.batch), (SEQUENCE, scenario.sequence)):
         if name in word:
             if value is None:
-                raise PlanError(f"anymps: the arguments hold {name}: say what it is, with --what-if or --{name[1:-1]}")
+                raise PlanError(
+                    f"anymps: the arguments contain {name}: give its value with --what-if or --{name[1:-1]}"
+                )
             word = word.replace(name, str(value))
     return word
 

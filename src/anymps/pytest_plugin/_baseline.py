@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"(?P<what>\S.*?)  (?P<file>\S.*?) (?P<function>\S+)  \| (?P<source>.*)")
 _HEADER = """\
-# Lines that wait for the GPU or run on the CPU when the tests run on mps, as far as they are known.
-# `pytest --mps` with this baseline fails if there is another one. `--mps-update-baseline` adds those of a run, and
+# Known lines that wait for the GPU or run on the CPU when the tests run on mps.
+# `pytest --mps` with this baseline fails if another line does. `--mps-update-baseline` adds those of a run, and
 # removes those whose text is no longer in the file. Comments have lines of their own.
 
 """

@@ -66,5 +66,5 @@ def told(late: LateError, phase: str, root: str) -> str:
         f"{late.message}\n"
         f"Made at {place(late.site, root)}\n"
         f"Nothing waited for the GPU between this line and the end of the {_WHERE[phase]}. "
-        "On a Mac the error comes out at the next wait, often in another test."
+        "On a Mac the next wait raises the error, often in another test."
     )

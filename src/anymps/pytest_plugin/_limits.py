@@ -100,7 +100,7 @@ def times(number: int) -> str:
 
 
 def _always(fate: Fate) -> str:
-    return ", whatever PYTORCH_ENABLE_MPS_FALLBACK says" if fate is Fate.ALWAYS_FALLBACK else ""
+    return ", regardless of PYTORCH_ENABLE_MPS_FALLBACK" if fate is Fate.ALWAYS_FALLBACK else ""
 
 
 def _text(head: str, lines: Iterable[str]) -> str:

@@ -289,7 +289,7 @@ class Summary:
     def _manifest_lines(self, judged: list[tuple[str, str]]) -> Iterator[str]:
         if not judged:
             return
-        yield f"Different from the manifest {self._name()} has it:"
+        yield f"Differences from the manifest {self._name()}:"
         tests: dict[str, list[str]] = {}
         for test, why in judged:
             tests.setdefault(why, []).append(test)

@@ -59,7 +59,7 @@ def _checked(writer: RecordingWriter) -> Recording:
         return writer.recording(checked=True)
     except RecordingError as error:
         raise RecordingError(
-            "these recordings cannot be joined: their numbers add up to more than one holds"
+            "these recordings cannot be joined: their numbers add up to more than a recording can hold"
         ) from error
 
 

@@ -88,7 +88,7 @@ class RecordingWriter:
         self._run(_PUT_META, [_row(key, value)])
 
     def add_operators(self, rows: Iterable[OperatorRow]) -> None:
-        """Add `(id, name)` rows. Here and below, a row whose key is there already replaces it."""
+        """Add `(id, name)` rows. Here and below, a row with the same key replaces it."""
         self._insert("operators", 2, ((number, redact_note(name)) for number, name in rows))
 
     def add_signatures(self, rows: Iterable[SignatureRow]) -> None:
@@ -275,7 +275,7 @@ class RecordingWriter:
             except sqlite3.Error as error:
                 raise RecordingError(f"{self._name} cannot be written: {error}") from None
             except OverflowError:
-                raise RecordingError(f"{self._name} cannot be written: a number is larger than any it holds") from None
+                raise RecordingError(f"{self._name} cannot be written: a number is too large for the file") from None
 
     @property
     def _name(self) -> str:

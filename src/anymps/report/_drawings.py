@@ -95,7 +95,7 @@ def memory_drawing(story: MemoryStory, first_step: int = 0) -> dict[str, Any] | 
     held = ", ".join(f"{band['name']} {band['most']}" for band in bands) or "nothing"
     return {
         "label": f"Memory over the steps. At most {text.size(peak) or 'nothing'}, in step {step}. "
-        f"At most by use: {held}. The tables below hold the same for the peak.",
+        f"At most by use: {held}. The tables below have the numbers for the peak.",
         "highest": text.size(highest),
         "ticks": _step_ticks(samples, across, first_step),
         "bands": bands,

@@ -65,7 +65,7 @@ def drawing(
         top += _HEIGHTS[track["kind"]]
     return {
         "sentence": sentence,
-        "label": f"Tracks over time. {sentence} The table below holds the same.",
+        "label": f"Tracks over time. {sentence} The table below has the same numbers.",
         "caption": caption,
         "ticks": _ticks(length),
         "lanes": placed,

@@ -72,7 +72,7 @@ def _sentences(recording: Recording, peak: Moment) -> list[str]:
     if growth:
         sentences.append(f"Each step leaves {text.size(growth)} more than the one before.")
     if story.dropped:
-        sentences.append("The run went on after the last recorded buffer: this covers the run up to there.")
+        sentences.append("The run continued after the last recorded buffer; this covers only the part before it.")
     return sentences
 
 

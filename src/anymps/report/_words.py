@@ -282,7 +282,7 @@ def _device_time(recording: Recording) -> str:
     number = plural(sum(span.count for span in spans), "time")
     return (
         f"{waited} The device took {duration(sum(span.duration_ns for span in spans))} between events that the script "
-        f"measured {number}; how long it worked otherwise was not measured."
+        f"measured {number}; how long it worked at other times was not measured."
     )
 
 
@@ -340,7 +340,7 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
     if judged.finding is not None:
         return f"{ran} on {mac}, with wrong results: {where} ({judged.finding.id})."
     if judged.refused:
-        return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script went on."
+        return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script continued."
     fallbacks = {fallback.operator for fallback in recording.fallbacks()}
     some = f", with {plural(len(fallbacks), 'operator')} on the CPU" if fallbacks else ""
     return f"{ran} on {mac}{some}."

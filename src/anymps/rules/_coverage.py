@@ -49,7 +49,7 @@ class Kind(str, Enum):
     COMPOSITE = "composite"
     """It is made of other operators, whose kernels count."""
     ALWAYS_FALLBACK = "always fallback"
-    """It runs on the CPU, whatever PYTORCH_ENABLE_MPS_FALLBACK says."""
+    """It runs on the CPU, regardless of PYTORCH_ENABLE_MPS_FALLBACK."""
     MISSING = "missing"
     """It raises NotImplementedError or, with PYTORCH_ENABLE_MPS_FALLBACK=1, runs on the CPU."""
     ELSEWHERE = "elsewhere"

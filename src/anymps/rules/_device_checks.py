@@ -96,8 +96,8 @@ DEVICE_CHECKS: Final = (
 """What is known of indices on the device."""
 
 NOT_CHECKED: Final = (
-    " (anymps: this check is the virtual device's; MPS of torch {release} does not look at the index and reads or "
-    "writes whatever lies there)"
+    " (anymps: this check is the virtual device's; MPS of torch {release} does not check the index and reads or "
+    "writes out of bounds)"
 )
 """Added to the CPU's text where the device is silent."""
 

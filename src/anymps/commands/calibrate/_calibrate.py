@@ -40,11 +40,11 @@ def calibrate(out: Path | None, virtual: str | None) -> int:
     """Time the cases on this Mac, keep what they say, print both, and write the timings to `out`.
 
     `virtual` names the Mac that the virtual device plays: a test's switch, as its times are no Mac's. Raises UsageError
-    on another machine than a Mac and for a file that is there already, CostError where too little can be used.
+    on another machine than a Mac and for a file that exists already, CostError where too little can be used.
     """
     mac = _this_mac(virtual)
     if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
-        problem = "is there already" if out.exists() else "cannot be written: there is no such directory"
+        problem = "exists already" if out.exists() else "cannot be written: there is no such directory"
         raise UsageError(f"{out} {problem}")
     import torch
 

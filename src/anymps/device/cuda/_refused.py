@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 from anymps.device.cuda._uses import tell
 
-_GRAPHS = "run the step as it is, or give the model to torch.compile"
+_GRAPHS = "run the step without a graph, or compile the model with torch.compile"
 _TOOLS = "`sudo powermetrics --samplers gpu_power` shows it for the whole Mac"
-_ALLOCATOR = "leave it out: MPS has one allocator, and torch.mps.empty_cache() gives its memory back"
+_ALLOCATOR = "leave it out: MPS has one allocator, and torch.mps.empty_cache() frees what it caches"
 _SHADER = "write the kernel in Metal, for torch.mps.compile_shader"
 _ONE_GPU = "a Mac has one GPU, so leave it out; between processes use the gloo backend with CPU tensors"
 _HANDLE = "leave it out: CUDA's libraries, which need a handle, do not exist on a Mac"
@@ -29,7 +29,7 @@ REFUSED: dict[str, str] = {
     "caching_allocator_delete": _ALLOCATOR,
     "change_current_allocator": _ALLOCATOR,
     "use_mem_pool": _ALLOCATOR,
-    "memory_snapshot": "use torch.mps.profiler, or the memory story of an anymps report",
+    "memory_snapshot": "use torch.mps.profiler, or the memory section of an anymps report",
     "GreenContext": "leave it out: a Mac's GPU is not divided",
     "ExternalStream": _HANDLE,
     "get_stream_from_external": _HANDLE,
@@ -46,7 +46,7 @@ REFUSED: dict[str, str] = {
 REFUSED_MODULES: dict[str, str] = {
     "nccl": _ONE_GPU,
     "gds": "read the file with Python: memory is shared by CPU and GPU",
-    "tunable": "leave it out: MPS chooses its kernels by itself",
+    "tunable": "leave it out: MPS chooses its own kernels",
     "jiterator": _SHADER,
 }
 

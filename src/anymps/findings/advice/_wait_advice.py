@@ -45,7 +45,7 @@ _SIZE: Final = (
 INSTEAD: Final = {
     "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
     "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
-    "masked_scatter_": "Write `torch.where(mask, value, x)`, if the values are as many as the elements.",
+    "masked_scatter_": "Write `torch.where(mask, value, x)`, if there is one value for each element.",
     "index": (
         "If the mask stays the same, compute `index = mask.nonzero(as_tuple=True)` before the loop and use "
         "`x[index]` in it. Otherwise keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it."

@@ -23,8 +23,8 @@ MARK: Final = "anymps::hazard."
 
 _UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
 _RIGHT_HERE: Final = (
-    "The virtual device computes the right ones on this machine's CPU; with `--kernels real`, PyTorch's own kernels "
-    "may compute the wrong ones there, too."
+    "The virtual device computes correct values on this machine's CPU; with `--kernels real`, PyTorch's own kernels "
+    "may compute the wrong values here too."
 )
 _WHY: Final = {
     Outcome.WRONG: f"A known bug in the backend. On a Mac the values are wrong, without an error. {_RIGHT_HERE}",
@@ -34,8 +34,8 @@ _WHY: Final = {
         "Metal leaves the result unspecified: no error, and any number. The virtual device divides by one; a Mac may "
         "give another number."
     ),
-    Outcome.ABORTS: "A known bug in the backend: the process dies, and there is no exception to catch.",
-    Outcome.MAY_ABORT: "A known bug in the backend: the process can die, and there is no exception to catch.",
+    Outcome.ABORTS: "A known bug in the backend: the process crashes, without a Python exception.",
+    Outcome.MAY_ABORT: "A known bug in the backend: the process can crash, without a Python exception.",
     Outcome.HANGS: "A known bug in the backend: the call never returns.",
     Outcome.MAY_HANG: "A known bug in the backend: the call may never return.",
     Outcome.RAISES: "A limit of the backend.",

@@ -20,7 +20,7 @@ NOTHING_RAN = Rule(
     id="MPS002",
     title="Nothing ran on mps",
     severity=Severity.ERROR,
-    why="The script made no call on mps, so a Mac would run it on its CPU, and there is nothing to judge.",
+    why="The script made no call on mps, so on a Mac it would run on the CPU. The report says nothing about the GPU.",
     fix='Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
     edit=LineEdit(chosen_by_name),
     safety=Safety.SAFE,

@@ -204,7 +204,7 @@ def _module_words(line: AtLine) -> str:
 
 def _always_words(line: AtLine) -> str:
     if any(occurrence.fate is Fate.ALWAYS_FALLBACK for occurrence in line.occurrences):
-        return ", whatever PYTORCH_ENABLE_MPS_FALLBACK says"
+        return ", regardless of PYTORCH_ENABLE_MPS_FALLBACK"
     return ""
 
 

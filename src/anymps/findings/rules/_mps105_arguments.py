@@ -60,7 +60,7 @@ DETERMINISM = Rule(
     title="No deterministic kernel",
     severity=Severity.ERROR,
     refusal=True,
-    why="`torch.use_deterministic_algorithms(True)` is on, and the MPS kernel adds in no fixed order.",
+    why="`torch.use_deterministic_algorithms(True)` is on, and the order in which the MPS kernel adds varies.",
     fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or run this call on the CPU.",
     source="callers of alertNotDeterministic in libtorch_cpu.dylib of the macOS wheels, torch 2.11 to 2.15",
     example=Example(

@@ -126,7 +126,7 @@ CONSTANT = Rule(
     needs_steps=True,
     why=(
         "Its values were the same each time. A copy to mps waits until the GPU has finished all queued work; a "
-        "tensor that is there already needs no copy."
+        "tensor that is already on mps needs no copy."
     ),
     fix="Copy it once, before the loop; in a module make it a buffer (`register_buffer`), which `model.to()` moves.",
     source=_COPY,

@@ -18,7 +18,7 @@ WATERMARK = Rule(
         "Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac. Text that is "
         "not a number is read as 0, which means no limit. A ratio that torch rejects makes every allocation raise."
     ),
-    fix=f"Take {HIGH_WATERMARK} out; if you need it, set it to a ratio from 1.4 to 2.",
+    fix=f"Unset {HIGH_WATERMARK}; if you need it, set it to a ratio from 1.4 to 2.",
     source="aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(
         bad=f"""
@@ -54,7 +54,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _watermark_fix(name: str) -> str:
-    return "" if name == HIGH_WATERMARK else f"Take {name} out; if you need it, set it to a ratio from 0 to 1.4."
+    return "" if name == HIGH_WATERMARK else f"Unset {name}; if you need it, set it to a ratio from 0 to 1.4."
 
 
 def _first_line(recording: Recording) -> Site:

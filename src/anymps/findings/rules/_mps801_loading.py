@@ -28,7 +28,7 @@ PINNED = Rule(
         "When mps is the accelerator a DataLoader warns and pins nothing, in every release from 2.7 to 2.15; torch "
         "2.14 and later can pin memory, but the DataLoader does not."
     ),
-    fix="Leave `pin_memory` out, or set it only where there is no mps.",
+    fix="Leave `pin_memory` out, or set it only if mps is not available.",
     edit=LineEdit(pinned_without_mps),
     safety=Safety.SAFE,
     source="torch/utils/data/dataloader.py (_BaseDataLoaderIter), torch 2.7 to 2.15; pytorch issue #86060",

@@ -31,7 +31,7 @@ OUTSIDE = Rule(
     title="Metal kernel accesses memory out of bounds",
     severity=Severity.ERROR,
     why=(
-        "A Mac does not stop there: a read returns whatever is beside the buffer, possibly another tensor, and a "
+        "A Mac does not stop there: a read returns the memory next to the buffer, possibly another tensor, and a "
         "write corrupts it. The checked run reads zeros and drops the write."
     ),
     fix="Compare the position with the number of elements before the access, or launch only one thread per element.",
@@ -109,7 +109,7 @@ UNINITIALISED = Rule(
     id="MPS854",
     title="Threadgroup memory read before it is written",
     severity=Severity.ERROR,
-    why="It holds whatever another group or another kernel left there.",
+    why="The memory has the values that another group or another kernel left there.",
     fix="Write every element that is read, zeros if nothing else, and then put a barrier.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
     example=_example(
@@ -239,7 +239,7 @@ UNSET = Rule(
     id="MPS859",
     title="Variable of a Metal kernel read before it is written",
     severity=Severity.ERROR,
-    why="It holds whatever the thread's register held before: often zero on a Mac, but not always.",
+    why="It has the value that the register happened to have: often zero on a Mac, but not always.",
     fix="Give the variable a value where it is declared.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
     example=_example(

@@ -198,7 +198,7 @@ class _Words:
         many = "lane" if event.value == 1 else "lanes"
         return (
             f"{self._subject()} reaches a barrier of a SIMD group{where} without {event.value} {many} of it: "
-            f"{_thread(event.other)} is not there"
+            f"{_thread(event.other)} does not reach it"
         )
 
 

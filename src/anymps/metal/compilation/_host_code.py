@@ -123,7 +123,7 @@ def _directives(text: str, torch_headers: Path) -> Iterator[Refused]:
             elif absent is not None and not line.conditional:
                 yield absent
         elif name == "pragma" and _PRAGMAS.match(rest) is None:
-            yield Refused(f"#pragma {rest.strip()} is none of Metal's", at)
+            yield Refused(f"#pragma {rest.strip()} is not one of Metal's", at)
         elif name in ("ident", "sccs", "assert", "unassert"):
             yield Refused(f"invalid preprocessing directive #{name}", at)
 

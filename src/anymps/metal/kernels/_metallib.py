@@ -124,5 +124,5 @@ def _entry(data: bytes, code: int, code_size: int) -> StoredKernel | None:
     except (KeyError, IndexError, UnicodeDecodeError, struct.error):
         raise ValueError("an entry of its list of functions cannot be read") from None
     if offset + size > code_size:
-        raise ValueError(f"the kernel {name} lies outside of it")
+        raise ValueError(f"the kernel {name} is outside of it")
     return StoredKernel(name, code + offset, size, digest, (air, air_minor), (language, language_minor))

@@ -123,7 +123,7 @@ def download(release: str, folder: Path) -> Path:
 def _constraint(text: str) -> str | None:
     """What pip says above its last line where a constraints file of this machine forbids a release."""
     found = _CONSTRAINT.search(text)
-    return found and f"this machine's pip is told to take {found[1].strip()} (PIP_CONSTRAINT, pip config list)"
+    return found and f"pip's settings on this machine require {found[1].strip()} (PIP_CONSTRAINT, pip config list)"
 
 
 def wheel_digest(wheel: Path) -> str:

@@ -196,7 +196,7 @@ def _categories(peak: Moment) -> Table:
 
 
 def _changes(plan: Plan) -> Iterator[Section]:
-    rows, remark = words.change_rows(plan), "each change by itself, measured the same way"
+    rows, remark = words.change_rows(plan), "each change alone, measured in the same way"
     if rows.rows:
         table = _table("change-table", rows, _capital(remark))
         yield Section("changes", "What if", (table,), remark=remark, folded=False)

@@ -44,7 +44,7 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
         )
     said = "; ".join(row["name"] for row in rows)
     return {
-        "label": f"The peak of the heaps against each Mac's working set. {said}. The table holds the numbers.",
+        "label": f"The peak of the heaps against each Mac's working set. {said}. The table has the numbers.",
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
         "lines": [
@@ -87,7 +87,7 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
     unit = "x" if own else "/s"
     said = "; ".join(row["name"] for row in rows)
     return {
-        "label": f"{what} on each Mac. {said}. The table holds the numbers.",
+        "label": f"{what} on each Mac. {said}. The table has the numbers.",
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,
@@ -159,7 +159,7 @@ def _intervals(
         if 4 <= at <= 96 and (not kept or at - kept[-1][0] >= _TICK):
             kept.append((at, name))
     return {
-        "label": f"{label}. {'; '.join(str(row['name']) for row in rows)}. The table holds the numbers.",
+        "label": f"{label}. {'; '.join(str(row['name']) for row in rows)}. The table has the numbers.",
         "what": what,
         "height": _FIRST_ROW + _ROW * len(rows),
         "rows": rows,

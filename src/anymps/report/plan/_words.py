@@ -89,7 +89,7 @@ def _meaning(row: Row) -> str:
 def _goes_on(row: Row) -> str:
     """What the script does after memory ran out."""
     batch = row.recovery.batch if row.recovery is not None else None
-    return f"goes on with batch {batch}" if batch is not None else "goes on"
+    return f"continues with batch {batch}" if batch is not None else "continues"
 
 
 def worst(plan: Plan) -> str:

@@ -32,7 +32,7 @@ class Running:
     def words(self) -> str:
         """What the page says at its top."""
         step = f"step {self.step:,}, " if self.step else ""
-        return f"Still running: {step}{self.elapsed}. This page reloads while the run goes on."
+        return f"Still running: {step}{self.elapsed}. This page reloads until the run ends."
 
 
 @dataclass(frozen=True)

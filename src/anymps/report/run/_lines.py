@@ -52,7 +52,7 @@ def _on_page(lines: Sequence[Line], directory: str) -> Iterator[Block]:
         yield Table(f"file-{number}", columns, rows, caption=text.module(file, directory), forms=Form.PAGE)
     sentences = []
     if left := sum(bool(line.file) for line in lines) - len(kept):
-        sentences.append(f"{text.plural(left, 'more line')}, each with less to tell.")
+        sentences.append(f"{text.plural(left, 'more line')}, each with fewer calls.")
     if unknown := sum(line.on_mps + line.on_cpu for line in lines if not line.file):
         sentences.append(f"{text.plural(unknown, 'call')} without a line of yours.")
     if sentences:

@@ -128,8 +128,8 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         ("amax", "amin"),
         Check.INT64_ROW,
         Outcome.MAY_BE_WRONG,
-        "amax and amin of 33 to 992 int64 numbers see a 0 among them, so that the smallest of positive numbers and the "
-        "largest of negative ones come out as 0",
+        "amax and amin of 33 to 992 int64 numbers include a 0 that is not there, so the smallest of positive numbers "
+        "and the largest of negative ones is 0",
         "Reduce in int32, for example `x.int().amax().long()`.",
         (),
         "pull requests 187976 and 191104; the kernels max_reduction_long_long and min_reduction_long_long of torch "

@@ -171,9 +171,9 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         ("native_layer_norm",),
         Check.MIXED_LAYER_NORM,
         Outcome.WRONG,
-        "a layer norm reads its weight and bias in its input's dtype, whatever they hold: the result is garbage",
+        "a layer norm reads its weight and bias as its input's dtype, even if theirs is another: the result is garbage",
         "Cast the layer to its input's dtype, or the input to float32: `norm(x.float()).to(x.dtype)`. Autocast does "
-        "the latter by itself.",
+        "the latter for you.",
         (190054,),
         f"{_NORM}; measured with 2.13.0; fixed by pull request 190055",
         until=(2, 13),
@@ -187,7 +187,7 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         Outcome.ABORTS,
         "the backward of a layer norm whose weight has another dtype than its input ends the process",
         "Cast the layer to its input's dtype, or the input to float32: `norm(x.float()).to(x.dtype)`. Autocast does "
-        "the latter by itself.",
+        "the latter for you.",
         (190054,),
         f"{_NORM}; measured with 2.13.0; fixed by pull request 190055",
         until=(2, 13),
@@ -219,8 +219,8 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         ("lstm",),
         Check.LSTM_DROPOUT,
         Outcome.WRONG,
-        "an LSTM with several layers and dropout drops the same elements in every call, and may go on to drop in "
-        "eval()",
+        "an LSTM with several layers and dropout drops the same elements in every call, and may also drop "
+        "elements in eval()",
         "Use single-layer LSTMs with `nn.Dropout` between them.",
         (180744, 173640),
         f"{_LSTM}; fixed by pull request 185351",

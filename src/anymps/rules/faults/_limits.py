@@ -24,7 +24,7 @@ LIMITS: Final[tuple[Hazard, ...]] = (
         ("index_select",),
         Check.ELEMENTS,
         Outcome.WRONG,
-        "rows beyond element 2^31 of the table (`index_select`, `F.embedding`) come out as zeros",
+        "rows beyond element 2^31 of the table (`index_select`, `F.embedding`) are zeros",
         "Split the table in two.",
         (188756,),
         f"{_INDEXING}; fixed by pull request 187109",

@@ -70,7 +70,7 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         Check.NO_FEATURES,
         Outcome.ABORTS,
         "a linear layer whose input has no features ends the process in a Metal assertion",
-        "Leave the layer out where there are no features: its result is its bias.",
+        "Skip the layer if it has no input features: its result is its bias.",
         (190050,),
         f"{_LINEAR}; measured with 2.13.0; fixed by pull request 190051",
         until=(2, 13),
@@ -100,9 +100,8 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         ("mm", "addmm", "linear"),
         Check.LONG_INNER,
         Outcome.WRONG,
-        "a matrix product that sums over 32767 elements or more reads past the end of its operands and adds what is "
-        "there (both sides of "
-        "the result 16 or more)",
+        "a matrix product that sums over 32767 elements or more reads past the end of its operands and adds the "
+        "values there (both sides of the result 16 or more)",
         _SHORTER,
         (195163, 177116),
         f"{_MATRIX}; above 32768 elements fixed by pull request 183535",
@@ -118,7 +117,7 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         Check.LONG_INNER_BACKWARD,
         Outcome.WRONG,
         "the gradient of a linear layer's weight sums over all rows (batch x sequence), that of its input over all "
-        "outputs; over 32767 or more it reads past the end of its operands and adds what is there",
+        "outputs; over 32767 or more it reads past the end of its operands and adds the values there",
         "Use smaller batches with gradient accumulation, or torch 2.14 or newer.",
         (177116, 195163),
         f"{_MATRIX}; above 32768 elements fixed by pull request 183535",
@@ -135,8 +134,7 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         Outcome.WRONG,
         (
             "a matrix product that sums over 32767 or 32768 elements reads past the end of its operands and adds "
-            "what is "
-            "there; only longer ones no longer use the faulty kernel (both sides of the result 16 or more)"
+            "the values there; only longer ones no longer use the faulty kernel (both sides of the result 16 or more)"
         ),
         "Pad the summed dimension to 32769 with zeros, or split it in two.",
         (195163,),
@@ -154,8 +152,7 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         Check.LONG_INNER_BATCHED,
         Outcome.WRONG,
         "a batched matrix product that sums over 32767 elements or more reads past the end of its operands and adds "
-        "what is there (both "
-        "sides of a result 16 or more)",
+        "the values there (both sides of a result 16 or more)",
         "Split the summed dimension: `a[..., :16384] @ b[:, :16384] + a[..., 16384:] @ b[:, 16384:]`.",
         (195163,),
         f"{_MATRIX}; pull request 195012 is open",

@@ -112,7 +112,7 @@ def ratio_of(timing: Timing, base: Timing, comparisons: int = 1) -> Ratio:
     Raises ValueError if their runs are not as many.
     """
     if timing.n != base.n:
-        raise ValueError("runs that were not taken in turns cannot be compared")
+        raise ValueError("runs that did not alternate cannot be compared")
     pairs = zip(base.times_ns, timing.times_ns, strict=True)
     ratios = sorted(max(first, 1e-3) / max(other, 1e-3) for first, other in pairs)  # a coarse clock gives zeros
     value = statistics.median(ratios)
