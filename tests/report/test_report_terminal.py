@@ -344,6 +344,28 @@ def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) ->
 
 
 @pytest.mark.parametrize(
+    ("ending", "lines"),
+    [
+        (
+            {"status": 0},
+            [
+                "Nothing was recorded, so this says nothing about M3 Pro 18GB.",
+                "No findings. The optimizer made 6 steps, and --steps is 10:30.",
+            ],
+        ),
+        (
+            {"status": 1, "exception": "KeyError", "message": "x"},
+            ["The script ended with KeyError.", "1 finding: 1 note."],
+        ),
+    ],
+)
+def test_a_run_that_ends_before_the_part_to_record(ending: dict[str, object], lines: list[str]) -> None:
+    """An empty part of a run does not claim that the run used no mps: its earlier steps were not looked at."""
+    recording = RecordingBuilder(meta={**META, "steps": [10, 30], "steps_seen": 6, "ending": ending}).close()
+    assert report(recording).splitlines()[: len(lines)] == lines
+
+
+@pytest.mark.parametrize(
     ("ending", "lines", "mark"),
     [
         (

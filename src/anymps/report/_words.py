@@ -65,7 +65,8 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
         return [session(recording, _mac(recording), used=not unused(recording)), summary]
     judged = judge(recording, findings)
     if judged.outcome is Outcome.UNUSED and not findings:
-        summary += ' The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
+        choose = 'The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
+        summary += f" {_not_begun(recording) or choose}"
     return [_would_it_run(recording, judged, running), " ".join(filter(None, (summary, waits(recording, findings))))]
 
 
@@ -212,6 +213,17 @@ def _part_words(steps: object, seen: object, recording: Recording) -> str:
     return f" (steps {first}:{last}{of})"
 
 
+def _not_begun(recording: Recording) -> str:
+    """Why a recording of part of a run is empty: the run ended before that part. The empty text for any other."""
+    steps, seen = recording.meta.get("steps"), recording.meta.get("steps_seen")
+    if not isinstance(steps, list) or not isinstance(seen, int) or recording.parts or not unused(recording):
+        return ""
+    first, last = steps
+    if seen > first:
+        return ""
+    return f"The optimizer made {plural(seen, 'step')}, and --steps is {first}:{last}."
+
+
 def limits(recording: Recording, *, running: bool = False) -> list[str]:
     """What the reader must not conclude from this report; one sentence each. A run may be going on."""
     sentences = []
@@ -327,13 +339,16 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
     if outcome is Outcome.FAILED:
         at = f" at {where}" if judged.site.known else ""
         subject = f"The script failed, as {clean(ended.process)}" if ended.process else "The script"
-        return f"{subject} ended with {exception}{at}{', before anything reached mps' if unused(recording) else ''}."
+        early = ", before anything reached mps" if unused(recording) and not _not_begun(recording) else ""
+        return f"{subject} ended with {exception}{at}{early}."
     if outcome is Outcome.CUT:
         refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
         if running:
             return f"So far MPS on {mac} {refused}."
         return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
     if outcome is Outcome.UNUSED:
+        if _not_begun(recording):
+            return f"Nothing was recorded, so this says nothing about {mac}."
         if recording.meta.get("used_by_children"):
             return f"Only child processes ran on mps, unrecorded, so this says nothing about {mac}."
         return f"Nothing ran on mps, so this says nothing about {mac}."
