@@ -24,7 +24,7 @@ from typing import ClassVar
 
 
 class AnympsError(Exception):
-    """Base of every error that anymps raises on its own behalf."""
+    """Base class of all errors that anymps itself raises."""
 
     exit_code: ClassVar[int] = 2
     """Exit status of a command that ends with this error (2: usage or environment)."""
@@ -47,7 +47,7 @@ class UnsupportedTorchError(EnableError):
 
 
 class RequireError(EnableError):
-    """The device that `--require` asks for is not the one that is there."""
+    """The device is not of the kind that `--require` asks for."""
 
 
 class RecordingError(AnympsError, ValueError):
@@ -55,7 +55,7 @@ class RecordingError(AnympsError, ValueError):
 
 
 class PlanError(AnympsError, RuntimeError):
-    """A script cannot be planned: it fails on shapes alone, or does nothing on mps."""
+    """A script cannot be planned: it fails with shapes only, or does nothing on mps."""
 
 
 class CheckpointError(AnympsError, ValueError):
@@ -63,7 +63,7 @@ class CheckpointError(AnympsError, ValueError):
 
 
 class CostError(AnympsError, ValueError):
-    """A call of an operator cannot be read, or a release of torch is unknown to the prediction of times."""
+    """No time can be predicted, for example for an unknown call or release of torch."""
 
 
 class KernelsError(AnympsError, ValueError):
@@ -71,4 +71,4 @@ class KernelsError(AnympsError, ValueError):
 
 
 class UsageError(AnympsError):
-    """The command line cannot be carried out as written."""
+    """Wrong usage: the command or call cannot be carried out as given."""

@@ -73,7 +73,7 @@ class Direction(_Vocabulary):
 
 
 class Fate(_Vocabulary):
-    """What became of an operator call."""
+    """What happens to an operator call on mps."""
 
     NATIVE = 0
     """Ran in an MPS kernel."""
@@ -111,7 +111,7 @@ class Flag(IntFlag):
 
 
 class Role(_Vocabulary):
-    """What an allocation is said to be when it is seen in a module."""
+    """What a module says that an allocation is for."""
 
     NONE = 0
     PARAMETER = 1

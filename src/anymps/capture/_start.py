@@ -19,16 +19,17 @@ def record(
     source: str | None = None,
     steps: tuple[int, int] | None = None,
 ) -> Capture:
-    """A context manager that records what the device does, into the file `path` or in memory.
+    """A context manager that records what the device does, in memory or into the file `path`.
 
-    After the block, `.recording` is the `Recording`. `script` and `argv` are noted in it; they default to this
-    process's. `source` is who tells the recorder of calls: `"native"` (the virtual device) or `"observer"` (an
-    observer of all operators, as on a Mac's own device); by default the best that the device has.
-    `steps` is the part of the run to record: `(10, 30)` begins after 10 steps of the program's optimizer and ends
-    after 30, so it holds 20; by default everything is recorded.
-    Raises EnableError on entering without a device, with a source that it does not have, or while another recording
-    runs, BuildError on a Mac without a compiler, RecordingError if `path` cannot be written, and UsageError for steps
-    that are none.
+    After the block, `.recording` is the `Recording`. It names `script` and `argv`; the defaults are those of this
+    process. `source` is how calls are recorded: `"native"`, by the virtual device, or `"observer"`, by an observer of
+    all operators, as on a Mac's own device. The default is the best one that the device supports. `steps` is the part
+    of the run to record: `(10, 30)` begins after 10 optimizer steps and ends after 30, so it has 20. By default
+    everything is recorded.
+
+    On entering, raises EnableError without a device, for a source that the device does not support, or while another
+    recording runs; BuildError on a Mac without a compiler; RecordingError if `path` cannot be written; and UsageError
+    for invalid steps.
     """
     from anymps.capture._recorder import Capture
 

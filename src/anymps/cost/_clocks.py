@@ -40,7 +40,7 @@ class Move(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """A time in which host or device do one thing, in seconds since the host began the step."""
+    """A period in which host or device do one thing, in seconds since the host began the step."""
 
     start: float
     end: float

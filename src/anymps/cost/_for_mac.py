@@ -15,10 +15,10 @@ from anymps.mac import Mac
 
 
 def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
-    """The time of one call on a Mac by a release of torch (`2.13`).
+    """The predicted time of one call on a Mac, with a release of torch (such as `2.13`).
 
     Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
-    texts that are no tensors, and for a torch before 1.13.
+    text that is not a tensor, and for a torch before 1.13.
     """
     return operator_time(call, mac, torch_release(torch), coefficients_for(mac, torch))
 
@@ -26,9 +26,9 @@ def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
 def predict_step(
     calls: Iterable[OperatorCall] | Mapping[OperatorCall, int], mac: Mac, torch: str, *, waits: int = 0
 ) -> StepTime:
-    """The time of calls that a program makes one after the other, `waits` of which it waits for.
+    """The predicted time of calls that a program makes one after the other; the host waits `waits` times.
 
-    `calls` may map each call to how often it comes. What cannot be predicted is left out and told in the result. Host
+    `calls` may map each call to how often it occurs. What cannot be predicted is left out and named in the result. Host
     and device overlap: the sum of both is the fourth root of the sum of fourth powers.
 
     Raises CostError for a Mac whose rates are not known, for a torch before 1.13 and for a negative number of waits.
@@ -40,10 +40,11 @@ def predict_step(
 
 
 def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: float = 0.0) -> WalkedStep:
-    """The time of a step on a Mac by a release of torch (`2.13`). What cannot be predicted is left out and told.
+    """The predicted time of a step on a Mac, with a release of torch (such as `2.13`).
 
-    `busy` is the share of its own code's time in which the program was kept from running where it was seen, which is
-    not in the happenings: what was left of it is less sure.
+    What cannot be predicted is left out and named in the result. `busy` is the share of the program's own time in which
+    other programs had its core while the step was recorded. That time is not in the happenings, but makes them less
+    certain.
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """

@@ -46,10 +46,10 @@ _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 class OperatorTime:
     """The predicted time of one call. Times in seconds.
 
-    `device` is what the GPU works, `low` and `high` its 80 % interval; `host` is what the CPU takes to dispatch the
-    call, which overlaps with the GPU's work. `kind` is the class that most of the time is of, `rows` how many public
-    timings that class rests on, `bound` what decides the time. `calibration` is a sentence on the calibration of that
-    Mac where there is one: when it was made, or why it is not used.
+    `device` is the time of the GPU's work, `low` and `high` its 80 % interval. `host` is the time in which the CPU
+    dispatches the call, which overlaps with the GPU's work. `kind` is the class that takes most of the time, `rows` the
+    number of public timings behind that class, and `bound` what limits the time. If there is a calibration of that Mac,
+    `calibration` is a sentence about it: when it was made, or why it is not used.
     """
 
     device: float
@@ -64,12 +64,13 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class StepTime:
-    """The predicted time of a list of calls, a training step for instance. Times in seconds.
+    """The predicted time of a list of calls, such as a training step. Times in seconds.
 
-    `seconds` is how long host and device take together, `low` and `high` its 80 % interval. `device` and `host` are the
-    sums of both, `device_low` and `device_high` the interval of the first. `waits` is what the host's waits add.
-    `calls` counts the calls and `predicted` those that have a time; `left_out` tells why the others have none, with how
-    many of them. Data loading, paging and the first step's compilation are not in it. `calibration` as in OperatorTime.
+    `seconds` is the time of host and device together, `low` and `high` its 80 % interval. `device` and `host` are the
+    sums of both, `device_low` and `device_high` the interval of the first. `waits` is the time that the host's waits
+    add. `calls` counts the calls and `predicted` those that have a time; `left_out` gives the reasons for the others,
+    with their numbers. Data loading, paging and the first step's compilation are not included. `calibration` as in
+    OperatorTime.
     """
 
     seconds: float

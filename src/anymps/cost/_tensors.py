@@ -46,12 +46,12 @@ _VALUES_AND_PLACES = frozenset({"values", "values_stable", "dim_values", "dim_ma
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """One call of an operator, in the words of a recording.
+    """One call of an operator, written as in a recording.
 
     `operator` is a name with or without overload (`aten::add.Tensor`); `inputs` and `outputs` are tensors as text, in
-    the order of the operator's schema, as `Signature` has them. What a recording does not tell may be added: `axis`,
-    along which is reduced, sorted or normalised (negative: from the end), and `transposed`, whether an input is a
-    transposed view; `blit` is a copy by the blit encoder.
+    the order of the operator's schema, as `Signature` has them. Facts that a recording lacks may be added: `axis`, the
+    axis that is reduced, sorted or normalised (negative: from the end), and `transposed`, whether an input is a
+    transposed view. `blit` is a copy by the blit encoder.
     """
 
     operator: str

@@ -57,12 +57,13 @@ _MOST_PLACES: Final = 200  # whose waits are priced each for itself; the others 
 
 
 class Happening(NamedTuple):
-    """One thing that a step does. Times in seconds on a core of an M1.
+    """One event of a step. Times in seconds on a core of an M1.
 
-    `host_code` is what the program's own code takes before it, `work` what the host does in it: a loader that makes a
-    batch, a CPU that computes a fallback (None: taken from its class). `moved` are the bytes that a copy or a fallback
-    carries between CPU and mps, both ways together. `waits` says whether the host goes on only when the device is done.
-    `part` and `place` are any names, of a phase and of a line: times are told by the first, waits by the second.
+    `host_code` is the time of the program's own code before the event, `work` the host's time in it: a loader that
+    makes a batch, a CPU that computes a fallback (None: predicted from its class). `moved` are the bytes that a copy or
+    a fallback moves between CPU and mps, in both directions together. `waits` is True if the host continues only when
+    the device is done. `part` and `place` are any names, such as those of a phase and of a line: times are reported by
+    the first, waits by the second.
     """
 
     kind: HappeningKind
@@ -77,9 +78,9 @@ class Happening(NamedTuple):
 
 @dataclass(frozen=True)
 class WaitCost:
-    """What the waits at one place cost a step: in how many `seconds` less it would be done without them.
+    """What the waits at one place cost a step: it would be `seconds` shorter without them.
 
-    `stands` is for how many seconds the host is idle there, which mostly is longer: the GPU's work has to be done.
+    `stands` is how many seconds the host is idle there, which is mostly longer: the GPU's work still has to be done.
     """
 
     place: Hashable
@@ -90,20 +91,19 @@ class WaitCost:
 
 @dataclass(frozen=True)
 class WalkedStep:
-    """The time of a step on a Mac. Times in seconds.
+    """The predicted time of a step on a Mac. Times in seconds.
 
-    `seconds` is how long a step takes when one follows the other, `low` and `high` its 80 % interval. `device` is what
-    the GPU works in it, `device_low` and `device_high` the interval of that; `host` is what the host is busy with.
-    Of both, only what the rest has to wait for takes a step's time: `shares` says what that is, the largest part first,
-    and `bound` is that part. `parts` is the same time by the happenings' parts.
-    `lead` is for how long the GPU still works for the step before when the host begins.
-    `between` is how far the ratio to another Mac's time may be off, 80 %, in logarithms.
-    `waits` has the costliest places first, and `all_waits` is what a step without any wait would save.
+    `seconds` is the time of a step among others like it, `low` and `high` its 80 % interval. `device` is the time of
+    the GPU's work in it, `device_low` and `device_high` its interval; `host` is the time in which the host is busy. A
+    step's time consists only of what the rest has to wait for: `shares` lists it, the largest part first, and `bound`
+    names that part. `parts` is the same time by the happenings' parts. `lead` is how long the GPU still works for the
+    previous step when the host begins. `between` is the 80 % interval of the ratio to another Mac's time, in
+    logarithms. `waits` lists the costliest places first, and `all_waits` is what a step without any wait would save.
 
-    `calls` are those to predict, `predicted` those that have a time; `left_out` tells why the others have none, with
-    how many of them, and `unpredicted` of which operators they are. `graphs` counts what MPSGraph compiles for the
-    step, a graph for each operator with its tensors; it does so in the first step, in whose time that is not.
-    `calibration` is a sentence on the calibration of that Mac where there is one.
+    `calls` is the number of calls to predict, `predicted` the number of those that have a time; `left_out` gives the
+    reasons for the others, with their numbers, and `unpredicted` their operators. `graphs` counts the graphs that
+    MPSGraph compiles for the step, one for each operator with its tensors; it does so in the first step, and the time
+    does not include that. If there is a calibration of that Mac, `calibration` is a sentence about it.
     """
 
     seconds: float

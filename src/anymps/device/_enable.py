@@ -93,7 +93,7 @@ def state() -> State | None:
 
 
 def is_virtual() -> bool:
-    """True if `mps` is anymps' own device, False on a real Mac or before `enable`."""
+    """True if `mps` is the virtual device; False on a real Mac, or before `enable`."""
     return _state is not None and _state.virtual
 
 
@@ -139,41 +139,44 @@ def enable(
     cuda_as_mps: bool | None = None,
     kernels: str | None = None,
 ) -> State:
-    """Makes `torch.device("mps")` work in this process.
+    """Make `torch.device("mps")` work in this process.
 
-    On a Mac whose own backend is available nothing is replaced. Elsewhere the native core is built (first use) or
-    loaded, and plays `mac`: a `Mac`, a text such as `"M3 Pro 18GB, macOS 15.4"`, else the variable `ANYMPS_MAC`, else a
-    default. `fallback` answers for `PYTORCH_ENABLE_MPS_FALLBACK`, which is read here (the real backend reads it when
-    torch is loaded). `require` is `"real"` or `"virtual"`. `substrate` is `"host"`, where the CPU computes
-    (the default), `"cuda"`, where an NVIDIA card does (docs/gpu.md), or `"shape"`, where tensors have shapes and memory
-    but no values: for plans; else the variable `ANYMPS_SUBSTRATE`, which is host or cuda. `quiet` leaves out the line
-    on stderr that says what the device is; it is for programs that run nothing of the user's on it.
+    On a Mac with a working mps device nothing is replaced. Elsewhere the native core is built (on first use) or loaded,
+    and acts as a Mac.
 
-    `start_method` is how `multiprocessing` and the workers of a DataLoader start on the virtual device, where the
-    program does not choose: `"spawn"`, `"fork"` or `"forkserver"`, else the variable `ANYMPS_START_METHOD`, else
-    `"spawn"` as on macOS. Processes that start afresh have the device, too. `"system"` changes nothing: processes
-    start as this system starts them, and a new one has no device.
+    `mac` is a `Mac` or a text such as `"M3 Pro 18GB, macOS 15.4"`; the default is the variable `ANYMPS_MAC`, then an M3
+    Pro with 18 GB. `fallback` sets `PYTORCH_ENABLE_MPS_FALLBACK`, which is read at this call (the real backend reads it
+    when torch is loaded). `require` is `"real"` or `"virtual"`, and raises on the other kind of device.
 
-    With `cuda_as_mps=True`, else with `ANYMPS_CUDA_AS_MPS=1` in the environment, mps answers for CUDA, on a Mac's own
-    device too: `torch.cuda`, `.cuda()` and `"cuda"` (docs/cuda.md). False ends that again.
+    `substrate` chooses what computes: `"host"`, this machine's CPU (the default); `"cuda"`, an NVIDIA card
+    (docs/gpu.md); or `"shape"`, for plans: tensors have shapes and memory but no values. The variable
+    `ANYMPS_SUBSTRATE` may be host or cuda. `quiet` suppresses the line on stderr that describes the device.
 
-    With `ANYMPS_ALONE=1` in the environment a process is the only one of each process group that the program makes
+    `start_method` is how `multiprocessing` and DataLoader workers start on the virtual device if the program does not
+    choose: `"spawn"`, `"fork"` or `"forkserver"`; the default is the variable `ANYMPS_START_METHOD`, then `"spawn"`, as
+    on macOS. New processes have the device too. `"system"` changes nothing: processes start by the system's default,
+    and new ones have no device.
+
+    With `cuda_as_mps=True`, or `ANYMPS_CUDA_AS_MPS=1` in the environment, mps answers for CUDA, also on a real Mac:
+    `torch.cuda`, `.cuda()` and `"cuda"` (docs/cuda.md). False switches this off again.
+
+    With `ANYMPS_ALONE=1` in the environment, this process is the only one in each process group that the program makes
     (docs/cuda.md).
 
-    With `kernels="real"`, else with `ANYMPS_KERNELS=real` in the environment, PyTorch's own Metal kernels compute the
-    operators whose launch is described, after `anymps kernels add`; the CPU computes the others, as it does all of them
-    with `"cpu"` (docs/kernels.md). A release, such as `kernels="2.15"`, takes that release's kernels, whatever torch is
-    installed.
+    With `kernels="real"`, or `ANYMPS_KERNELS=real` in the environment, PyTorch's own Metal kernels compute the
+    operators whose launches are known, after `anymps kernels add`; the CPU computes the others. With `"cpu"` it
+    computes all of them (docs/kernels.md). A release, such as `kernels="2.15"`, uses that release's kernels, whichever
+    torch is installed.
 
-    With `ANYMPS_STRICT_COPIES=1` in the environment a copy to the CPU with `non_blocking=True` arrives at the next wait
-    only: until then floats are not a number, integers 0xA5 or 0x5A in every byte, truth values the opposite.
+    With `ANYMPS_STRICT_COPIES=1` in the environment, a copy to the CPU with `non_blocking=True` arrives only at the
+    next wait. Until then floats are NaN, integers 0xA5 or 0x5A in every byte, and bools inverted.
 
     Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
-    if `require` is not met, UnsupportedTorchError and BuildError for a torch or a compiler that cannot serve, and
-    EnableError if a backward has already run in this process (the autograd engine then has no thread for a new device),
-    if another Mac, another substrate or other kernels are already in play, if there is nothing that real kernels could
-    run on, if no NVIDIA card can compute, or for a start method that there is not; KernelsError for real kernels that
-    were not added.
+    if the device is not of the required kind, UnsupportedTorchError and BuildError if torch or the compiler cannot be
+    used, and KernelsError if the kernels were not added. Raises EnableError if a backward has already run in this
+    process (the autograd engine then has no thread for a new device), if the device already acts as another Mac or uses
+    another substrate or other kernels, if the kernels cannot run here, if no NVIDIA card can compute, or for an unknown
+    start method.
     """
     if require not in (None, "real", "virtual"):
         raise RequireError(f"anymps: require must be 'real' or 'virtual', not {require!r}")

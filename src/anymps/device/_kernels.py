@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 def metal_kernels(release: str | None = None) -> KernelLibrary:
     """The Metal kernels that were added with ``anymps kernels add``, as a library of callables.
 
-    Each is called as a kernel of ``torch.mps.compile_shader`` is: ``kernels.abs_dense_float_float(out, x, 8,
-    threads=2)``. Its buffers are given in order or by name, structs as dicts. `release` is that of the installed torch.
-    Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run here, EnableError without the
-    device, and BuildError without a C++ compiler.
+    A kernel is called like one of ``torch.mps.compile_shader``: ``kernels.abs_dense_float_float(out, x, 8,
+    threads=2)``. Pass its buffers in order or by name, and structs as dicts. `release` is the release of torch; the
+    default is the installed one. Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run
+    here, EnableError without the device, and BuildError without a C++ compiler.
     """
     from anymps.metal.kernels import KernelLibrary, open_kernels
 

@@ -40,9 +40,9 @@ def bound_words(bound: StepBound) -> str:
 
 @dataclass(frozen=True)
 class PlacedWait:
-    """The `waits` of a step at one place, and by how many seconds the step would be shorter without them.
+    """The `waits` of a step at one place, and how many seconds shorter the step would be without them.
 
-    `stands` is for how many seconds the host is idle there.
+    `stands` is how many seconds the host is idle there.
     """
 
     place: Place
@@ -55,9 +55,9 @@ class PlacedWait:
 class Forecast:
     """What the typical step, number `step`, would take on a Mac with a release of torch.
 
-    `no_time` is empty, or says in one sentence why `time.seconds` is not to be told: memory or loading decide, which
-    nothing here knows of that Mac, or there was one step alone. What the GPU works holds even then. `workers`: loading
-    runs in worker processes, and is in it only as far as the program waited for them.
+    `no_time` is empty, or says in one sentence why `time.seconds` should not be shown: memory or data loading decide,
+    or there was only one step. The times of the GPU hold even then. `workers` is True if worker processes load the
+    data; loading then counts only as far as the program waited for it.
     """
 
     mac: Mac
@@ -143,14 +143,15 @@ def forecast(
     torch: str = "",
     like: HostTimes | None = None,
 ) -> Forecast:
-    """The typical step of a recording on a Mac, by default the one that the recording names.
+    """The predicted time of a recording's typical step on a Mac; the default is the Mac that the recording names.
 
-    With `alone` the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
-    another release than the one that made the recording, by default the one that the recording names: its calls stay
-    those of that one. `like` are the times of a
-    recording of nearly the same step (`host_times`), which count for all that both do. Raises CostError, in one line,
-    where there is no ground: no complete step, no Mac or torch that is known, no work for the GPU, or less than nine
-    tenths of the calls with a predicted time.
+    With `alone`, the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
+    a release; the default is that of the recording. With another one, the calls stay those of the recording's release.
+    `like` are the times of a recording of nearly the same step (`host_times`), which replace the times of the work that
+    both do.
+
+    Raises CostError, in one line, if nothing can be predicted: there is no complete step, the Mac or torch is unknown,
+    the GPU has no work, or less than nine tenths of the calls have a predicted time.
     """
     answers = _made.setdefault(recording, {})
     key = mac, alone, torch, like

@@ -33,8 +33,8 @@ def _installed(name: str) -> Any:
 class LightningCallback(_callback()):  # type: ignore[misc]
     """Records steps `first` to `last` of a fit: `Trainer(callbacks=[LightningCallback()])`.
 
-    The numbers go to every logger of the trainer; TensorBoard also gets the report as text, MLflow and W&B the page.
-    The files lie in `folder`, by default `anymps` in the trainer's `log_dir`.
+    The numbers go to every logger of the trainer; TensorBoard also gets the report as text, and MLflow and W&B get the
+    page. The files are in `folder`, by default `anymps` in the trainer's `log_dir`.
     """
 
     def __init__(self, first: int = FIRST, last: int = LAST, folder: str | os.PathLike[str] | None = None) -> None:

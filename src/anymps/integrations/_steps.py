@@ -31,7 +31,7 @@ Log = Callable[[dict[str, float]], object]
 
 @dataclass(frozen=True)
 class Judged:
-    """What the recorded steps told: findings, the numbers for a logger, the report as text, and the files."""
+    """What the recorded steps showed: findings, the numbers for a logger, the report as text, and the files."""
 
     findings: tuple[Finding, ...]
     numbers: Mapping[str, float]
@@ -41,7 +41,7 @@ class Judged:
 
 
 class Steps:
-    """Records from the optimizer's step `first` to `last`; `finish` writes `report.html` and others into `folder`."""
+    """Records optimizer steps `first` to `last`; `finish` writes `report.html` and the other files into `folder`."""
 
     def __init__(self, first: int, last: int, folder: str | os.PathLike[str], log: Log | None = None) -> None:
         self._steps = (first, last)
@@ -118,11 +118,12 @@ class Steps:
 def steps(
     first: int = FIRST, last: int = LAST, *, folder: str | os.PathLike[str] = "anymps", log: Log | None = None
 ) -> Steps:
-    """A context manager around a loop: steps `first` to `last` of its optimizer are recorded, judged and written down.
+    """A context manager around a loop: records and judges its optimizer steps `first` to `last`, and writes a report.
 
-    At the end of the block `folder` has `report.html`, `report.txt` and the recording `steps.anymps`, the short report
-    is on stderr, and `log` is called with the numbers; `Accelerator.log` fits. `judged` of what `as` names has them
-    too, or is None if nothing was recorded. Without an mps device the loop runs as ever, and one line says so.
+    At the end of the block, `folder` has `report.html`, `report.txt` and the recording `steps.anymps`, the short report
+    is on stderr, and `log` is called with the numbers; `Accelerator.log` fits. The object that `as` names has them too,
+    as `judged`, which is None if nothing was recorded. Without an mps device the loop runs as usual, and one line says
+    so.
     """
     return Steps(first, last, folder, log)
 

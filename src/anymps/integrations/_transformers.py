@@ -23,9 +23,9 @@ def _callback() -> Any:
 class TransformersCallback(_callback()):  # type: ignore[misc]
     """Records steps `first` to `last` of a training: `Trainer(..., callbacks=[TransformersCallback()])`.
 
-    The numbers go to the history of the Trainer's state. A callback is not told which Trainer has it; named by
-    `trainer.add_callback(TransformersCallback(trainer=trainer))`, it logs through that one, to TensorBoard and wherever
-    else `report_to` says. The files lie in `folder`, by default `anymps` in `output_dir`.
+    The numbers go to the history in the Trainer's state. To send them to TensorBoard, or wherever else `report_to`
+    says, name the Trainer: `trainer.add_callback(TransformersCallback(trainer=trainer))`. The files are in `folder`, by
+    default `anymps` in `output_dir`.
     """
 
     def __init__(

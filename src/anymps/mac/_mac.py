@@ -20,10 +20,10 @@ _OLDEST_MACOS: Final[dict[int, int]] = {4: 15, 5: 26, 18: 26}  # by chip generat
 class Mac:
     """One Mac.
 
-    Units: `ram_gib` in GiB, `memory_bandwidth` in bytes/s, `fp32_peak` in FLOP/s (None: the clock is unknown),
-    `recommended_max_memory` and `max_buffer_length` in bytes, `macos` as (major, minor), `wired_limit_mb` in MiB
-    (0: not raised). `bfloat16` tells whether the GPU computes it natively. `sources` are public addresses;
-    `inferred` names what they do not state.
+    Units: `ram_gib` in GiB, `memory_bandwidth` in bytes/s, `fp32_peak` in FLOP/s (None if the clock is unknown),
+    `recommended_max_memory` and `max_buffer_length` in bytes, `macos` as (major, minor), `wired_limit_mb` in MiB (0:
+    the system's default). `bfloat16` is True if the GPU computes it natively. `sources` are public addresses;
+    `inferred` names the values that no source states.
     """
 
     id: str

@@ -24,12 +24,12 @@ _RELEASE_NAMES: Final = {"sonoma": 14, "sequoia": 15, "tahoe": 26}
 
 
 def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
-    """The Mac that `text` names; case, spaces, commas and model names (`MacBook Pro`, `Mac mini`) do not matter.
+    """The Mac that `text` names. Case, spaces, commas and model names (`MacBook Pro`, `Mac mini`) do not matter.
 
-    What the text leaves out is filled in: without a memory size, the smallest one the chip (or the named bin) was sold
-    with; without a core count, the bin with most GPU cores among those sold with that memory; without a macOS,
-    `DEFAULT_MACOS`, and `macOS 15` means 15.0. `N-core` counts GPU cores, or CPU cores where no bin has N GPU cores.
-    `wired_limit_mb=N` in the text or as an argument is the sysctl `iogpu.wired_limit_mb` in MiB.
+    What the text leaves out is filled in. The default memory size is the smallest that the chip (or the named variant)
+    was sold with; the default number of cores is the highest that was sold with that memory; the default macOS is
+    `DEFAULT_MACOS`, and `macOS 15` means 15.0. `N-core` counts GPU cores, or CPU cores if no variant has N GPU cores.
+    `wired_limit_mb=N`, in the text or as an argument, is the sysctl `iogpu.wired_limit_mb` in MiB.
 
     Raises MacError, in one line, if a word is not understood or no such Mac was sold; it names the nearest real ones.
     """

@@ -14,9 +14,9 @@ from anymps.record._form import PLAIN, Form
 class Site:
     """A line of code. `via` is the innermost torch function that it called, empty if none.
 
-    `around` are the lines around it when it was recorded, the first of which has the number `first`; `comments` the
-    other lines of its statement with a comment for anymps. Empty where they were not recorded. `recorded` are all lines
-    that the recording holds of the file, by their numbers.
+    `around` are the lines around it when it was recorded, the first of which has the number `first`; `comments` are the
+    other lines of its statement that have a comment for anymps. Both are empty if they were not recorded. `recorded`
+    are all lines of the file that the recording has, by their numbers.
     """
 
     file: str
@@ -53,9 +53,9 @@ class Part:
 class Occurrence:
     """Calls of one operator at one site that have the same fate, wait and direction.
 
-    `count` is over the whole run, `steps` the number of complete steps in which it happened, `per_step` the median
-    count of a complete step (as in `StepTable`, without the first one if there are others), and the mean where half of
-    them have none. `duration_ns` (on the recording machine) and `moved_bytes` are sums over `count`.
+    `count` is over the whole run, `steps` the number of complete steps in which it happened. `per_step` is the median
+    count of a complete step (as in `StepTable`, without the first one if there are others), or the mean if half of them
+    have none. `duration_ns` (on the recording machine) and `moved_bytes` are sums over `count`.
     """
 
     operator: str
@@ -89,18 +89,19 @@ class Varied:
 
 @dataclass(frozen=True)
 class WaitQueue:
-    """A place where the host waited, and how much it had queued since the wait before (any wait, at any place).
+    """A place where the host waited, and how much it had queued since the previous wait (at any place).
 
     A place is a line and a kind of wait. `count` and `steps` are those of `Occurrence`; `per_step` is the median over
-    the complete steps (without the first if there are others), and the mean where half of them have none. `first_step`
-    and `last_step` may be steps that did not reach their end. The rest is of the `measured` waits before which every
-    call kept its detail, without those of the first step where later ones wait there too: `operators` is the median
-    number of kernels queued (of two, the lower), `most_operators` the largest; `host_ns` and `work_ns` are means, on
-    the recording machine's clock. On the virtual device a kernel works while its call lasts: `work_ns` is the time
-    inside these calls, the device's work, and `host_ns` the rest of the time since the wait before, in which the host
-    prepared them. `queued_in` and `queued_by` are the phase and the line that queued most of them, in the first steps
-    after the first one; for a backward operator the line is that of its forward one. `every` is 50 for what waits in
-    each 50th of the complete steps, and 0 for what is not that regular.
+    the complete steps (without the first if there are others), or the mean if half of them have none. `first_step` and
+    `last_step` may be incomplete steps.
+
+    The other fields describe the `measured` waits before which every call kept its detail, without those of the first
+    step if later ones wait there too. `operators` is the median number of kernels queued (of two, the lower),
+    `most_operators` the largest; `host_ns` and `work_ns` are means, on the recording machine's clock. On the virtual
+    device a kernel runs inside its call: `work_ns` is the time inside these calls, the device's work, and `host_ns` the
+    rest of the time since the previous wait, in which the host prepared them. `queued_in` and `queued_by` are the phase
+    and the line that queued most of them, in the first steps after the first one; for a backward operator the line is
+    that of its forward one. `every` is 50 if each 50th of the complete steps waits there, and 0 without such a rule.
     """
 
     site: Site
@@ -124,7 +125,7 @@ class WaitQueue:
 
 @dataclass(frozen=True)
 class Noted:
-    """A mark of something that is no operator, at one line: how often, with its facts and another line if it has one.
+    """A mark of something that is not an operator, at one line: how often, its facts, and another line if it has one.
 
     `occurrence.operator` is `anymps::<what>` with the facts as JSON.
     """
@@ -136,11 +137,11 @@ class Noted:
 
 @dataclass(frozen=True)
 class ClockPair:
-    """Two clock reads of one thread with nothing of it timed between, and the work of mps there.
+    """Two clock reads of one thread, one after the other, and the work on mps between them.
 
-    `intervals` is how often the two lines followed each other with work between; `work` is the operators on mps in all
-    those intervals, `pending` those for which the host had not waited at the second read, `first` those of a kind that
-    had not run before.
+    `intervals` is how often the two lines followed each other with work between; `work` is the number of operators on
+    mps in all these intervals, `pending` the number of those for which the host had not waited at the second read, and
+    `first` the number of those of a kind that had not run before.
     """
 
     start: Site
@@ -155,9 +156,9 @@ class ClockPair:
 class UnsafeCopy:
     """A non_blocking copy whose host side was touched before the host waited.
 
-    `kind` says what became of it: its source was `changed` or `freed`, its result was `used`. `operator` is the call at
+    `kind` says what happened: its source was `changed` or `freed`, or its result was `used`. `operator` is the call at
     `site` that touched the tensor, empty if none was seen (`site` is then the copy's). `copy` is the line of the copy,
-    `wait` that of the next wait: unknown where none had come yet.
+    `wait` that of the next wait, unknown if there was none yet.
     """
 
     kind: str
@@ -170,9 +171,9 @@ class UnsafeCopy:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A call that MPS refused. `origin` is the line that made the culprit, unknown if its file is empty.
+    """A call that MPS refused. `origin` is the line that made the refused tensor, unknown if its file is empty.
 
-    Of kind INDEX: `site` is the call that was given the index, `origin` the wait that raised the error.
+    If the kind is INDEX, `site` is the call that was given the index, and `origin` the wait that raised the error.
     """
 
     kind: RefusalKind
@@ -186,7 +187,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Signature:
-    """One operator with one fate and the tensors of a call, each as text: `float32[2, 3]`."""
+    """An operator, its fate (what happens to it on mps), and the call's tensors, each as text: `float32[2, 3]`."""
 
     operator: str
     fate: Fate
@@ -220,7 +221,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class MemorySample:
-    """Memory of the device at one moment, in bytes: held by tensors, and taken from the system in all. Time in ns."""
+    """Memory of the device at one moment, in bytes: that of tensors, and all taken from the system. Time in ns."""
 
     time_ns: int
     allocated_bytes: int
@@ -240,11 +241,11 @@ class OperatorUse:
 
 @dataclass(frozen=True)
 class Line:
-    """What one source line did in the whole run; an empty `file` gathers what no line is known for.
+    """What one source line did in the whole run; an empty `file` stands for all calls without a known line.
 
-    `backend_changes` counts each way between GPU and CPU: every fallback goes there and comes back
+    `backend_changes` counts each change between GPU and CPU: every fallback changes twice
     (aten/src/ATen/native/CPUFallback.cpp copies arguments out and results in at each call). `fused` are further places
-    (file, line) that kernels of torch.compile which count here compute, too.
+    (file, line) whose work is done by kernels of torch.compile that count here.
     """
 
     file: str

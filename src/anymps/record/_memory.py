@@ -39,10 +39,10 @@ class Category(str, Enum):
 
 
 class Allocation(NamedTuple):
-    """One buffer; a tuple, because a run has some 100,000.
+    """One buffer. A tuple, because a run has some 100,000.
 
-    `born` and `died` count the allocator's events (0: before the recording, None: not before its end). Just after the
-    birth the device had `allocated` bytes in buffers and `reserved` in heaps.
+    `born` and `died` count the allocator's events (0: before the recording, None: not before its end). Just after it
+    was allocated, the device had `allocated` bytes in buffers and `reserved` in heaps.
     """
 
     id: int
@@ -63,13 +63,13 @@ class Allocation(NamedTuple):
     reserved: int = 0
 
     def alive_at(self, event: int) -> bool:
-        """Whether the buffer was there just after an event."""
+        """Whether the buffer existed just after an event."""
         return self.born <= event and (self.died is None or self.died > event)
 
 
 @dataclass(frozen=True)
 class Holding:
-    """Bytes of one category, module or line, in `count` buffers; the tensors in them asked for `requested` bytes."""
+    """Memory of one category, module or line, in `count` buffers, whose tensors asked for `requested` bytes."""
 
     bytes: int
     count: int
@@ -82,7 +82,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Moment:
-    """What the memory held just after one event: `allocated` bytes in buffers, `reserved` bytes in heaps."""
+    """The memory just after one event: `allocated` bytes in buffers, `reserved` bytes in heaps."""
 
     event: int
     at_ns: int
@@ -101,7 +101,7 @@ class Moment:
 
     @property
     def rounding(self) -> int:
-        """Bytes charged beyond what was asked for."""
+        """Bytes charged beyond the requested ones."""
         return sum(one.bytes - one.requested for one in self.alive)
 
     def by_module(self, category: Category = Category.ACTIVATIONS) -> tuple[Holding, ...]:
@@ -170,7 +170,7 @@ class MemoryStory:
     """Whether the run went on after the last allocation that was kept one by one."""
 
     def at(self, event: int) -> Moment:
-        """What the memory held just after an event."""
+        """The memory just after an event."""
         return _moment(self.allocations, event)
 
     def steps(self) -> tuple[StepMemory, ...]:
@@ -182,7 +182,7 @@ class MemoryStory:
         return _steps(self.allocations)
 
     def samples(self, points: int = 400) -> tuple[Sample, ...]:
-        """The curve of memory over time, at most `points` of it; each keeps the highest moment of its stretch."""
+        """The curve of memory over time, in at most `points` points, each with the highest moment of its interval."""
         return _samples(self.allocations, points)
 
 

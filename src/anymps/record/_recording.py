@@ -54,21 +54,21 @@ from anymps.record._walk import Walk, walk
 
 
 class Recording:
-    """What happened in one run. Reads only: neither the file nor anything else ever changes through it.
+    """What happened in one run. Read-only: nothing in the file can be changed through it.
 
-    `complete` says whether all of the run is in it. `parts` are the processes that one joined of several holds, none in
-    a recording of one process.
+    `complete` is True if the file holds the whole run. `parts` are the processes of a joined recording; empty for a
+    single process.
 
     Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (short name),
     `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
     name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
-    loops were watched), `steps` (first and last, where only that part was to be recorded), `steps_seen` (how many the
-    run has made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are to be
-    predicted), `core_speed` (of a core of the recording machine, an M1's being 1), `cold_code` (microseconds of a first
-    and of a second run of some code between two steps; empty: not measured), `loop` ("inference" if the steps are not a
-    training's), and `ending`: how the run ended, with `status` (int) and, where they apply, `exception` (class name),
-    `message`, `how` (a signal's name or `os._exit`) and `process` (the name of the one whose exception made the script
-    fail); of a `with` block `kind` and `error` (class name and message) instead.
+    loops were watched), `steps` (first and last, if only this part was to be recorded), `steps_seen` (how many steps
+    the run made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are predicted),
+    `core_speed` (of a core of the recording machine, relative to an M1's), `cold_code` (microseconds of a first and of
+    a second run of some code between two steps; empty: not measured), `loop` ("inference" if the steps are not a
+    training's), and `ending`: how the run ended, with `status` (int) and, if they apply, `exception` (class name),
+    `message`, `how` (a signal's name or `os._exit`) and `process` (the name of the process whose exception made the
+    script fail). For a `with` block, `ending` has `kind` and `error` (class name and message) instead.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, foreign: bool = False) -> None:
@@ -106,7 +106,7 @@ class Recording:
         return cls(open_readonly(Path(path)), str(path), foreign=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Recording:
@@ -132,7 +132,7 @@ class Recording:
 
     @cached_property
     def sizeless(self) -> tuple[str, ...]:
-        """Operators some of whose calls are not told apart by sizes, as too many sizes had come up before."""
+        """Operators that have calls without sizes, because too many sizes had occurred before."""
         rows = self._rows(
             "SELECT DISTINCT o.name FROM signatures s JOIN operators o ON o.id = s.operator "
             "WHERE instr(s.inputs, '[...]') OR instr(s.outputs, '[...]') ORDER BY o.name"
@@ -150,16 +150,16 @@ class Recording:
 
     @property
     def trains(self) -> bool:
-        """Whether the steps are those of a training, and not rounds of a validation or an inference."""
+        """Whether the steps are those of a training, not of a validation or an inference."""
         return self._meta.get("loop") != "inference"
 
     @cached_property
     def training_steps(self) -> int:
-        """The complete steps of a training; 0 where nothing is trained."""
+        """The complete steps of a training; 0 without a training."""
         return self.complete_steps if self.trains else 0
 
     def step_table(self) -> StepTable:
-        """What the phases of a step hold, in the typical step and in the first one."""
+        """The phases of a step, in the typical step and in the first one."""
         return self._step_table
 
     @cached_property
@@ -176,11 +176,11 @@ class Recording:
         return typical_step(self._rows, self._walk, self._step_table, only_detailed=self.dropped > 0)
 
     def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
-        """What happened when in one complete step; calls closer than a `resolution`-th of it are taken together."""
+        """What happened when in one complete step; calls closer than a `resolution`-th of it are merged."""
         return read_timeline(self._rows, self.site, step, resolution)
 
     def step_sums(self) -> tuple[StepSum, ...]:
-        """All complete steps in short."""
+        """All complete steps in brief."""
         return self._step_sums
 
     @cached_property
@@ -188,17 +188,17 @@ class Recording:
         return read_step_sums(self._rows, self._walk)
 
     def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
-        """The device's memory over the run: the highest sample of each of `resolution` equal spans of time."""
+        """The device's memory over the run: the highest sample of each of `resolution` equal intervals."""
         return read_samples(self._rows, resolution)
 
     def calls(self) -> Iterator[Call]:
-        """Every call with detail, in the order of time, one by one as they are read from the file."""
+        """Every call with detail, in the order of time, read from the file one by one."""
         rows = self.stream(f"SELECT {', '.join(Call._fields)} FROM entries ORDER BY start_ns, id")
         # Not `Call._make`, which is Python: there may be a million, and the columns are those of the statement.
         return map(partial(tuple.__new__, Call), rows)
 
     def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
-        """What `calls` gives without the direction, for who goes through all of a long run: plain rows of few numbers.
+        """`calls` without the direction, for code that goes through a long run: plain rows of a few numbers.
 
         `start_ns`, `duration_ns`, `signature`, `site`, `module`, a kind, `step`, `moved_bytes`, `sequence`. The kind is
         `thread << 24 | phase << 16 | wait << 8 | flags`.
@@ -210,22 +210,22 @@ class Recording:
         )
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query over the tables of the file, one by one as they are read."""
+        """The rows of a query over the tables of the file, read one by one."""
         return self._file.stream(statement)
 
     def signature(self, identity: int) -> Signature:
-        """The operator, fate and tensors that a call's number stands for."""
+        """The operator, fate and tensors with this number in a call."""
         found = self._signatures.get(identity)
         if found is None:
             raise self._file.damaged(f"no signature {identity}")
         return found
 
     def module(self, identity: int) -> str:
-        """The path of the module that a call's number stands for, empty outside of any."""
+        """The path of the module with this number in a call; empty outside of any module."""
         return self._modules.get(identity, "")
 
     def site(self, identity: int) -> Site:
-        """The line of code that a call's number stands for."""
+        """The line of code with this number in a call."""
         return self._sites.get(identity) or Site("", 0)
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
@@ -233,13 +233,13 @@ class Recording:
         return self._occurrences(conditions.FALLBACKS)
 
     def waits(self) -> tuple[Occurrence, ...]:
-        """Places where the host waited for the GPU, fallbacks and blocking copies among them."""
+        """Places where the host waited for the GPU, including fallbacks and blocking copies."""
         return self._occurrences(conditions.WAITS)
 
     def queues(self) -> tuple[WaitQueue, ...]:
         """Places where the host waited, by line and kind of wait, with the queue before them; the most frequent first.
 
-        Counts hold the whole run, the queues what is known of it (see `WaitQueue`).
+        Counts are those of the whole run; queues cover what is known of it (see `WaitQueue`).
         """
         return self._queues
 
@@ -257,7 +257,7 @@ class Recording:
         return known
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
-        """Marks of our own whose name starts with `prefix`, in the order of the run."""
+        """Marks of anymps whose name starts with `prefix`, in the order of the run."""
         return self._occurrences(conditions.marks(prefix))
 
     def noted(self, what: str) -> tuple[Noted, ...]:
@@ -265,16 +265,16 @@ class Recording:
         return read_noted(self._rows, self._occurrences, partial(self._file.facts, what), self.site, what)
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
-        """What lay between clock reads of the program, by the lines of the two reads, in the order of the run."""
+        """The work between clock reads of the program, by the lines of the two reads, in the order of the run."""
         return read_clock_pairs(self._rows, self.site)
 
     def last_raised(self) -> Occurrence | None:
-        """The last call of an operator that ended with an exception which was no refusal of MPS."""
+        """The last call of an operator that ended with an exception other than a refusal of MPS."""
         found = self._occurrences(conditions.LAST_RAISED)
         return found[0] if found else None
 
     def copies(self) -> tuple[Occurrence, ...]:
-        """Copies between CPU and device, single values among them; those within the device are left out."""
+        """Copies between CPU and device, including single values; not those within the device."""
         return self._occurrences(conditions.COPIES)
 
     def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
@@ -282,14 +282,14 @@ class Recording:
         return self._occurrences(conditions.operators(tuple(operators)))
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
-        """What ran at the file and line of a site, marks of our own left out; nothing for an unknown one."""
+        """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
         same = [number for number, site in self._sites.items() if (site.file, site.line) == (line.file, line.line)]
         return self._occurrences(conditions.at_sites(same)) if line.known and same else ()
 
     def cpu_indices(self) -> tuple[Occurrence, ...]:
         """Where tensors on mps were indexed with CPU tensors: the operator copies such an index each time.
 
-        A value of no dimension that is assigned there is none.
+        Assigning a value without dimensions does not count.
         """
         return self._occurrences(conditions.cpu_indices())
 
@@ -298,7 +298,7 @@ class Recording:
         return read_varied(self._rows, tuple(operators), self.site)
 
     def kernels_of(self, phase: Phase) -> tuple[Occurrence, ...]:
-        """Where operators ran in a kernel on mps in one phase; a view has none."""
+        """Where operators ran in a kernel on mps in one phase, without views."""
         return self._occurrences(conditions.kernels_of(phase))
 
     def optimizer_calls(self) -> dict[tuple[str, int], int]:
@@ -328,7 +328,7 @@ class Recording:
         return read_refusals(self._rows, self._word, self._file.json_object, self.site)
 
     def operators(self) -> tuple[OperatorUse, ...]:
-        """Calls by operator and fate, the most frequent first; marks of our own are left out."""
+        """Calls by operator and fate, the most frequent first, without marks of anymps."""
         return self._operators
 
     @cached_property
@@ -336,7 +336,7 @@ class Recording:
         return read_operators(self._rows, self._counts, self._word)
 
     def lines(self) -> tuple[Line, ...]:
-        """The run line by line, by file and line; what no line is known for comes last."""
+        """The run line by line, by file and line; calls without a known line come last."""
         return self._lines
 
     @cached_property
@@ -355,7 +355,7 @@ class Recording:
 
     @cached_property
     def memory_story(self) -> MemoryStory:
-        """What every buffer was, and what held the memory at its peak."""
+        """Every buffer, and what held the memory at its peak."""
         rows = self.stream("SELECT * FROM allocations ORDER BY id")
         ((last_step,),) = self._rows("SELECT COALESCE(MAX(step), 0) FROM allocations")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))

@@ -24,10 +24,10 @@ class Step:
 
 @dataclass(frozen=True)
 class PhaseShare:
-    """What one phase holds of a step: a count, bytes or `time_ns` a step.
+    """One phase of a step: counts, bytes and `time_ns` in a step.
 
-    `on_mps` counts operators in MPS kernels (copies within the device included), `views` those of them that only look
-    at other memory; `on_cpu` counts fallbacks, `fallback_bytes` what those carried to the CPU and back.
+    `on_mps` counts operators in MPS kernels (copies within the device included), `views` those of them that only view
+    other memory; `on_cpu` counts fallbacks, and `fallback_bytes` the bytes that they moved to the CPU and back.
     """
 
     phase: Phase
@@ -64,11 +64,11 @@ class RareWork:
 class StepTable:
     """The phases of a step, in the order of `Phase`.
 
-    `median` is the typical step: each number is the median over the `averaged` complete steps after the first, of two
-    the higher, so that what happens now and then adds nothing to it; `rare` tells that apart. `mean` is over the same
-    steps, `first` is the first one, which also holds set-up and warm-up. They are empty if there was no such step. A
-    step's wall clock is shared out without remainder: the time before an entry belongs to the phase of that entry, the
-    time after the last one to that of the last.
+    `median` is the typical step: each number is the median over the `averaged` complete steps after the first (of two,
+    the higher), so rare work does not count; `rare` describes that. `mean` is over the same steps. `first` is the first
+    step, which includes set-up and warm-up. They are empty if there was no such step. The phases share a step's wall
+    clock completely: the time before an entry belongs to the phase of that entry, the time after the last one to that
+    of the last.
     """
 
     averaged: int
@@ -85,9 +85,10 @@ class StepTable:
 
 @dataclass(frozen=True)
 class QueuedWait:
-    """One wait of a step, from `start_ns` to `end_ns`, and its queue: since `queued_ns`, the end of the wait before.
+    """One wait of a step, from `start_ns` to `end_ns`, and its queue since `queued_ns`, the end of the previous wait.
 
-    `operators`, `host_ns` and `work_ns` as in `WaitQueue`; for the first wait of a step, since the step's start.
+    `operators`, `host_ns` and `work_ns` are as in `WaitQueue`; for the first wait of a step, they count from the step's
+    start.
     """
 
     queued_ns: int
@@ -116,7 +117,7 @@ class StepQueues:
 
 @dataclass(frozen=True)
 class Span:
-    """Calls that lie next to each other on one track of a timeline, taken together. Times in ns.
+    """Neighbouring calls on one track of a timeline, merged. Times in ns.
 
     `operator`, `site`, `phase` and `wait` are those of the longest of the `count` calls.
     """
@@ -147,7 +148,7 @@ class StepTimeline:
 
 @dataclass(frozen=True)
 class StepSum:
-    """One complete step in short: its wall clock in ns, and how often it waited and ran on the CPU."""
+    """One complete step in brief: its wall clock in ns, and how often it waited and ran operators on the CPU."""
 
     step: int
     duration_ns: int

@@ -11,12 +11,12 @@ from anymps.cost._coefficients import FILE, Coefficients, Transfer, torch_releas
 
 @dataclass(frozen=True)
 class Calibration:
-    """What one machine's timings say: kept for its chip, its GPU cores and a release of torch (`2.13`).
+    """What one machine's timings show: kept for its chip, its number of GPU cores and a release of torch (`2.13`).
 
-    `microseconds` replaces those of the era (`host`, `kernel_host`, `view`, `wait`: as on an M1's CPU and on a larger
-    chip), `classes` and `dtypes` are factors on the time that the kernels of a class, and products of a dtype, work.
-    `timings` counts what each class rests on; one without any has the median factor of the others. `date` is
-    `2026-11-14`, and `coefficients` names those that the factors are of.
+    `microseconds` replaces the host's times for this era of torch (`host`, `kernel_host`, `view`, `wait`: as on an M1's
+    CPU and on a larger chip). `classes` and `dtypes` are factors on the times of the kernels of a class, and of
+    products of a dtype. `timings` counts the timings of each class; a class without any has the median factor of the
+    others. `date` is such as `2026-11-14`, and `coefficients` identifies the coefficients that the factors apply to.
     """
 
     chip: str

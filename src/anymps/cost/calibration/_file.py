@@ -30,9 +30,9 @@ _FARTHEST: Final = 100.0  # of a factor, up or down
 
 
 def calibration_path(mac: Mac, torch: str) -> Path:
-    """Where the calibration of a Mac's chip lies for a release of torch; it may not be there.
+    """Where the calibration of a Mac's chip is kept for a release of torch; the file may not exist.
 
-    Raises UsageError where there is no cache directory.
+    Raises UsageError if there is no cache directory.
     """
     chip = mac.chip.removeprefix("Apple ").replace(" ", "-").lower()
     return cache_home() / FOLDER / f"{chip}-{mac.gpu_cores}-torch-{release_of(torch)}.json"
@@ -78,7 +78,7 @@ def read_calibration(path: Path, chip: str, cores: int, release: str) -> Calibra
 
 
 def keep_calibration(calibration: Calibration, path: Path) -> None:
-    """Write it whole or not at all. Raises UsageError, in one line, where it cannot be written."""
+    """Write the file completely or not at all. Raises UsageError, in one line, if it cannot be written."""
     content = {"format": FORMAT, "version": VERSION, **asdict(calibration), "transfer": calibration.transfer._asdict()}
     text = json.dumps(content, indent=1, allow_nan=False)
     try:

@@ -39,8 +39,8 @@ _LARGE_COPY: Final = 1 << 22  # bytes from which on the rate decides
 class Timed(NamedTuple):
     """A call that was timed on a machine.
 
-    `seconds` is the median of its runs for one call, `spread` what lies between their quartiles over that median, and
-    `paged` says that the machine wrote memory to disk meanwhile.
+    `seconds` is the median of its runs for one call, `spread` the distance between their quartiles divided by that
+    median. `paged` is True if the machine swapped memory to disk meanwhile.
     """
 
     call: OperatorCall
@@ -76,9 +76,9 @@ def expected_seconds(call: OperatorCall, mode: Mode, mac: Mac, torch: str, coeff
 
 
 def fit(timings: Iterable[Timed], mac: Mac, torch: str, date: str, coefficients: Coefficients) -> Calibration:
-    """The calibration that these timings give; those with a `refusal` are left out.
+    """The calibration that follows from these timings; those with a `refusal` are left out.
 
-    Raises CostError where half of them or more cannot be used, or where none tells of the host or of a wait.
+    Raises CostError if half of them or more cannot be used, or if none measures the host or a wait.
     """
     every = list(timings)
     good = [timing for timing in every if not refusal(timing, mac, torch, coefficients)]

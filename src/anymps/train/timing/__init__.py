@@ -1,12 +1,12 @@
-"""How long something takes, told with everything that makes such a number wrong::
+"""Time functions, regions of a loop and steps, and report what makes the numbers unreliable::
 
     from anymps.train import timing
 
     print(timing.measure(step, device="mps"))
     print(timing.compare({"unfused": step, "fused": fused_step}, device="mps"))
 
-A device computes on while Python goes on: a clock around a call without a synchronise measures how fast work is
-queued. Everything here synchronises before and after, and keeps both times.
+A GPU computes while Python continues, so a clock around a call without a synchronise measures how fast work is queued.
+Everything here synchronises before and after, and keeps both times.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ CLOCK: Clock = time.perf_counter_ns
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """Times work on one device."""
+    """Measures time on one device."""
 
     device: torch.device
     clock: Clock

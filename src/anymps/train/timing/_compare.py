@@ -20,7 +20,7 @@ SAME = 0.01
 
 
 class Certainty(enum.Enum):
-    """What the rounds tell about a difference."""
+    """How certain a difference is."""
 
     SURE = "surely"
     LIKELY = "probably"
@@ -31,10 +31,10 @@ class Certainty(enum.Enum):
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast ``name`` is as ``base``: ``value`` above 1 is faster.
+    """How many times as fast ``name`` is as ``base``; a ``value`` above 1 is faster.
 
-    ``low`` and ``high`` enclose it with 99 % confidence if that shows a difference, else with 95 %; both are None
-    where there are too few rounds for any.
+    ``low`` and ``high`` enclose it with 99 % confidence if that shows a difference, otherwise with 95 %. Both are None
+    if there are too few rounds.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Timings taken in turns, and each of them beside the first."""
+    """Timings that were taken alternately, and the ratio of each to the first."""
 
     timings: tuple[Timing, ...]
 

@@ -15,7 +15,7 @@ MOST_RUNS = 10_000  # an end also for a function that takes no time
 
 @dataclass(frozen=True)
 class Contender:
-    """A function and the device that it works on, for `compare`; and its very first call, if that was made already."""
+    """A function and its device, for `compare`; and the time of its very first call, if that was made already."""
 
     function: Callable[[], object]
     device: Device = None
@@ -35,13 +35,14 @@ def measure(
     clock: Clock = CLOCK,
     synchronize: Synchronize | None = None,
 ) -> Timing:
-    """Time a function on a device: the accelerator that is there, if none is named.
+    """Time a function on a device; the default is the accelerator of this machine.
 
-    It is called ``warmup`` times, the first of which is timed and kept apart; with ``watch``, and not on the CPU, once
-    more to see where it reads values; then ``repeat`` runs are timed, and more until they took ``min_time`` seconds. A
-    run is ``calls`` calls between two synchronises. ``clock`` gives nanoseconds; ``synchronize`` waits for the device.
+    The function is called ``warmup`` times; the first call is timed and kept apart. With ``watch``, except on the CPU,
+    it is called once more to see where it reads values. Then ``repeat`` runs are timed, and more until they took
+    ``min_time`` seconds. A run is ``calls`` calls between two synchronises. ``clock`` returns nanoseconds;
+    ``synchronize`` waits for the device.
 
-    Raises ValueError for numbers that make no sense; what the function raises passes through.
+    Raises ValueError for invalid numbers; exceptions of the function pass through.
     """
     word = name or str(getattr(function, "__name__", "function"))
     return compare(
@@ -69,13 +70,13 @@ def compare(
     clock: Clock = CLOCK,
     synchronize: Synchronize | None = None,
 ) -> Comparison:
-    """Time several functions in turns, and say how many times as fast as the first the others are.
+    """Time several functions alternately, and report how many times as fast as the first the others are.
 
-    Each round runs each function once, every second round in reverse order, so that a machine that gets warm or busy
-    meets all of them alike. A `Contender` names a device of its own. The rest is as for `measure`; ``min_time`` is
-    for all of them together.
+    Each round runs each function once, every second round in reverse order. So a machine that gets warm or busy affects
+    all of them equally. A `Contender` names its own device. The other arguments are those of `measure`; ``min_time`` is
+    for all functions together.
 
-    Raises ValueError for numbers that make no sense; what a function raises passes through.
+    Raises ValueError for invalid numbers; exceptions of a function pass through.
     """
     _check(functions, warmup, repeat, min_time, calls)
     lanes = [_lane(name, given, device, clock, synchronize) for name, given in functions.items()]

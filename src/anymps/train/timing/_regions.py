@@ -20,8 +20,9 @@ class Timer:
                 loss.backward()
         print(timer)
 
-    Each region synchronises at both ends, so the host can no longer run ahead: the regions are right, the loop as a
-    whole is slower than without. The first time in a region is kept apart. For one thread.
+    Each region synchronises at both ends, so the host cannot run ahead: the times of the regions are correct, but the
+    loop as a whole is slower than without them. The first time in a region is kept apart. Use a timer in one thread
+    only.
     """
 
     def __init__(self, device: Device = None, *, clock: Clock = CLOCK, synchronize: Synchronize | None = None) -> None:

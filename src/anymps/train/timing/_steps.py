@@ -16,9 +16,9 @@ from anymps.train.timing._timing import Run, Timing
 class StepTimer:
     """Times whole training steps, each from the end of one `optimizer.step()` to the end of the next.
 
-    A context manager. The first ``warmup`` steps do not count. The device is that of the first optimizer's first
-    parameter; it is synchronised after each step, so the host cannot run ahead into the next one. With several
-    optimizers each of their steps counts. ``on_step`` is called after each step with the number of counted ones.
+    A context manager. The first ``warmup`` steps are not counted. The device is that of the first optimizer's first
+    parameter. It is synchronised after each step, so the host cannot run ahead into the next one. With several
+    optimizers, each of their steps counts. ``on_step`` is called after each step with the number of counted ones.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ VIRTUAL = "virtual device: these are this machine's times, not a Mac's"
 
 
 class Run(NamedTuple):
-    """One timed run: until the host had queued the work, and until the device had finished it."""
+    """One timed run: the time until the host had queued the work, and until the device had finished it."""
 
     queued_ns: int
     finished_ns: int
@@ -30,12 +30,12 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a measurement saw.
+    """The result of a measurement.
 
     ``runs`` are the counted runs, each of ``calls`` calls between two synchronises; the numbers derived from them are
-    for one call. ``first`` is the very first call, which on a GPU compiles; it is not counted (None: not measured).
-    ``synchronize_ns`` is what a synchronise with nothing to wait for takes, a part of every run. ``reads`` are the
-    places inside where a value was read from the device. ``virtual``: the device is anymps' own, not a Mac's.
+    for one call. ``first`` is the very first call, which compiles on a GPU; it is not counted (None: not measured).
+    ``synchronize_ns`` is the time of a synchronise that has nothing to wait for, which is part of every run. ``reads``
+    are the places in the function that read a value from the device. ``virtual`` is True for the virtual device.
     """
 
     name: str
@@ -124,7 +124,7 @@ COLUMNS = ("", "device", "median", "middle half", "min", "max", "queued", "first
 
 
 def cells(timings: Sequence[Timing]) -> list[list[str]]:
-    """A row for each timing, with units, by `COLUMNS`."""
+    """One row for each timing, with units, in the order of `COLUMNS`."""
     return [_row(timing) for timing in timings]
 
 
@@ -136,7 +136,7 @@ def table(timings: Sequence[Timing]) -> str:
 
 
 def warnings_of(timing: Timing) -> tuple[str, ...]:
-    """What a reader of the numbers must know, one sentence each; nothing if they can be taken as they are."""
+    """Reasons to distrust the numbers, one sentence each; empty if there are none."""
     median = timing.median_ns
     found = []
     if timing.virtual:
