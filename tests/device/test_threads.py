@@ -208,3 +208,71 @@ def test_small_calls_run_on_the_calling_thread_alone() -> None:
         "broadcast": [3, 3],
         "host": [3, 3],
     }
+
+
+SEEN_IN_PRODUCTS = """
+import json
+library = torch.library.Library("aten", "IMPL")
+seen = []
+def stands_in(result):
+    def kernel(*inputs):
+        seen.append(torch.get_num_threads())
+        return result(*inputs)
+    return kernel
+library.impl("linear", stands_in(lambda x, w, b=None: x.new_zeros(*x.shape[:-1], w.shape[0])), "CPU")
+library.impl("mm", stands_in(lambda a, b: a.new_zeros(a.shape[0], b.shape[1])), "CPU")
+library.impl("addmm", stands_in(lambda c, a, b: a.new_zeros(a.shape[0], b.shape[1])), "CPU")
+library.impl("bmm", stands_in(lambda a, b: a.new_zeros(*a.shape[:2], b.shape[2])), "CPU")
+library.impl("baddbmm", stands_in(lambda c, a, b: a.new_zeros(*a.shape[:2], b.shape[2])), "CPU")
+library.impl("convolution", stands_in(lambda x, w, *rest: x.new_zeros(x.shape[0], w.shape[0], *x.shape[2:])), "CPU")
+library.impl("native_batch_norm", stands_in(lambda x, w, *rest: (x.clone(), w.clone(), w.clone())), "CPU")
+def ones(*shape):
+    return torch.ones(*shape, device="mps")
+def number(call):
+    seen.clear()
+    call()
+    return seen[0]
+torch.set_num_threads(3)
+F = torch.nn.functional
+print(json.dumps({
+    "linear, a row": number(lambda: F.linear(ones(1, 1, 128), ones(384, 128), ones(384))),
+    "linear, a large result": number(lambda: F.linear(ones(2048, 1), ones(2048, 1), ones(2048))),
+    "mm, 2 million": number(lambda: ones(128, 128) @ ones(128, 128)),
+    "mm, more": number(lambda: ones(126, 128) @ ones(128, 131)),
+    "mm, many elements": number(lambda: ones(8, 256) @ ones(256, 256)),
+    "mm, many elements, more": number(lambda: ones(9, 256) @ ones(256, 256)),
+    "mm, too many": number(lambda: ones(1, 256) @ ones(256, 512)),
+    "addmm": number(lambda: torch.addmm(ones(384), ones(2, 128), ones(128, 384))),
+    "bmm": number(lambda: torch.bmm(ones(64, 16, 32), ones(64, 32, 16))),
+    "bmm, more": number(lambda: torch.bmm(ones(64, 16, 33), ones(64, 33, 16))),
+    "baddbmm": number(lambda: torch.baddbmm(ones(512), ones(2, 8, 64), ones(2, 64, 512))),
+    "convolution": number(lambda: F.conv2d(ones(2, 64, 8, 8), ones(64, 64, 1, 1), ones(64))),
+    "convolution, 4 million": number(lambda: F.conv2d(ones(1, 16, 32, 32), ones(256, 16, 1, 1), ones(256))),
+    "convolution, more": number(lambda: F.conv2d(ones(1, 16, 32, 32), ones(257, 16, 1, 1), ones(257))),
+    "batch norm": number(lambda: F.batch_norm(ones(8, 64, 8, 8)[:7], None, None, ones(64), ones(64), True)),
+    "batch norm, large": number(lambda: F.batch_norm(ones(8, 64, 8, 8), None, None, ones(64), ones(64), True)),
+}))
+"""
+
+
+def test_products_and_norms_are_small_by_what_they_do() -> None:
+    """By multiplications, and products up to 131,072 elements; a bias or a weight of a norm counts for itself alone."""
+    found = json.loads(run_with_torch(ENABLE + SEEN_IN_PRODUCTS).lines[-1])
+    assert found == {
+        "linear, a row": 1,
+        "linear, a large result": 3,
+        "mm, 2 million": 1,
+        "mm, more": 3,
+        "mm, many elements": 1,
+        "mm, many elements, more": 3,
+        "mm, too many": 3,
+        "addmm": 1,
+        "bmm": 1,
+        "bmm, more": 3,
+        "baddbmm": 1,
+        "convolution": 1,
+        "convolution, 4 million": 1,
+        "convolution, more": 3,
+        "batch norm": 1,
+        "batch norm, large": 3,
+    }

@@ -76,6 +76,15 @@ struct FormArguments {
   }
 };
 
+// How the work of a call is told from its tensors: by the shape that they broadcast to; by their elements alone, as the
+// vectors of a norm stand for its channels; or as a product of two of them, whose other tensors are added to its result.
+enum class Labor : uint8_t { Broadcast, Elements, Product, Convolution };
+
+struct LaborOfCall {
+  Labor kind = Labor::Broadcast;
+  uint8_t left = 0, right = 0;  // of products: the factors' places among the tensors
+};
+
 struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
 
@@ -91,6 +100,7 @@ struct Rule {
   uint64_t optional_lists = 0;  // bit i: argument i is a list of optional tensors
   int generator_argument = -1;
   FormArguments form;         // of what a recording tells beside the sizes of tensors
+  LaborOfCall labor;          // what a CPU has to do for it
   uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
   uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
   bool keeps_wide = false;    // a widened call of integers or bools is done in int64, and its results stay so

@@ -95,8 +95,41 @@ static FormArguments form_of(const c10::FunctionSchema& schema) {
   return places;
 }
 
+static LaborOfCall labor_of(const c10::FunctionSchema& schema) {
+  static const std::unordered_map<std::string, LaborOfCall> others = {
+      {"aten::mm", {Labor::Product, 0, 1}},
+      {"aten::bmm", {Labor::Product, 0, 1}},
+      {"aten::mv", {Labor::Product, 0, 1}},
+      {"aten::linear", {Labor::Product, 0, 1}},
+      {"aten::addmm", {Labor::Product, 1, 2}},
+      {"aten::addmm_", {Labor::Product, 1, 2}},
+      {"aten::_addmm_activation", {Labor::Product, 1, 2}},
+      {"aten::addmv", {Labor::Product, 1, 2}},
+      {"aten::addmv_", {Labor::Product, 1, 2}},
+      {"aten::baddbmm", {Labor::Product, 1, 2}},
+      {"aten::baddbmm_", {Labor::Product, 1, 2}},
+      {"aten::addbmm", {Labor::Product, 1, 2}},
+      {"aten::addbmm_", {Labor::Product, 1, 2}},
+      {"aten::convolution", {Labor::Convolution, 0, 1}},
+      {"aten::_convolution", {Labor::Convolution, 0, 1}},
+      {"aten::convolution_backward", {Labor::Convolution, 1, 2}},
+      {"aten::native_batch_norm", {Labor::Elements}},
+      {"aten::_native_batch_norm_legit", {Labor::Elements}},
+      {"aten::_batch_norm_with_update", {Labor::Elements}},
+      {"aten::native_batch_norm_backward", {Labor::Elements}},
+      {"aten::batch_norm_backward", {Labor::Elements}},
+      {"aten::native_layer_norm", {Labor::Elements}},
+      {"aten::native_layer_norm_backward", {Labor::Elements}},
+      {"aten::native_group_norm", {Labor::Elements}},
+      {"aten::native_group_norm_backward", {Labor::Elements}},
+  };
+  const auto found = others.find(schema.name());
+  return found == others.end() ? LaborOfCall{} : found->second;
+}
+
 Rule::Rule(c10::OperatorHandle handle, std::string full) : op(std::move(handle)), name(std::move(full)) {
   form = form_of(op.schema());
+  labor = labor_of(op.schema());
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* info = arguments[i].alias_info();

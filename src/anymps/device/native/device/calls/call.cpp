@@ -1,18 +1,9 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "device/calls/call.h"
 
-#include "device/calls/one_thread.h"
 #include "device/calls/waits.h"
 
-#include <algorithm>
-#include <array>
-
 namespace anymps {
-namespace {
-
-constexpr size_t kShapeLooked = 8;  // dimensions of a call that may be small
-
-}  // namespace
 
 at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t position) {
   if (C10_UNLIKELY(!tensor.defined())) {
@@ -64,31 +55,6 @@ void Call::check_dtype(const at::Tensor& tensor) const {
     const RefusedDtype& refusal = rule_.refusals.at(type);
     refuse(Refusal::Dtype, rule_, static_cast<ErrorClass>(refusal.error), refusal.text, tensor);
   }
-}
-
-bool Call::is_small() const {
-  if (C10_UNLIKELY(!on_host_)) {
-    return false;
-  }
-  std::array<int64_t, kShapeLooked> shape{};  // that all broadcast to, from the last dimension on
-  int64_t elements = 0, most = 1;
-  for (const Argument& argument : arguments_) {
-    const c10::IntArrayRef sizes = argument.original->sizes();
-    elements += argument.original->numel();
-    if (elements > kSmallCall || sizes.size() > shape.size()) {
-      return false;
-    }
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      shape[i] = std::max(shape[i], sizes[sizes.size() - 1 - i]);
-    }
-  }
-  for (const int64_t size : shape) {
-    most *= std::max<int64_t>(size, 1);
-    if (most > kSmallCall) {
-      return false;
-    }
-  }
-  return true;
 }
 
 at::Tensor Call::to_mps(at::Tensor&& result) {

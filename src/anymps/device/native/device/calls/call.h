@@ -111,6 +111,7 @@ class Call {
   at::Tensor original_of(const c10::TensorImpl* host) const;
   void carry_back() const;
   void abandon() noexcept;
+  bool broadcasts_small() const;
   void note_wait_condition(const at::Tensor& tensor, size_t position);
   void check_dtype(const at::Tensor& tensor) const;
 

@@ -12,10 +12,18 @@ namespace anymps {
 constexpr int64_t kSmallWork = int64_t{1} << 18;
 
 // Elements up to which a call that mps computes is small: of all its tensors, and of the shape that they broadcast to. So
-// many torch gives one thread of an elementwise kernel (at::internal::GRAIN_SIZE). Its products and convolutions split far
-// below, which gains less than 0.2 ms: on one core of an Intel Xeon two matrices of 128 x 128 take 0.03 ms, and a convolution
-// of 16 x 8 x 14 x 14 to 32 channels 0.15 ms.
+// many torch gives one thread of an elementwise kernel (at::internal::GRAIN_SIZE).
 constexpr int64_t kSmallCall = int64_t{1} << 15;
+
+// Products and convolutions split far below, where threads gain next to nothing: of these multiplications a second core of an
+// Intel Xeon takes off 10 us (of 31, for 128 x 128 x 128) and 60 us (of 500, for a convolution's gradients).
+constexpr int64_t kSmallProduct = int64_t{1} << 21;
+constexpr int64_t kSmallConvolution = int64_t{1} << 22;
+
+// A product may be of more elements, as few rows have few multiplications for a large matrix (1 x 128 to 384: 8 us on one
+// core, and on two; 1 x 256 to 512: 14 and 10 us).
+constexpr int64_t kSmallFactors = int64_t{1} << 17;
+constexpr int64_t kSmallProductOfMany = int64_t{1} << 19;
 
 // While it lives, what the calling thread computes is not split among others. It leaves other threads alone, as
 // at::set_num_threads does not: that number is also the one with which threads begin.
