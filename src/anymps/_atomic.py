@@ -1,4 +1,4 @@
-"""Writing a file in one step: it is there whole, or as it was before, whatever happens in between."""
+"""Write a file in one step: readers see the whole new file, or the old one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where anymps keeps what it makes: the user's cache directory, and whether others may write there."""
+"""The user's cache directory: where anymps keeps its files, and whether other users may write there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of each command, and of `pytest --mps`: a class each, whose fields are rows.
+"""The settings of each command, and of `pytest --mps`: one class each, whose fields are rows.
 
 Classes of faces that use the device inherit what is shared (`_settings`).
 """

@@ -1,4 +1,4 @@
-"""A package's face whose names are loaded when they are first asked for: who needs one module does not wait for all."""
+"""A package interface whose names are loaded when they are first used, so importing one does not load all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python as anymps needs it once a script has run: what the script changed is put aside for a while, and then back."""
+"""Restores Python as it was before a script ran, for what anymps does afterwards, and then the script's changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose a file is, the program's or a package's, and its name in words that are the same on every machine."""
+"""Whether a file belongs to the program or to a package, and a name for it that is the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a setting says of itself: type, default, flag, variable, key, help, the faces that take it."""
+"""One setting: type, default, flag, variable, key, help, and where it can be given."""
 
 from __future__ import annotations
 

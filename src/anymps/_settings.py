@@ -1,4 +1,4 @@
-"""The settings that several faces share, each as one row, and what the environment says of them.
+"""The settings that several commands and tools share, one row each, and their values from the environment.
 
 The options of the commands and of `pytest --mps`, `%%mps`, the arguments of `anymps.enable`, the variables that child
 processes inherit and the tables of docs/settings.md are made from these rows and those of `_command_settings`. A face

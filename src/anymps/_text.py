@@ -1,4 +1,4 @@
-"""Words, numbers, sizes and times as every text of anymps writes them. Plain ASCII but for what the script contains."""
+"""Words, numbers, sizes and times as all messages format them. Plain ASCII, except for text from the script."""
 
 from __future__ import annotations
 

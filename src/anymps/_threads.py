@@ -1,4 +1,4 @@
-"""How many threads torch computes with, for a while."""
+"""Limits the number of threads that torch computes with, for a while."""
 
 from __future__ import annotations
 

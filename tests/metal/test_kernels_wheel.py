@@ -394,7 +394,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert shown[0].startswith(f"{NAME}: a kernel of torch {INSTALLED}, Metal 3.1, ")
     assert shown[1].startswith("  operator  add.Scalar, add.Tensor, add.out")
     assert shown[2:] == [
-        "  threads   each by itself",
+        "  threads   independent",
         "",
         "Buffers",
         "  slot  name  type             access                size",

@@ -1,4 +1,4 @@
-"""What code costs that a step runs once, after the caches were needed for something else: measured between two steps.
+"""Measures between two steps how much slower code runs when the caches were used for something else since.
 
 Here the CPU computes the calls, and other programs run while they do. Both fill the caches, so what the program does
 next takes several times as long. A Mac's GPU computes beside the host, whose caches stay its own. By how much that

@@ -1,4 +1,4 @@
-"""What every source of a recording offers the capture: the native core, or the observer's face to it."""
+"""What a source of a recording offers to the capture: the native core, or the observer's interface to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a core of this machine is, an M1's being 1: measured when a recording begins and ends, and between.
+"""The speed of a core of this machine, relative to an M1's: measured when a recording begins, ends, and in between.
 
 A slice multiplies large integers: C code of the interpreter that is much the same in each version and build of Python.
 A core's speed changes within seconds, where another program has the other half of it. Multiplying then takes 1.76 times

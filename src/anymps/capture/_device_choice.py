@@ -1,4 +1,4 @@
-"""Where a program chose its device, and what it would move there, by its source: for a run that never reached mps."""
+"""Where a program chose its device, and what it would move there, by its source: for a run that never used mps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Habits without an operator: how batches are loaded, which optimizer steps, where precision is chosen, what is timed.
+"""Facts that no operator shows: how batches are loaded, which optimizer steps, which precision, what is timed.
 
 Each is a mark on the tape, `anymps::<what> {"fact": value}`, written when a loader's iterator, a scaler or the like is
 made, or once a line: nothing here runs for every operator. `docs/architecture/recording-file.md` lists the marks.

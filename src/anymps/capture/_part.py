@@ -1,4 +1,4 @@
-"""How far a run is, and a part of it: the program's optimizer steps switch the tape on and off."""
+"""The progress of a run, and recording a part of it: the optimizer's steps switch the tape on and off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is settled when a recording starts: who tells it of calls, and the facts about run and machine."""
+"""What is fixed when a recording starts: its source of calls, and the facts about run and machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way in to recording. Imports torch only when a recording starts."""
+"""`anymps.record`. Imports torch only when a recording starts."""
 
 from __future__ import annotations
 

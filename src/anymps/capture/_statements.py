@@ -1,4 +1,4 @@
-"""Statements of a source file: which one stands at a line, what it binds, and the functions around it."""
+"""Statements of a source file: the statement at a line, the names it binds, and the functions around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints made loadable on mps: float64 and other devices taken out, nothing in them run, nothing lost."""
+"""Makes checkpoints loadable on mps: removes float64 and other devices, runs nothing in them, loses nothing."""
 
 from __future__ import annotations
 

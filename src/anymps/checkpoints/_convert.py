@@ -1,4 +1,4 @@
-"""The conversion as a whole: from a place to a place, of a file, a directory or an index."""
+"""A whole conversion: of a file, a directory or an index of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One checkpoint file converted: what kind it is, what is written, and what changed."""
+"""Converts one checkpoint file: its kind, what is written, and what changed."""
 
 from __future__ import annotations
 

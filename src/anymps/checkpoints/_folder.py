@@ -1,4 +1,4 @@
-"""A directory of checkpoints, or the shards that an index names, converted as one."""
+"""Converts a directory of checkpoints, or the shards that an index names, as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a conversion writes to: beside the target, under another name, and in its place only when all is whole."""
+"""Writes a conversion under another name beside the target, and renames it when it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from a file that may be hostile, as part of a line of ours."""
+"""Text from a file that may be hostile, made safe for one line of a message."""
 
 from __future__ import annotations
 

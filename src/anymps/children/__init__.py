@@ -1,4 +1,4 @@
-"""Processes that a recorded script starts anew: they have the device, and what they do is joined to its recording."""
+"""Processes that a recorded script starts: they get the device, and their recordings are joined to the script's."""
 
 from __future__ import annotations
 

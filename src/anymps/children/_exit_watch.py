@@ -1,4 +1,4 @@
-"""Every way in which a process ends closes what is open in it, once, and never in a forked child."""
+"""Closes what is open in a process however the process ends, once, and never in a forked child."""
 
 from __future__ import annotations
 

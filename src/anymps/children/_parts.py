@@ -1,4 +1,4 @@
-"""Where a recorded script's processes leave their recordings, and how these become one with the script's own."""
+"""Where a script's processes leave their recordings, and how these are joined with the script's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recording a process that a recorded script has started, into a part of its own, until it watch."""
+"""Records a process that a recorded script has started, into a recording of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changed texts of a program's files, which Python runs in the place of what lies on disk, in each of its processes."""
+"""Changed versions of a program's files, which Python runs instead of those on disk, in each of its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps compare`: one script on two devices, call by call: where the runs first diverge, and why."""
+"""`anymps compare`: runs one script on two devices, call by call, and shows where the runs first diverge, and why."""
 
 from __future__ import annotations
 

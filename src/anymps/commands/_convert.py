@@ -1,4 +1,4 @@
-"""`anymps convert`: a checkpoint with float64 or other devices, made loadable on mps."""
+"""`anymps convert`: makes a checkpoint with float64 or other devices loadable on mps."""
 
 from __future__ import annotations
 

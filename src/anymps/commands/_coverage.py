@@ -1,4 +1,4 @@
-"""`anymps coverage`: what a torch release does on mps with an operator, or with all of them."""
+"""`anymps coverage`: what a torch release does with an operator on mps, or with all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which findings a command reports and fails for: the options and the project's settings, applied to a recording."""
+"""Which findings a command reports and fails for, by its options and the project's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The capture of a run whose program is in a notebook's kernel: what the kernel has told of it."""
+"""The capture of a run whose program runs in a notebook's kernel, by what the kernel reports."""
 
 from __future__ import annotations
 

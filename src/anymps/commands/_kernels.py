@@ -180,7 +180,7 @@ def _json(kernel: StoredKernel, signature: Signature, operators: list[str], rele
 def _threads(text: str) -> str:
     """What the threads of a group need of each other."""
     if "@air.wg.barrier" in text:
-        return "of a group, with barriers"
+        return "synchronised in a group, by barriers"
     if "@air.simd" in text or "@air.quad" in text:
-        return "of SIMD groups"
-    return "each by itself"
+        return "synchronised in SIMD groups"
+    return "independent"

@@ -1,4 +1,4 @@
-"""The recording of the last run: kept in the user's cache directory, so that `anymps report` can show it whole."""
+"""The recording of the last run, kept in the user's cache directory for `anymps report`."""
 
 from __future__ import annotations
 

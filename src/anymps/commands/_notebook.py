@@ -1,4 +1,4 @@
-"""`anymps run notebook.ipynb`: the cells run in a kernel of their own, and what it recorded is judged here."""
+"""`anymps run notebook.ipynb`: runs the cells in a new kernel, and judges what it recorded."""
 
 from __future__ import annotations
 

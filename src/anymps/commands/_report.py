@@ -1,4 +1,4 @@
-"""`anymps report`: a recording shown again."""
+"""`anymps report`: shows a recording again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps run`: any script, unedited, on a chosen Mac."""
+"""`anymps run`: runs a script, unedited, on a chosen Mac."""
 
 from __future__ import annotations
 

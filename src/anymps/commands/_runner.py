@@ -1,4 +1,4 @@
-"""One run with everything around it: the session is opened before the script and closed however the script ends."""
+"""One run: opens the session before the script and closes it however the script ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command whose own options end where python's would: what follows the script is the script's."""
+"""A command whose own options end where Python's would: everything after the script belongs to the script."""
 
 from __future__ import annotations
 

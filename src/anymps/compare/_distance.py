@@ -1,4 +1,4 @@
-"""How much two sketches of what should be the same tensor differ, and how much rounding explains."""
+"""How much two sketches of the same tensor differ, and how much of that rounding explains."""
 
 from __future__ import annotations
 

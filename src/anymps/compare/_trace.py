@@ -1,4 +1,4 @@
-"""A trace: the calls of one run with small sketches of what went in and came out, its losses, and how it ended.
+"""A trace: the calls of one run with sketches of their inputs and results, its losses, and how it ended.
 
 The file has one JSON object a line, written during the run, so that a run that is cut short keeps its trace so far.
 Lines of the program, operators and sketches are written once, and referred to by number afterwards.

@@ -1,4 +1,4 @@
-"""What a call, a sum of many or a step would take on a Mac: from public timings, with an interval. No torch."""
+"""Predicts the time of a call, of many calls or of a step on a Mac, from public timings, with an interval. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator has to do: its class, operations and bytes, from its name and the shapes of its tensors.
+"""The work of an operator: its class, operations and bytes, from its name and the shapes of its tensors.
 
 Bytes are those of inputs and outputs, each counted once; a tensor that is written in place counts twice. Matrix
 operators are in `_matrix.py`. An operator that stands in no list has no class, and no time is predicted for it.

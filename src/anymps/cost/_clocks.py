@@ -1,4 +1,4 @@
-"""Two clocks: the host queues work and the device does it; where the host waits, both meet. Nothing here knows a Mac.
+"""Two clocks: the host queues work and the device does it; a wait brings both to the same time. Knows no Mac.
 
 A step follows another, so some are walked through and the last one counts: a host that runs ahead does so into the
 next step. Between two waits a stretch of moves takes the clocks (h, d) to (h + host, max(d + device, h + chain)), and

@@ -1,4 +1,4 @@
-"""Predictions for a Mac: by its own calibration if it has one for that release of torch, else by what is shipped."""
+"""Predictions for a Mac: by its own calibration for that release of torch, otherwise by the shipped coefficients."""
 
 from __future__ import annotations
 

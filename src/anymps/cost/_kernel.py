@@ -1,4 +1,4 @@
-"""Seconds of one kernel on a Mac."""
+"""The time of one kernel on a Mac, in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices: what linear layers, convolutions and attention are, as sizes of a GEMM.
+"""Matrix products: linear layers, convolutions and attention as sizes of a GEMM.
 
 A convolution as a GEMM: forward m = N*Ho*Wo, n = Cout, k = Cin*kh*kw; the gradient of its input m = N*H*W, n = Cin,
 k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo. A depthwise one, forward, has a filter of its

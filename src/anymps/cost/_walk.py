@@ -1,4 +1,4 @@
-"""A step on a Mac: what happens in it, in the order of the program, becomes moves of two clocks, and those a time.
+"""The time of a step on a Mac: its events, in the order of the program, advance two clocks.
 
 kernel    the host dispatches it; the device starts when it is free and the kernel is there
 wait      the host goes on when the device is done

@@ -1,4 +1,4 @@
-"""Which NVIDIA card computes for this process, or why none can: what the substrate `cuda` stands on.
+"""Which NVIDIA card computes for this process, or why none can: for the substrate `cuda`.
 
 All that is asked of the machine goes through `look_for_cards`, so that tests answer for it.
 """

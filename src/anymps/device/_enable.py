@@ -1,4 +1,4 @@
-"""Switching the device on: the real one where there is one, the virtual one everywhere else."""
+"""Switches the device on: the real one if there is one, otherwise the virtual one."""
 
 from __future__ import annotations
 

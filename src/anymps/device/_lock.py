@@ -1,4 +1,4 @@
-"""A lock between processes: an open file that the operating system unlocks when its holder ends, however it ends."""
+"""A lock between processes: an open file that the operating system unlocks however its holder ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine that the virtual device plays, as one typed table for the native core."""
+"""The Mac that the virtual device acts as, as one typed table for the native core."""
 
 from __future__ import annotations
 

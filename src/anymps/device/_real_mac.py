@@ -1,4 +1,4 @@
-"""Which Mac this machine is, where `mps` is its own: for recordings, which judge memory by it."""
+"""Which Mac this machine is, if `mps` is its own: recordings judge memory by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches on mps that a DataLoader's worker cannot send: the program is told, where on a Mac it waits for ever.
+"""Batches on mps that a DataLoader worker cannot send: raises an error, where a Mac would wait forever.
 
 A worker hands its batches over from a thread of its queue. Where that fails Python prints the traceback and goes on,
 and the process that iterates gets nothing (multiprocessing/queues.py, `_on_queue_feeder_error`, Python 3.10 to 3.13).

@@ -1,4 +1,4 @@
-"""The first thing that a process does which a program on the virtual Mac has started: have the device as well."""
+"""Switches the device on in a process that a program on the virtual Mac has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A baseline: the findings that a project knows already, in a file of its own. Equal ones are counted."""
+"""A baseline: a file with the findings that a project already knows. Equal ones are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings that the code itself answers: `# anymps: ignore[MPS201] reason` in the finding's line or statement.
+"""Findings that a comment suppresses: `# anymps: ignore[MPS201] reason` in the finding's line or statement.
 
 The line's text and such comments in the other lines of its statement are part of the recording: no file is read.
 """

@@ -1,4 +1,4 @@
-"""How the recorded run ended, as findings and the judgement of a run read it."""
+"""How the recorded run ended, for findings and for the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An example of each rule: lines for which it has a finding, and nearly the same lines for which it has none.
+"""The example of a rule: lines that give the finding, and nearly the same lines that do not.
 
 `anymps explain` and the pages under docs/rules show them; the tests run them on the virtual device.
 """

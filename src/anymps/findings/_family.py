@@ -1,4 +1,4 @@
-"""What a file of rules has, and how the files are found: by lying in their package."""
+"""What a file of rules defines, and how the files are found in their package."""
 
 from __future__ import annotations
 

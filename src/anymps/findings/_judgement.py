@@ -1,4 +1,4 @@
-"""The one judgement of a run: whether it would run on that Mac. Every form of a report says this and nothing else.
+"""The verdict on a run: whether it would run on that Mac. All report formats use it.
 
 It is a function of the recording and its findings, so a finding that stops a script on macOS and "would run" cannot
 stand on one page.

@@ -1,4 +1,4 @@
-"""Where a finding lies: a line of a file, or of a cell of a notebook."""
+"""Where a finding is: a line of a file, or of a cell of a notebook."""
 
 from __future__ import annotations
 

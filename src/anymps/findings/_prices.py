@@ -1,4 +1,4 @@
-"""What findings about waits and launches cost on the Mac of the run: how much sooner a step would be done without them.
+"""What findings about waits and launches cost on the Mac of the run: how much shorter a step would be without them.
 
 Where the step cannot be predicted, and for anything else, the ranges of `_costs.py` stand.
 """

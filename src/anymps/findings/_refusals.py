@@ -1,4 +1,4 @@
-"""Refusals at one line, taken together: what every family of findings about errors starts from."""
+"""Refusals grouped by line: the basis of all findings about errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way to apply the rules."""
+"""Applies all rules to a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places where the host waits: those that hurt, in every step, told apart from those that belong.
+"""Places where the host waits: those that cost time in every step, and those that are fine.
 
 A wait belongs where it happens once, now and then, or between steps, and where it is the batch's way to the device.
 What hurts is what the rules about waits in every step are about.

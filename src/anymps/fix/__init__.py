@@ -1,4 +1,4 @@
-"""Fixes that a machine can make: edits of a program by its findings, proved by running it before and after.
+"""Automatic fixes: edits of a program for its findings, proved by running it before and after.
 
 Runs nothing itself: `prove` is given what runs a script.
 """

@@ -1,4 +1,4 @@
-"""How much time a proof may take: that of a few runs of the script, and a little more."""
+"""The time limit of a proof: a few runs of the script, and a little more."""
 
 from __future__ import annotations
 

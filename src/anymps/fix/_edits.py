@@ -1,4 +1,4 @@
-"""Which edits the findings of a program ask for, at which of its lines; and the program with them."""
+"""Collects the edits that the findings of a program ask for, and applies them to its files."""
 
 from __future__ import annotations
 

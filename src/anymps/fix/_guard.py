@@ -1,4 +1,4 @@
-"""Writing fixed files: only over those that git keeps as they are, and all of them or none."""
+"""Writes fixed files: only those that git can restore, and all of them or none."""
 
 from __future__ import annotations
 

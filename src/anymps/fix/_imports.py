@@ -1,4 +1,4 @@
-"""The files of the project that a script is made of: itself, and what it and they import."""
+"""The project's files that a script uses: itself, and what it and they import."""
 
 from __future__ import annotations
 

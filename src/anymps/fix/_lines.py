@@ -1,4 +1,4 @@
-"""Lines of a file before and after it was changed: which is which, and which of them changed."""
+"""Matches lines of a file before and after a change, and finds those that changed."""
 
 from __future__ import annotations
 

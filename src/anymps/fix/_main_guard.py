@@ -1,4 +1,4 @@
-"""`if __name__ == "__main__":` around what a script does at its end, so that its workers can import it."""
+"""Moves the end of a script under `if __name__ == "__main__":`, so that its workers can import it."""
 
 from __future__ import annotations
 

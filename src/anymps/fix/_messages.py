@@ -1,4 +1,4 @@
-"""What stays of a text when the run that printed or raised it is repeated: no addresses, times and process ids."""
+"""What stays the same in a text if a run is repeated: without addresses, times and process IDs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a script that name a device, read off its syntax tree: a changed script must go on to obey them."""
+"""Options of a script that name a device, read from its syntax tree; a changed script must still obey them."""
 
 from __future__ import annotations
 

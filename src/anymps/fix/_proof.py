@@ -1,4 +1,4 @@
-"""Proving edits: the program before and after them, with the same seeds, has the same losses and fewer findings."""
+"""Proves edits: with the same seeds, the program has the same losses before and after, and fewer findings."""
 
 from __future__ import annotations
 

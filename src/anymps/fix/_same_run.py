@@ -1,4 +1,4 @@
-"""What is known of one run of a program, and whether a run after edits agrees with the one before."""
+"""The facts of one run of a program, and whether a run after edits agrees with the one before."""
 
 from __future__ import annotations
 

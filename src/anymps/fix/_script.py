@@ -1,4 +1,4 @@
-"""A script's text and its statements, with edits that leave everything else as it stands."""
+"""A script's text and its statements, with edits that leave everything else unchanged."""
 
 from __future__ import annotations
 

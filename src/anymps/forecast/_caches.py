@@ -1,4 +1,4 @@
-"""What a program's own code would take with the caches to itself, as it nearly has them on a Mac.
+"""How long a program's own code would take with the caches to itself, as it nearly has them on a Mac.
 
 There the GPU computes; here it is the CPU, whose caches the calls' tensors fill, and other programs too. A recording
 tells by how much that slows code which runs once a step (`capture/_cold_code.py`).

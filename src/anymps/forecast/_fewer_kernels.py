@@ -1,4 +1,4 @@
-"""What a step would do with fewer kernels: without the fills of gradients, or with a fused optimizer."""
+"""Predicts a step with fewer kernels: without the fills of gradients, or with a fused optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The typical step of a recording on a Mac, and where no time can be told: why."""
+"""Predicts the typical step of a recording on a Mac, or says why it cannot."""
 
 from __future__ import annotations
 

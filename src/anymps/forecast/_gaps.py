@@ -1,4 +1,4 @@
-"""What the program's own code takes before each call: from several steps, by place in the program.
+"""The time of the program's own code before each call: from several steps, by place in the program.
 
 A place is a line and operator with those before it. It may come often in a step, and steps need not be alike: the gaps
 of one place are put in order in each step, and each gap counts as the shortest of those at the same height. What is

@@ -1,4 +1,4 @@
-"""A recorded step as what happens in it: each entry a happening, and the time between entries the program's own code.
+"""A recorded step as events: each entry is one, and the time between entries is the program's own code.
 
 Times here are those of the recording machine, without what it kept the program's thread from running (`_gaps.py` says
 which of several steps count). How long a call took counts only where the CPU computed for the program.

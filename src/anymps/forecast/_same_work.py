@@ -1,4 +1,4 @@
-"""Two recordings of nearly the same program compared: what both do takes the same of the host's time in both."""
+"""Two recordings of nearly the same program: work that both do is given the same host time in both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What host and GPU do when in a predicted step, in spans as coarse as a drawing needs them."""
+"""What host and GPU do when in a predicted step, in spans for a drawing."""
 
 from __future__ import annotations
 

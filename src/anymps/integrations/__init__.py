@@ -1,4 +1,4 @@
-"""One line for each trainer: some steps of a training are recorded and judged, on the virtual device and on a Mac.
+"""Callbacks for trainers: record and judge some steps of a training, on the virtual device and on a Mac.
 
 Lightning and Transformers are optional; each is imported when the name of its callback is first asked for. For
 Accelerate, and for a loop of your own, there is `steps`.

@@ -1,4 +1,4 @@
-"""Some steps of a training, recorded, judged and written down: what all adapters do."""
+"""Records some steps of a training, judges them and writes the report: the work of all adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Mac is: chips that were sold, their memory sizes, rates and Metal limits. Imports no torch."""
+"""Macs: the chips that were sold, their memory sizes, rates and Metal limits. Imports no torch."""
 
 from __future__ import annotations
 

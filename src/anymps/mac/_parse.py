@@ -1,4 +1,4 @@
-"""Reading the name of a Mac as people write it: `M3 Pro 18GB`, `MacBook Pro M3 Max 40-core 64GB, macOS 15.4`, `m1`."""
+"""Parses the name of a Mac as people write it: `M3 Pro 18GB`, `MacBook Pro M3 Max 40-core 64GB, macOS 15.4`, `m1`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel is called with, as PyTorch's binding takes it: buffers, constants, sizes.
+"""The arguments of a kernel, as PyTorch's binding accepts them: buffers, constants, sizes.
 
 Source: torch 2.13, torch/csrc/mps/Module.cpp (`MetalKernelFunction.__call__`, `OptionalArgCaster`) and
 aten/src/ATen/native/mps/OperationUtils.h (`mtl_setBuffer`). Errors are theirs, word for word.

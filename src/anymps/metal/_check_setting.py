@@ -1,4 +1,4 @@
-"""Whether Metal kernels are to be checked, as the environment says. Needs no torch."""
+"""Whether Metal kernels should be checked, according to the environment. Needs no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a kernel that was stopped: bad access, division by zero, an interrupt."""
+"""Error messages for a kernel that was stopped: bad access, division by zero, an interrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Metal's headers and the runtime in C++ lie, and the macros that Metal's compiler defines."""
+"""Where Metal's headers and the C++ runtime are, and the macros that Metal's compiler defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a launch is packed whose arguments have the types of an earlier one: found once for each signature.
+"""How to pack the arguments of a launch, found once for each signature (the types of the arguments).
 
 A signature is the types of the arguments, those within lists included, the sizes and the casts. What is left to a
 launch are addresses and numbers, which one `struct` packs: an argument after the other, each address in eight bytes,

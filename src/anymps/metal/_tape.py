@@ -1,4 +1,4 @@
-"""Launches as operators: so each is an entry on the tape, with its kernel, its grid and the Python line.
+"""Launches as operators: each is an entry on the tape, with its kernel, its grid and the Python line.
 
 A kernel is an operator `metal::<kernel>`, and each size of grid and group an overload of it. The device treats it as
 one that MPS has: it makes aliases of the tensors and calls the kernel of the device that computes. That of the CPU

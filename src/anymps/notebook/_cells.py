@@ -1,4 +1,4 @@
-"""In a notebook's kernel: cells get their numbers as names, and a run from beginning to end is recorded."""
+"""Runs inside a notebook's kernel: names cells by their numbers, and records a whole run."""
 
 from __future__ import annotations
 

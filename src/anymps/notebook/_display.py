@@ -1,4 +1,4 @@
-"""What a notebook shows of a recording, a plan and a comparison: their pages, each in a frame of its own."""
+"""Shows recordings, plans and comparisons in a notebook: each as its page, in a frame."""
 
 from __future__ import annotations
 

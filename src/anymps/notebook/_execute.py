@@ -1,4 +1,4 @@
-"""A notebook run in a kernel of its own, cell by cell, as Jupyter runs it (nbclient)."""
+"""Runs a notebook in a new kernel, cell by cell, as Jupyter does (nbclient)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A notebook's reports in Python as it was before its cells, which may replace functions and modules as they like."""
+"""Python as it was before a notebook's cells, which may replace functions and modules, for its reports."""
 
 from __future__ import annotations
 

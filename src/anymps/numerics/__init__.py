@@ -1,4 +1,4 @@
-"""How far a computed number may lie from the exact one, where two results are further apart, and the check of a run."""
+"""How far a computed number may be from the exact one, where results are further off, and the check of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an operator's result, computed in a dtype, may lie from the exact one: a bound with its source.
+"""How far an operator's result, computed in a dtype, may be from the exact one: a bound with its source.
 
 - Numbers that are placed, chosen or compared are exact, and so are integers.
 - A function of one element may be off by the units in the last place that Metal's specification allows

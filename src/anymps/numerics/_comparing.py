@@ -1,4 +1,4 @@
-"""One call's results against the CPU's: the cheap comparison first, what may excuse a number only where it fails."""
+"""Compares one call's results with the CPU's: the cheap comparison first, the others only if it fails."""
 
 from __future__ import annotations
 

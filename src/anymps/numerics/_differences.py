@@ -1,4 +1,4 @@
-"""Where a result lies further from the expected one than its bound allows: how many elements, and the worst."""
+"""Where a result is further from the expected one than its bound allows: how many elements, and the worst."""
 
 from __future__ import annotations
 

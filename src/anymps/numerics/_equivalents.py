@@ -1,4 +1,4 @@
-"""Operators that mps has and the CPU lacks, done by those that the CPU has; each takes the same arguments.
+"""Operators that mps has and the CPU lacks, computed with operators of the CPU; each takes the same arguments.
 
 Source: torch 2.11 to 2.15, native_functions.yaml, rows with kernels for MPS alone.
 """

@@ -1,4 +1,4 @@
-"""What the check has to know of an operator: how the CPU computes it, what it overwrites, why it may be left out."""
+"""Facts about operators for the check: how the CPU computes them, what they overwrite, why they are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result is made of: the sums of its terms' absolute values, and how it moves when its inputs do.
+"""The scale of a result: the sums of its terms' absolute values, and how it moves when its inputs do.
 
 Of an operator that is linear in each input, computing with the absolute values of the inputs gives the sums of the
 absolute values of the terms. Of others, the result is computed again from inputs that are moved at random by one unit

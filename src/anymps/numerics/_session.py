@@ -1,4 +1,4 @@
-"""Switching the check on and off, and whether there is anything to compare: numbers that are the CPU's are right."""
+"""Switches the check on and off, and says if there is nothing to compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run would cost: its memory on every Mac, before the first real step."""
+"""Plans: what a run needs on every Mac, before the first real step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to change first where a run does not fit, in the order that guides to training on Macs teach, and what applies.
+"""What to change first if a run does not fit, in the order that guides to training on Macs recommend.
 
 Cheapest and safest first: PyTorch's and Hugging Face's guides to less memory begin with the batch and end with the
 variables that only move the limit.

@@ -1,4 +1,4 @@
-"""Running a script on shapes in a process of its own, and reading what it did."""
+"""Runs a script on shapes in a separate process, and reads what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan: one script, measured a few times on shapes, and what every Mac makes of it."""
+"""The plan: one script, measured a few times on shapes, and the result for every Mac."""
 
 from __future__ import annotations
 

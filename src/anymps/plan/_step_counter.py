@@ -1,4 +1,4 @@
-"""When a plan has seen enough: optimizers that take turns, as those of a GAN do, make one step of the loop together."""
+"""Decides when a plan has measured enough: alternating optimizers, as in a GAN, make one step together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a step would take on each Mac, how many samples and tokens a second that is, and what binds it."""
+"""How long a step would take on each Mac, how many samples and tokens a second that is, and what limits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording keeps of the session's tests: the lines whose errors every test expected, and who says so."""
+"""What a recording keeps about the session's tests: lines whose errors every test expected, and why."""
 
 from __future__ import annotations
 

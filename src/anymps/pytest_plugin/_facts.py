@@ -1,4 +1,4 @@
-"""What one test did on the device, as plain lists and texts: it travels from a worker to the controller in a report."""
+"""What one test did on the device, as plain data that a worker sends to the controller in a report."""
 
 from __future__ import annotations
 

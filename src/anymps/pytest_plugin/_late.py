@@ -1,4 +1,4 @@
-"""Errors that kernels left on the device: the phase of the test that made one ends with it, not the next that waits."""
+"""Errors that kernels left on the device: they are raised at the end of the phase that caused them."""
 
 from __future__ import annotations
 

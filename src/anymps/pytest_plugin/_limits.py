@@ -1,4 +1,4 @@
-"""The limits of a test: too many waits, too much memory, operators on the CPU. Each answers with a text or none."""
+"""The limits of a test: waits, memory, operators on the CPU. Each gives a message, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of a session in Python as it was before the suite, which may replace functions and modules as it likes."""
+"""Python as it was before the suite, which may replace functions and modules, for the session's reports."""
 
 from __future__ import annotations
 

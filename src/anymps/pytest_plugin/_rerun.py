@@ -1,4 +1,4 @@
-"""Loaded in the process that runs failing tests again without mps: takes mps away there, and notes how they end."""
+"""Runs in the process that reruns failing tests without mps: hides mps there, and notes how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests of the manifest this session would have met if they still existed."""
+"""Which tests of the manifest this session would have run if they still existed."""
 
 from __future__ import annotations
 

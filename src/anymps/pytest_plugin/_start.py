@@ -1,4 +1,4 @@
-"""Switching the device on for a pytest run, and putting the gate in place."""
+"""Switches the device on for a pytest run, and registers the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate where pytest was started: header, section at the end, annotations, and the manifest as a whole."""
+"""The gate where pytest was started: header, final section, annotations, and the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a recording by names: numbers operators, signatures, modules and sites, and packs the entries."""
+"""Writes a recording from names: numbers operators, signatures, modules and sites, and packs the entries."""
 
 from __future__ import annotations
 

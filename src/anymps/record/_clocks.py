@@ -1,4 +1,4 @@
-"""Clock reads of a recorded program, and what the device was given between two of them."""
+"""Clock reads of a recorded program, and the device's work between two of them."""
 
 from __future__ import annotations
 

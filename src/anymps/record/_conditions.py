@@ -1,4 +1,4 @@
-"""By which conditions, in SQL, the questions to a recording pick calls."""
+"""The SQL conditions by which queries of a recording select calls."""
 
 from __future__ import annotations
 

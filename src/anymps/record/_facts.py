@@ -1,4 +1,4 @@
-"""What a recording answers: small frozen records, plain data without a way back to the file."""
+"""The results of a recording's queries: small frozen records, plain data without access to the file."""
 
 from __future__ import annotations
 

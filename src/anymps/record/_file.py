@@ -1,4 +1,4 @@
-"""Opening the file of a recording: every way in which it can be wrong is one RecordingError of one line."""
+"""Opens the file of a recording: everything that can be wrong with it is one RecordingError of one line."""
 
 from __future__ import annotations
 

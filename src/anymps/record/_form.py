@@ -1,4 +1,4 @@
-"""What a signature says beside sizes: how a call's inputs lie in memory, its axes, and the numbers of a convolution."""
+"""What a signature has besides sizes: the layout of a call's inputs, its axes, and the numbers of a convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining the recordings of several processes into one, as if they had run one after the other.
+"""Joins the recordings of several processes into one, as if they had run one after the other.
 
 Operators, lines and modules are the same in all, and their counts add up. What belongs to one process stays its own:
 its steps, threads, autograd nodes and allocator events are numbered after those of the process before, its clock goes

@@ -1,4 +1,4 @@
-"""Joining recordings into a file that appears whole or not at all, and what cannot be joined."""
+"""Joins recordings into a file that appears complete or not at all, and refuses what cannot be joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened at a line of code, as a baseline names it: recognised in another run, on another machine."""
+"""A line of code as a baseline names it: recognised in another run, on another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the numbers of a call stand for: the line that made it, and its operator with the tensors."""
+"""What the numbers in a call refer to: the line that made it, and its operator with the tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording to be read: one file, or the same in memory, and the questions that reports ask of it.
+"""A recording for reading: a file, or the same in memory, and the queries that reports use.
 
 The answers are added up in SQL, so a million entries stay a matter of seconds.
 """

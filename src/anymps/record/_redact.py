@@ -1,4 +1,4 @@
-"""What looks like a secret is not recorded: by its own form, or by the name of an option, a variable or a field.
+"""Replaces what looks like a secret, by its form or by the name of an option, a variable or a field.
 
 Arguments, variables, exception texts and lines of source go into recordings and from there into reports, which people
 hand on.

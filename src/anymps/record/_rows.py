@@ -1,4 +1,4 @@
-"""Rows of a recording by SQL, and what all who ask it have in common: steps, their wall clock, full detail, medians."""
+"""Rows of a recording by SQL, and what all queries share: steps, their wall clock, full detail, medians."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets known by their form alone: keys of services, URLs that admit whoever has them, headers, PEM blocks.
+"""Secrets recognised by their form: keys of services, URLs that work like keys, headers, PEM blocks.
 
 The rules are kept here and not taken from a library. The one library of such rules for Python, detect-secrets 1.5
 (Apache-2.0), finds no key of Hugging Face, Anthropic, Google or Weights & Biases and no fine-grained one of GitHub, and

@@ -1,4 +1,4 @@
-"""Connecting to the file of a recording for reading: nothing is written beside it, no lock is taken, nobody waits.
+"""Connects to the file of a recording for reading: writes nothing beside it, takes no lock, and does not wait.
 
 A recording that was closed is at rest, and nothing changes it any more. One that was killed, or is being written, has a
 journal that SQLite reads only with a lock file beside it, and takes for the file's own whatever run it is of. So such a

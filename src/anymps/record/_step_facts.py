@@ -1,4 +1,4 @@
-"""What a recording answers about steps: their phases, their waits, and what happened when in one of them."""
+"""The results of queries about steps: their phases, their waits, and what happened when in one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border that a recording from elsewhere crosses: exact tables, types, ranges and JSON, before any of it is used.
+"""Checks a recording from elsewhere before it is used: exact tables, types, ranges and JSON.
 
 What a file must look like is derived from `format/` and the vocabularies; what crosses needs no check later.
 """

@@ -1,4 +1,4 @@
-"""One walk through calls in the order of time: what each phase of a step holds, and the queue before each wait.
+"""One pass through calls in the order of time: what each phase of a step has, and the queue before each wait.
 
 In Python: SQLite's window functions take twice as long for the same, and a recording has a million calls. What decides
 how a call counts comes from SQL as one number, of which a step has a few dozen, so little is done for each call.

@@ -1,4 +1,4 @@
-"""Which finding is which: the same thing in the same place, whatever line it has moved to."""
+"""Identifies a finding in another recording: the same problem in the same place, even if its line has moved."""
 
 from __future__ import annotations
 

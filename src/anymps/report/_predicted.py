@@ -1,4 +1,4 @@
-"""What the typical step would take on the Mac of a run, as reports say it; where that cannot be told, why."""
+"""The predicted time of the typical step, as reports show it, or why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which share of a run PyTorch's own kernels have computed (`--kernels real`), and what that is worth."""
+"""The share of a run that PyTorch's own kernels computed (`--kernels real`), and how exact that is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences of a report: verdict, environment, limits. Every form of a report says them alike."""
+"""The sentences of a report: verdict, environment, limits. All formats use the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the MPS backend does, by torch version: operators, waits, limits. See `texts` for its words, and `faults`."""
+"""What the MPS backend does, by torch version: operators, waits, limits; its messages in `texts`, bugs in `faults`."""
 
 from __future__ import annotations
 

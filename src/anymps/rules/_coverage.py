@@ -1,4 +1,4 @@
-"""What a torch release does on mps with an operator, asked by the name that people use for it.
+"""What a torch release does with an operator on mps, by the name that people use for it.
 
 The installed release is answered from its own operator list and all tables. Of another one (torch 2.7 to 2.15) it is
 known which kernels it registers (`_registered`); which operators are composite is taken from the installed release, and

@@ -1,4 +1,4 @@
-"""Dtypes that single MPS operators refuse although the CPU computes them, and the other way round, by torch release.
+"""Dtypes that MPS operators refuse although the CPU computes them, and the other way round, by torch release.
 
 Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_internal/common_mps.py` in the wheel,
 brought down to operators by `python -m tests.conformance.derive`, which prints what these tables lack for the installed

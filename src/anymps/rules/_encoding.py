@@ -1,4 +1,4 @@
-"""The words in which the rules are handed to the native core: device checks, traits of an operator, wait conditions."""
+"""The vocabulary in which rules are passed to the native core: device checks, traits, wait conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of rules was read from, and up to which torch release: what is open there is assumed of a later one."""
+"""What a table of rules was read from, and up to which torch release; open rows are assumed for later ones."""
 
 from __future__ import annotations
 

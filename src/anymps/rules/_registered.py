@@ -1,4 +1,4 @@
-"""Which operator overloads had a kernel on mps in which torch release: `registered.txt`, read.
+"""Which operator overloads had a kernel on mps in which torch release, from `registered.txt`.
 
 For the installed release the wheel's own operator list decides (`operator_rules`); the tests hold the two together.
 """

@@ -1,4 +1,4 @@
-"""What the installed torch wheel says about itself, read from its files without importing it."""
+"""What the installed torch wheel's files say, read without importing it."""
 
 from __future__ import annotations
 

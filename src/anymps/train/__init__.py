@@ -1,4 +1,4 @@
-"""For your own training loop: what holds on `mps`, `cuda` and `cpu` alike."""
+"""Tools for your own training loop, for `mps`, `cuda` and `cpu`."""
 
 from __future__ import annotations
 

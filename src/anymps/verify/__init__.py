@@ -1,4 +1,4 @@
-"""What a Mac answers to a list of calls, and where the virtual device differs."""
+"""Asks a Mac a list of calls, and shows where the virtual device answers differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a Mac's answers: gzip of one JSON document with a version and a digest, read with suspicion."""
+"""The file of a Mac's answers: gzip of one JSON document with a version and a digest, read strictly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form of a file of answers, held to before anything in it is used: docs/schema/mac-answers-1.json in Python."""
+"""The format of a file of answers, checked before anything in it is used: docs/schema/mac-answers-1.json in Python."""
 
 from __future__ import annotations
 

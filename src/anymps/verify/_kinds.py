@@ -1,4 +1,4 @@
-"""The kinds of answers: what is asked, in which order, and how much of the time each may take."""
+"""The kinds of answers: what is asked, in which order, and the share of the time for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file of answers may not hold: where somebody's files lie, and how a machine is called."""
+"""What a file of answers must not contain: paths of files, and the machine's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: asks each kind in processes of its own, within its time, and keeps what it has after each of them."""
+"""One run: asks each kind in separate processes, within its time, and saves the answers after each of them."""
 
 from __future__ import annotations
 

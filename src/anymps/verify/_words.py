@@ -1,4 +1,4 @@
-"""What is printed about answers: what was asked, and where two devices differ."""
+"""The printed text about answers: what was asked, and where two devices differ."""
 
 from __future__ import annotations
 

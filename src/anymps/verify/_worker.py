@@ -1,4 +1,4 @@
-"""One process of a run: asks the cases of a kind from a number on, and tells of each before and after in JSON lines."""
+"""One process of a run: asks the cases of a kind, and reports before and after each in JSON lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source on any device: the native core observes all operators, and does not own the device that they run on."""
+"""The source that works on any device: the native core observes all operators, without owning their device."""
 
 from __future__ import annotations
 

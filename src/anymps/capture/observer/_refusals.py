@@ -1,4 +1,4 @@
-"""What an exception of the device means: the kind of refusal, told by the backend's known texts."""
+"""What an exception of the device means: the kind of refusal, recognised by the backend's known messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits that are no operators, by stand-ins for torch's bindings: synchronize, empty_cache, events."""
+"""Waits that are not operators, recorded by wrappers around torch's bindings: synchronize, empty_cache, events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was timed as text, Markdown, or JSON by the schema in `docs/schema/bench-1.json`."""
+"""The results of `anymps bench` as text, Markdown, or JSON by the schema in `docs/schema/bench-1.json`."""
 
 from __future__ import annotations
 

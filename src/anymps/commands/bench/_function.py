@@ -1,4 +1,4 @@
-"""Timing a function that is named on the command line, on one device or several in turns."""
+"""Times a function that is named on the command line, on one device or alternately on several."""
 
 from __future__ import annotations
 

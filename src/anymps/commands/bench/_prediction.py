@@ -1,4 +1,4 @@
-"""What was predicted for what `anymps bench` timed: both side by side on a Mac, the prediction alone elsewhere."""
+"""The prediction beside what `anymps bench` timed: both on a Mac, the prediction alone elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of `anymps bench` with a script: some steps to warm up, some that count, some recorded, and the end."""
+"""The session of `anymps bench` with a script: warm-up steps, timed steps, recorded steps, and the end."""
 
 from __future__ import annotations
 

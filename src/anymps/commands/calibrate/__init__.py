@@ -1,4 +1,4 @@
-"""`anymps bench --calibrate`: what is made of the timings of a Mac."""
+"""`anymps bench --calibrate`: times a Mac and fits predictions to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps bench --calibrate`: times what a Mac does, fits the coefficients of predictions to it and keeps them."""
+"""`anymps bench --calibrate`: times calls on this Mac, fits the coefficients of predictions to them and keeps these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps doctor`: what is there on this machine, what that means for mps, and what to do next."""
+"""`anymps doctor`: explains why mps is or is not available on this machine, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps doctor --python`: the same command in another interpreter, whose torch is the one that is asked for."""
+"""`anymps doctor --python`: the same command in another interpreter, for its torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps doctor`: why mps is or is not there on this machine, and what to do next."""
+"""The command `anymps doctor`: prints the facts and the diagnosis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment variables of the MPS backend mean as they are set, and which settings are mistakes.
+"""What the environment variables of the MPS backend mean as they are set, and which values are mistakes.
 
 Sources: C strings of the macOS arm64 wheels of torch 2.11 to 2.15; pytorch, docs/source/mps_environment_variables.md;
 aten/src/ATen/mps/MPSAllocator.mm (watermarks), MPSFallback.mm (fallback), MPSProfiler.h (profiler).

@@ -1,4 +1,4 @@
-"""What a changed script must keep elsewhere than on the Mac: losses without a GPU, and options that name a device."""
+"""Checks of a changed script without a Mac: the losses without a GPU, and options that name a device."""
 
 from __future__ import annotations
 

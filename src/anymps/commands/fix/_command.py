@@ -1,4 +1,4 @@
-"""`anymps fix`: a script's findings mended as far as that can be proved, as a patch."""
+"""`anymps fix`: fixes a script's findings, keeps the changes that runs prove safe, and prints the patch."""
 
 from __future__ import annotations
 

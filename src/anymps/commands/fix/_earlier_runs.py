@@ -1,4 +1,4 @@
-"""Recordings that are there already: that of the last `anymps run`, and the first run of the last `anymps fix`."""
+"""Recordings that can be reused: that of the last `anymps run`, and the first run of the last `anymps fix`."""
 
 from __future__ import annotations
 

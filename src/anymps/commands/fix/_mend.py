@@ -1,4 +1,4 @@
-"""The way from a script to its fixed form: runs, edits and proofs, until there is nothing more to mend or no time."""
+"""From a script to its fixed form: runs, edits and proofs, until nothing more can be fixed or time is up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a script in processes of their own for `anymps fix`, and what is read from each."""
+"""Runs a script in separate processes for `anymps fix`, and reads the results."""
 
 from __future__ import annotations
 

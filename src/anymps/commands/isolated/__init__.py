@@ -1,4 +1,4 @@
-"""Sessions of scripts that run in a process of their own and write nothing of the user's: plan, fix and compare."""
+"""Sessions of scripts that run in a separate process and write none of the user's files: plan, fix and compare."""
 
 from __future__ import annotations
 

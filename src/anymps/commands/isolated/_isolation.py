@@ -1,4 +1,4 @@
-"""Inside of a process that runs a script apart, for a plan or a proof: it writes nothing of the user's."""
+"""Isolates a script in its process, for a plan or a proof: it writes none of the user's files."""
 
 from __future__ import annotations
 

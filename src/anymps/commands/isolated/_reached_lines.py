@@ -1,4 +1,4 @@
-"""Which of some lines a run came to: Python tells of each line once (from 3.12 on), or of those of a few files."""
+"""Which of some lines a run reached: Python reports each line once (from 3.12 on), or the lines of a few files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs that are compared start alike: the same seeds, and no GPU where there is to be none."""
+"""Starts compared runs in the same way: the same seeds, and no GPU if there should be none."""
 
 from __future__ import annotations
 

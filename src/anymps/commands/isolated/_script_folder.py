@@ -1,4 +1,4 @@
-"""What lies beside a script: files that hide an installed package, and code for when memory runs out."""
+"""Files beside a script that hide an installed package, and code that handles out-of-memory errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a script that has made the optimizer steps it was run for."""
+"""Ends a script after a number of optimizer steps."""
 
 from __future__ import annotations
 

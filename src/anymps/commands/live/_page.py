@@ -1,4 +1,4 @@
-"""`anymps run --live` with a page: the page is written anew while the script runs, by a process of its own."""
+"""`anymps run --live` with a page: a separate process rewrites the page while the script runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that makes a page of a recording while it grows: `python -m anymps.commands.live._page_writer`.
+"""The process that writes the page of a growing recording: `python -m anymps.commands.live._page_writer`.
 
 Standard input names, as JSON, the recording, the pages, what chooses the findings, and how far the run is.
 """

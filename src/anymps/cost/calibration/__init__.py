@@ -1,4 +1,4 @@
-"""Calibrating predictions to one machine: what its timings say, kept in a file, in place of the shipped coefficients.
+"""Calibrates predictions to one machine: factors from its timings, kept in a file, for the shipped coefficients.
 
 `cost._for_mac` asks `coefficients_for`, and nothing else of `cost` knows of it.
 """

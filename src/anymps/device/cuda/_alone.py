@@ -1,4 +1,4 @@
-"""One process in the place of a group (`--alone`): what follows `init_process_group` in a script for many GPUs is seen.
+"""One process in place of a group (`--alone`), so that the rest of a script for many GPUs can be checked.
 
 The group is gloo's with one rank, so samplers, barriers and objects go their way. No Mac sends tensors on mps between
 processes: gloo knows the CPU and CUDA (torch/distributed/distributed_c10d.py, Backend.backend_capability, torch 2.7 to

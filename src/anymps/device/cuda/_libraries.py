@@ -1,4 +1,4 @@
-"""Libraries of CUDA that no Mac has: importing one says so, and asking for one finds it absent."""
+"""Libraries of CUDA that do not exist on a Mac: importing one raises, and looking for one finds nothing."""
 
 from __future__ import annotations
 

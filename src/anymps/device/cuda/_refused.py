@@ -1,4 +1,4 @@
-"""What has no counterpart on a Mac: the sentence for each, which says what to use there."""
+"""CUDA features without a counterpart on a Mac, each with a sentence that says what to use instead."""
 
 from __future__ import annotations
 

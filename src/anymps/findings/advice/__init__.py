@@ -1,4 +1,4 @@
-"""What rules advise, as far as several share it: the user's line read and written anew, and words about waits."""
+"""Advice that several rules share: the user's line, parsed and rewritten, and the wording about waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that a loop reads one element at a time: a wait each, where one before the loop would do."""
+"""Tensors that a loop reads one element at a time, where one read before the loop would do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about a value that torch, a trainer or a metric reads: none of it is on the user's line."""
+"""Advice for values that torch, a trainer or a metric reads, so that nothing on the user's line does."""
 
 from __future__ import annotations
 

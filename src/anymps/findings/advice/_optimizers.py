@@ -1,4 +1,4 @@
-"""What a recording tells of its optimizers: where each was made, and whether mps has a fused kernel for it."""
+"""What a recording knows about optimizers: where each was made, and whether mps has a fused kernel for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a GradScaler's wait in every step: a fused optimizer that heeds the scaler, else another dtype."""
+"""How to avoid a GradScaler's wait in every step: a fused optimizer that supports the scaler, or another dtype."""
 
 from __future__ import annotations
 

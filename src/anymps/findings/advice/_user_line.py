@@ -1,4 +1,4 @@
-"""A line of the user's, parsed: what it does with a value that it reads from the device, and the same without."""
+"""The user's line, parsed: what it does with a value that it reads from the device, and how to do without the read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about a wait in every step: in words of the user's line, by what the line does with the value."""
+"""Advice for a wait in every step, by what the user's line does with the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits: what a rule changes in code, as data, and the one way to make it from the user's own syntax tree."""
+"""Edits: what a rule changes in code, as data, and the code that makes the change in the user's syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An edit made at one place, and the gate of all new code: only what may stand where the old code stood passes.
+"""Makes an edit at one place, and checks the new code before it is accepted.
 
 It parses, its names are bound there or come with it, and `**options` does not hold what it gives by name.
 """

@@ -1,4 +1,4 @@
-"""Arguments of a call set and dropped, in the form that the call has."""
+"""Sets and drops arguments of a call, in the form that the call has."""
 
 from __future__ import annotations
 

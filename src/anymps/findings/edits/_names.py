@@ -1,4 +1,4 @@
-"""What names stand for at a line: read from the whole file, or from those lines of it that a recording holds."""
+"""What names refer to at a line: read from the whole file, or from the lines that a recording has."""
 
 from __future__ import annotations
 

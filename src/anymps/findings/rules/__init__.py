@@ -1,4 +1,4 @@
-"""The rules: one file for a rule or a few closely bound ones, named by the first id in it and by what it is about.
+"""The rules: one file for a rule or a few closely related ones, named by its first ID and its topic.
 
 A file has `RULES`, each with its documentation and example, and `find`. It is found by lying here: no list names it.
 """

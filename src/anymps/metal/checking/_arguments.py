@@ -1,4 +1,4 @@
-"""What the checker finds without running a kernel: arguments that do not fit its parameters, unset variables."""
+"""Faults that the checker finds without running a kernel: arguments that do not fit, unset variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker as Python calls it, and what it tells: the structures of checking/*.h."""
+"""The checker's interface for Python, and the structures of checking/*.h that it reports with."""
 
 from __future__ import annotations
 

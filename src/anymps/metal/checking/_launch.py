@@ -1,4 +1,4 @@
-"""A launch under the checker: on copies of the buffers, amid empty memory, and what was found told afterwards."""
+"""A launch under the checker: on copies of the buffers, surrounded by empty memory; then reports what was found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches that need no second look: all that decides what the kernel touches is as in one that was clean.
+"""Launches that need no second check: everything that decides what the kernel touches is as in a clean one.
 
 Which buffers decide by their contents is found from the source (`translation/_deciding.py`). The rest is the grid, and
 of each argument how large it is, where in its storage it begins, and which others share that.

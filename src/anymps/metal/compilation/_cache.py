@@ -1,4 +1,4 @@
-"""The cache of what compilers made: files that appear whole or not at all, and are used only if they still are.
+"""The cache of compiled files: each appears complete or not at all, and is used only if it is unchanged.
 
 A file's name ends in the digest of its content. Two processes that make the same file at once both make it whole.
 """

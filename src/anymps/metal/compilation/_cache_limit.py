@@ -1,4 +1,4 @@
-"""How large the cache of compiled shaders may get: what was not used for the longest time goes first."""
+"""Limits the size of the cache of compiled shaders: the least recently used go first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shaders that a generated module is about to ask for, compiled beside each other instead of one after the other.
+"""Compiles the shaders that a generated module is about to ask for in parallel.
 
 Inductor of torch 2.11 and 2.12 gives each kernel a library of its own, some thirty in the graph of a small transformer;
 later releases put them into one. The module that it writes asks for them in its first lines. With the first one the

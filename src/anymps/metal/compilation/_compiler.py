@@ -1,4 +1,4 @@
-"""Which compiler makes machine code of a shader, with which flags, and what tells its results from another's."""
+"""Which compiler compiles a shader, with which flags, and what distinguishes its results from another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the C++ compiler said of a shader, as Metal's compiler says it: of the user's lines and columns."""
+"""Turns the C++ compiler's errors into those of Metal's compiler, with the user's lines and columns."""
 
 from __future__ import annotations
 

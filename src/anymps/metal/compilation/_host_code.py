@@ -1,4 +1,4 @@
-"""What Metal's compiler has no room for and C++ compilers do: host code, host files, and words to the assembler.
+"""Refuses what Metal lacks and C++ compilers accept: host code, host files, and inline assembly.
 
 A shader's text may come from anywhere. It is refused here before a C++ compiler sees it. What macros put together, the
 compiler refuses (`POISONED`); what is left, the check of the compiled file does (`_allowed_symbols.py`).

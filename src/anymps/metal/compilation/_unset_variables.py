@@ -1,4 +1,4 @@
-"""Variables of a checked shader that are read before they are written, as the compiler tells while it compiles."""
+"""Variables of a checked shader that are read before they are written, from the compiler's warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all launches of a kernel give alike, for a kernel that is compiled for it: numbers, and the sizes of the grid.
+"""What all launches of a kernel share, for a kernel that is compiled for it: numbers, and the sizes of the grid.
 
 A kernel that finds its way through strides, or meets in loops whose length is given, becomes a small part of itself so.
 Its results are the same: integers have no other, and arithmetic on floats that the compiler does is the kernel's own.

@@ -1,4 +1,4 @@
-"""Launches that come again and again, for which their kernel is compiled anew with what they give.
+"""Launches that are repeated often: their kernel is compiled once more for their arguments.
 
 Compiling takes about as long as a launch's threads take that follow strides or meet each other a few hundred thousand
 times. So a launch is described afresh until it has had that many threads; only then it is kept, with a kernel of its

@@ -1,4 +1,4 @@
-"""What a described call leaves to do for the next one of its signature, as the device's native core takes it.
+"""What a later call of the same signature still has to do, in the form that the native core uses.
 
 That is: the entry and the packed table of arguments of each launch, with the places that the addresses of the next call
 go to, and the shapes of its results (native/device/launches/kept_launches.h). A call is not kept if a launch has an

@@ -1,4 +1,4 @@
-"""Computes calls of operators by PyTorch's own kernels, where the launch is described, and counts them."""
+"""Computes calls of operators with PyTorch's own kernels, if the launch is known, and counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled kernel says of its arguments: enough to call it without any header.
+"""What a compiled kernel says about its arguments: enough to call it without any header.
 
 Each module names its kernel and one node for each parameter, in order: buffers with their slot, access, type and, for
 structs, every field; and positions, which are plain values here.

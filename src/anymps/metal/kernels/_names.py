@@ -1,4 +1,4 @@
-"""What a kernel's name tells: the operator that launches it, and the family that it is one of."""
+"""What a kernel's name shows: the operator that launches it, and its family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code of compiled kernels: made once, kept by the digest of what it was made of, loaded into this process.
+"""Machine code of compiled kernels: made once, kept by the digest of its source, loaded into this process.
 
 A kept file holds the kernel's description before its object, so that LLVM reads no bitcode of a kernel that was made
 before.

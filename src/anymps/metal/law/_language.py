@@ -1,4 +1,4 @@
-"""What C++ has and Metal's language has not: types, statements, kinds of storage."""
+"""What C++ has and Metal's language lacks: types, statements, storage classes."""
 
 from __future__ import annotations
 

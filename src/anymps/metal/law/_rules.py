@@ -1,4 +1,4 @@
-"""All rules of the language, held to one tree of a shader; without libclang a warning."""
+"""Checks all rules of the language on one tree of a shader; without libclang, a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of Metal's compiler under its headers that are here: programs which add to `metal` call them."""
+"""The functions beneath Metal's headers that exist here, because programs that add to `metal` call them."""
 
 from __future__ import annotations
 

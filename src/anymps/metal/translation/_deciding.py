@@ -1,4 +1,4 @@
-"""Which buffers decide by their contents what memory a kernel touches, and on which way it goes.
+"""Finds the buffers whose contents decide what memory a kernel touches, and which branches it takes.
 
 The checker finds the same in two launches that agree in all that decides. A kernel that adds vectors touches the same
 memory whatever the numbers are; one that gathers does so only for the same indices. So values are followed from where

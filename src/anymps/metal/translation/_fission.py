@@ -1,4 +1,4 @@
-"""Kernels whose threads meet at the top of the body alone, as loops over the threads of a group instead of fibers.
+"""Turns kernels whose threads synchronise only at the top of the body into loops over the threads of a group.
 
 The body is cut where threads need each other. Each piece becomes a loop; a value that lives across a cut is kept in an
 array, what follows from the thread's index alone is computed again, and what is the same for the whole group is

@@ -1,4 +1,4 @@
-"""Loops of one thread that start elsewhere in each, done turn by turn for many threads, which gives compilers vectors.
+"""Turns loops that each thread steps through on its own into vector code for many threads.
 
 `for (uint i = lane; i < n; i += 32) sum += a[i];` is a sequence of sums, which no compiler may reorder. Its first turn
 in each thread, then the second in each, and so on, are vectors of threads, and each thread's own sums keep their order.

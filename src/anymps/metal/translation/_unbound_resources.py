@@ -1,4 +1,4 @@
-"""What torch binds to no kernel: textures, samplers, and structs with pointers and numbers (argument buffers).
+"""Resources that torch never binds: textures, samplers, structs with pointers and numbers.
 
 Each is refused in one sentence that names it. A struct of pointers alone is none of them: a list of tensors fills it.
 """

@@ -1,4 +1,4 @@
-"""What expressions give: which buffers their values may come from, and whether they are addresses.
+"""The values of expressions: which buffers they may come from, and whether they are addresses.
 
 An expression is read token by token, with the precedence of C++. Whatever is not understood raises `Unclear`.
 """

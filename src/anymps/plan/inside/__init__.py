@@ -1,4 +1,4 @@
-"""Inside of the process that a plan measures: its scenario made true, and large tensors without values. Needs torch."""
+"""Runs inside the measured process: applies the scenario, and makes large tensors without values. Needs torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a scenario true for the script that is about to run in this process, from outside of it."""
+"""Applies a scenario to the script that is about to run in this process, without editing it."""
 
 from __future__ import annotations
 

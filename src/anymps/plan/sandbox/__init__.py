@@ -1,4 +1,4 @@
-"""A script that is planned writes nothing: a layer over the file system, the ways into it, and the last guard."""
+"""Keeps a planned script from writing: a layer over the file system, redirected functions, and a seal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file functions of Python, sent to a layer: a script that is planned writes nothing outside of it."""
+"""Redirects Python's file functions to the layer: a planned script writes nothing outside of it."""
 
 from __future__ import annotations
 

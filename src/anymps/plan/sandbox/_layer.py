@@ -1,4 +1,4 @@
-"""A folder laid over the file system: what a script writes lies in it, and is read back from where it was written to.
+"""A private folder over the file system: a script's files are written there, and read back from there.
 
 A path has a key, its absolute name without links. What lies under a key is looked for in the layer first, at the same
 path below its folder; then among the files that were renamed, and at last on disk, unless it was deleted there.

@@ -1,4 +1,4 @@
-"""Libraries that open files beneath Python, sent to a layer: the paths in their calls are exchanged.
+"""Redirects libraries that open files without Python to the layer, by the paths in their calls.
 
 Each is changed once it has been imported. What is not known here is refused by the seal (`_seal.py`).
 """

@@ -1,4 +1,4 @@
-"""The last guard of a plan: what was not diverted cannot write either, neither in libraries nor in other programs.
+"""The seal of a plan: what was not redirected cannot write either, in libraries or in other programs.
 
 On Linux from 5.13 on it is Landlock, by which a process gives up rights for itself and all that it starts
 (https://docs.kernel.org/userspace-api/landlock.html), and a supervisor for what Landlock has no right for. Where one of

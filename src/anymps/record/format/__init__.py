@@ -1,4 +1,4 @@
-"""The file format of a recording, for who writes and reads one: tables, their rows, packed entries, quoted source."""
+"""The file format of a recording, for readers and writers: tables, their rows, packed entries, quoted source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's source as a recording keeps it: a line, the lines around it, and what its statement says to anymps.
+"""The user's source in a recording: a line, the lines around it, and its statement's comments for anymps.
 
 It is read once, while the program runs. A report quotes the recording and opens no file: a recording may come from
 elsewhere, and the files that it names are then none of its business.

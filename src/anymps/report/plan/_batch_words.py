@@ -1,4 +1,4 @@
-"""Batch against samples a second, in words and rows: where a larger batch stops to pay."""
+"""Batch against samples a second, in words and rows: from which batch on a larger one gains little."""
 
 from __future__ import annotations
 

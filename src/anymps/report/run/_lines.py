@@ -1,4 +1,4 @@
-"""The script line by line: a table for each file, with the lines that tell most."""
+"""The script line by line: a table for each file, with the lines that did most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The waits of a run as every form of a report shows them: those that hurt with their queue, then those that belong."""
+"""The waits of a run in all formats: those that cost time, with their queue, then those that are fine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch says where only a CPU tensor will do and one on mps is given, outside of any operator's MPS kernel."""
+"""Torch's errors where only a CPU tensor is allowed and one on mps is given, outside of MPS kernels."""
 
 from __future__ import annotations
 

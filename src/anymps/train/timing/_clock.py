@@ -1,4 +1,4 @@
-"""A clock and the synchronise that belongs to a device: the two halves of an honest time."""
+"""A clock, and the synchronise of a device that makes its times correct."""
 
 from __future__ import annotations
 

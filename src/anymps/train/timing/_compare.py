@@ -1,4 +1,4 @@
-"""How many times as fast one thing is as another, and how sure that is, from runs taken in turns.
+"""How many times as fast one function is as another, and how certain that is, from alternating runs.
 
 The two times of one round met the same state of the machine, so it is their ratio that is looked at. How far the median
 ratio may be off is told by the sign test turned round: an interval between two of the sorted ratios, whose confidence

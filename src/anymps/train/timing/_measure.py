@@ -1,4 +1,4 @@
-"""Timing a function, or several in turns."""
+"""Times a function, or several alternately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a function reads values from the device: the places at which its host waits in the middle of a timing."""
+"""Where a function reads values from the device: the places at which it waits during a timing."""
 
 from __future__ import annotations
 

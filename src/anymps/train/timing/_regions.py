@@ -1,4 +1,4 @@
-"""Timing parts of your own loop, by name."""
+"""Times parts of your own loop, by name."""
 
 from __future__ import annotations
 

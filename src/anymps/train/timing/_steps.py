@@ -1,4 +1,4 @@
-"""Timing the optimizer steps of a program that knows nothing of it."""
+"""Times the optimizer steps of an unmodified program."""
 
 from __future__ import annotations
 

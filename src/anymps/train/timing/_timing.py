@@ -1,4 +1,4 @@
-"""The result of a measurement: its numbers in nanoseconds, a table of them, and what makes them worth less."""
+"""The result of a measurement: its numbers in nanoseconds, a table of them, and reasons to distrust them."""
 
 from __future__ import annotations
 

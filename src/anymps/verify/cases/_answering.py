@@ -1,4 +1,4 @@
-"""What a call answered, as plain data: results with their layout, digest and a sample of values, or a refusal."""
+"""The answer of a call as plain data: results with their layout, digest and some values, or a refusal."""
 
 from __future__ import annotations
 
