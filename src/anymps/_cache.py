@@ -24,7 +24,7 @@ def cache_home() -> Path:
         try:
             return Path(chosen).expanduser().absolute()
         except RuntimeError:
-            raise UsageError(f"{CACHE_VARIABLE}={chosen} names no directory: there is no such home directory") from None
+            raise UsageError(f"{CACHE_VARIABLE}={chosen} is not a directory: there is no such home directory") from None
     path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))
     # Relative where HOME is, or where there is none: code must never be loaded from the current directory.
     if not path.is_absolute():

@@ -37,9 +37,9 @@ def test_a_directory(style: str) -> None:
     assert report.copied == ["config.json", "training_args.bin"]
     assert len(report.files) == 3
     assert report.remarks == [
-        'config.json asks for float64, and from_pretrained would make it again: set its dtype to "float32"',
-        "in/training_args.bin names argparse.Namespace, which only running code from the file could restore: "
-        "where it was made, save only the state dict and plain values; it was copied unchanged",
+        'config.json asks for float64, and from_pretrained would create float64 again: set its dtype to "float32"',
+        "in/training_args.bin names argparse.Namespace, which cannot be restored without running code from the file: "
+        "save it again with only the state dict and plain values; it was copied unchanged",
     ]
 
 

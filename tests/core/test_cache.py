@@ -143,7 +143,7 @@ def test_a_home_that_nobody_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANYMPS_CACHE_DIR", "~nobody-here/x")
     with pytest.raises(UsageError) as error:
         cache_home()
-    assert str(error.value) == "ANYMPS_CACHE_DIR=~nobody-here/x names no directory: there is no such home directory"
+    assert str(error.value) == "ANYMPS_CACHE_DIR=~nobody-here/x is not a directory: there is no such home directory"
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\nb"])

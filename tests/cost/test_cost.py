@@ -468,7 +468,7 @@ def test_a_step_tells_what_it_leaves_out() -> None:
     assert step.left_out == (("aten::linalg_svd has no class of cost: its time is not predicted", 1),)
     empty = predict_step([], M1, TORCH)
     assert (empty.seconds, empty.calls, empty.bound) == (0, 0, "nothing")
-    with pytest.raises(CostError, match="anymps: -1 waits make no sense"):
+    with pytest.raises(CostError, match="anymps: -1 is not a number of waits"):
         predict_step([], M1, TORCH, waits=-1)
 
 

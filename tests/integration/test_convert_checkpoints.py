@@ -122,7 +122,7 @@ def test_a_directory_of_transformers(tmp_path: Path) -> None:
     assert len(list((tmp_path / "in").glob("model-*.safetensors"))) > 1
     report = convert(tmp_path / "in", tmp_path / "out")
     assert report.remarks == [
-        'config.json asks for float64, and from_pretrained would make it again: set its dtype to "float32"'
+        'config.json asks for float64, and from_pretrained would create float64 again: set its dtype to "float32"'
     ]
     new = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
     for name, tensor in model.state_dict().items():

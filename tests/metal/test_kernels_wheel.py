@@ -82,7 +82,7 @@ def test_bad_wheels_are_one_line(tmp_path: Path, cache: Path) -> None:
         "torch/lib/libtorch_cpu.dylib of torch.whl holds no Metal kernels (section metal_basic)"
     )
     assert refused(wheel(tmp_path / "torch.whl", b"\x7fELF" * 20)) == (
-        "torch/lib/libtorch_cpu.dylib of torch.whl cannot be read: it is no 64-bit Mach-O library"
+        "torch/lib/libtorch_cpu.dylib of torch.whl cannot be read: it is not a 64-bit Mach-O library"
     )
     assert refused(wheel(tmp_path / "torch.whl", library("metal_basic", bytes(500))[:-100])) == (
         "torch/lib/libtorch_cpu.dylib of torch.whl ends in the middle of its Metal kernels"

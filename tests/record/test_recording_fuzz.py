@@ -380,7 +380,7 @@ def test_what_is_half_read_is_left_in_silence(form: str, tmp_path: Path) -> None
     status, _, err = run_command(["report", "--format", form, str(path)])
     assert (status, err) in (
         (0, ""),
-        (2, f"anymps: {path} is damaged (no signature 4000): record again, or take an unharmed copy\n"),
+        (2, f"anymps: {path} is damaged (no signature 4000): record again, or use an intact copy\n"),
     )
 
 
@@ -403,7 +403,7 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
     status, out, err = run_command(["report", str(path)])
     assert (status, out) == (2, "")
     assert err.startswith(f"anymps: {path} is damaged (")
-    assert err.endswith("): record again, or take an unharmed copy\n")
+    assert err.endswith("): record again, or use an intact copy\n")
 
 
 def test_a_query_may_be_left_after_its_file_is_closed(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_a_list_of_processes_that_makes_no_sense_is_refused(tmp_path: Path) -> N
     with pytest.raises(RecordingError) as caught:
         Recording.open(tmp_path / "bad")
     assert str(caught.value) == (
-        f"{tmp_path}/bad is damaged (meta 'parts' is invalid): record again, or take an unharmed copy"
+        f"{tmp_path}/bad is damaged (meta 'parts' is invalid): record again, or use an intact copy"
     )
 
 

@@ -212,7 +212,9 @@ def test_a_run_leaves_the_file_of_a_later_one_alone(tmp_path: Path) -> None:
     second = begin(path, "second.py", 4)
     with pytest.raises(RecordingError) as caught:
         first.close()
-    assert str(caught.value) == f"{path} is another run's by now: this one was to be recorded into a file that is gone"
+    assert (
+        str(caught.value) == f"{path} belongs to another run by now: the file that this run was recorded into is gone"
+    )
     assert told(path) == ("second.py", 4, False)
     with first._writer.recording() as recording:
         assert (recording.meta["script"], recording.entry_count, recording.complete) == ("first.py", 3, True)

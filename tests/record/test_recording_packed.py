@@ -95,7 +95,7 @@ def test_larger_numbers_do_not_cross_the_border(
         path = changed(run, tmp_path, table, column, value)
         line = (
             f"anymps: {path} is damaged ({table}.{column} holds an impossible value): "
-            "record again, or take an unharmed copy\n"
+            "record again, or use an intact copy\n"
         )
         assert anymps(capsys, "join", path, other, "-o", joined) == Result(2, "", line)
     path = changed(run, tmp_path, table, column, range_[1])

@@ -445,7 +445,7 @@ def test_a_form_that_makes_no_sense(tmp_path: Path, form: str, reason: str) -> N
         plain.execute("UPDATE signatures SET form = ?", (form,))
     with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
         recording.signature(1)
-    assert str(caught.value) == f"{path} is damaged ({reason}): record again, or take an unharmed copy"
+    assert str(caught.value) == f"{path} is damaged ({reason}): record again, or use an intact copy"
 
 
 @pytest.mark.parametrize("keep", [100, 5000, 0.5, 0.95])
@@ -457,7 +457,7 @@ def test_file_cut_short_is_refused(tmp_path: Path, keep: float) -> None:
     path.write_bytes(content[: int(keep if keep > 1 else keep * len(content))])
     text = one_line_error(path)
     assert text.startswith(f"{path} is damaged (")
-    assert text.endswith("): record again, or take an unharmed copy")
+    assert text.endswith("): record again, or use an intact copy")
 
 
 def test_overwritten_pages_are_refused(tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ def test_unknown_word_is_refused(tmp_path: Path) -> None:
     plain.commit()
     plain.close()
     assert one_line_error(path) == (
-        f"{path} is damaged (entries.wait holds an impossible value): record again, or take an unharmed copy"
+        f"{path} is damaged (entries.wait holds an impossible value): record again, or use an intact copy"
     )
 
 

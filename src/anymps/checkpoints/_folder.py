@@ -164,7 +164,7 @@ class _Folder:
         self._report.copied.append(str(inside))
         if path.name == "config.json" and _asks_for_float64(path):
             self._report.remarks.append(
-                f'{inside} asks for float64, and from_pretrained would make it again: set its dtype to "float32"'
+                f'{inside} asks for float64, and from_pretrained would create float64 again: set its dtype to "float32"'
             )
 
     def _inside(self, path: Path) -> Path:

@@ -218,8 +218,8 @@ class _Reader(pickle.Unpickler):
         if module == "torch" and name.startswith(("bits", "float", "int", "uint", "quint", "qint")):
             raise CheckpointError(f"{self._path} holds tensors of {printable(full)}, which MPS cannot hold")
         raise ForeignClassError(
-            f"{self._path} names {printable(full)}, which only running code from the file could restore: "
-            "where it was made, save only the state dict and plain values"
+            f"{self._path} names {printable(full)}, which cannot be restored without running code from the file: "
+            "save it again with only the state dict and plain values"
         )
 
     def persistent_load(self, pid: Any) -> Storage:

@@ -34,7 +34,7 @@ def predict_step(
     Raises CostError for a Mac whose rates are not known, for a torch before 1.13 and for a negative number of waits.
     """
     if waits < 0:
-        raise CostError(f"anymps: {waits} waits make no sense")
+        raise CostError(f"anymps: {waits} is not a number of waits")
     counts = calls if isinstance(calls, Mapping) else Counter(calls)
     return step_time(counts, mac, torch_release(torch), waits, coefficients_for(mac, torch))
 

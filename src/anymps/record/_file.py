@@ -26,7 +26,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
     missing, is no recording, has a schema version that is not known or is damaged.
     """
     if "\0" in str(path):
-        raise RecordingError(f"{str(path)!r} is no name of a file")
+        raise RecordingError(f"{str(path)!r} is not a file name")
     try:
         if path.is_dir():
             raise RecordingError(f"{path} is a directory, not a recording: give the file inside it")
@@ -65,7 +65,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 def damaged(path: Path | str, error: object) -> RecordingError:
     """The error for a recording that cannot be read through; its reason in one line, whatever the file says."""
     reason = ascii(str(error))[1:-1].replace("\\'", "'") if not str(error).isprintable() else str(error)
-    return RecordingError(f"{path} is damaged ({reason[:_LONGEST_REASON]}): record again, or take an unharmed copy")
+    return RecordingError(f"{path} is damaged ({reason[:_LONGEST_REASON]}): record again, or use an intact copy")
 
 
 def _upgraded(connection: sqlite3.Connection, version: int) -> sqlite3.Connection:

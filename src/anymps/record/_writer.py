@@ -180,7 +180,7 @@ class RecordingWriter:
                     return
             elif os.path.lexists(self._file):
                 raise RecordingError(
-                    f"{self._name} is another run's by now: this one was to be recorded into a file that is gone"
+                    f"{self._name} belongs to another run by now: the file that this run was recorded into is gone"
                 )
             else:
                 self._put_back(connection)

@@ -30,11 +30,11 @@ class Section:
 def read_sections(read: Callable[[int], bytes]) -> list[Section]:
     """The sections of a library; `read(n)` gives the next n bytes of it, from its start on.
 
-    Raises ValueError if it is no 64-bit Mach-O library or ends too early.
+    Raises ValueError if it is not a 64-bit Mach-O library or ends too early.
     """
     magic, _, _, _, count, size, _, _ = _HEADER.unpack(_exactly(read, _HEADER.size))
     if magic != _MAGIC_64 or size > _MOST_COMMANDS:
-        raise ValueError("it is no 64-bit Mach-O library")
+        raise ValueError("it is not a 64-bit Mach-O library")
     commands = _exactly(read, size)
     found = []
     at = 0

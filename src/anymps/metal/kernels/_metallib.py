@@ -82,7 +82,7 @@ def _read_list(read: object, size: int) -> dict[str, StoredKernel]:
         raise ValueError(f"it has {size:,} bytes, and should have {stated:,}")
     (functions, functions_size), (code, code_size) = parts[0:2], parts[6:8]
     if functions != _HEADER.size or functions + functions_size > size or code + code_size > size:
-        raise ValueError("its parts lie outside of it")
+        raise ValueError("its parts are outside of it")
     data = read(functions_size + 4)  # the length does not count the number in front
     (count,) = struct.unpack_from("<I", data) if len(data) >= 4 else (0,)
     found: dict[str, StoredKernel] = {}
