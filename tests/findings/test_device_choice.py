@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,6 +61,34 @@ def test_a_script_that_names_no_device(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("x = = 1\n")
     assert device_choice(str(broken)) == ({}, [])
+
+
+def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later module's better choice counts; of equal ones the first. Files without the words of one are not parsed."""
+    texts = {
+        "train": "import torch\n",
+        "plain": "x = 1\n",
+        "named": 'import torch\nx = torch.ones(3, device="cpu")\n',
+        "again": 'y = 2\n\nz = torch.zeros(3, device="cpu")\n',
+        "asked": f"import torch\n\ndevice = {CHOICE}\n",
+        "last": f"device = {CHOICE}\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    parsed = []
+    _device_choice._choices.cache_clear()
+
+    def parse(source: str) -> ast.Module:
+        parsed.append(source)
+        return ast.parse(source)
+
+    monkeypatch.setattr(_device_choice, "ast", SimpleNamespace(**{**vars(ast), "parse": parse}))
+    for names, best in ((("named", "again"), ("named", 2)), (("plain", "named", "asked", "last"), ("asked", 3))):
+        modules = {name: SimpleNamespace(__file__=str(tmp_path / f"{name}.py")) for name in names}
+        monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules=modules))
+        choice, _ = device_choice(str(tmp_path / "train.py"))
+        assert (Path(str(choice["file"])).stem, choice["line"]) == best
+    assert sorted(parsed) == sorted(texts[name] for name in ("train", "named", "again", "asked"))
 
 
 def unused(**choice: object) -> Finding:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from anymps._paths import is_library
@@ -39,32 +40,42 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
     Of the line `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is
     given; empty if there is none either. Then come the lines that `_unmoved` tells of.
     """
-    found: list[tuple[int, int, str, _Choice]] = []
-    nodes: dict[str, tuple[ast.AST, ...]] = {}
-    for number, file in enumerate(_files(script)):
-        tree = _tree(file)
-        if tree is not None:
-            nodes[file] = tuple(ast.walk(tree))
-            found += [(choice.rank, number, file, choice) for choice in _choices(nodes[file])]
-    if not found:
+    best: tuple[str, _Choice] | None = None
+    sources: dict[str, str] = {}
+    for file in _files(script):
+        source = sources[file] = _source(file)
+        rank = _NONE if best is None else best[1].rank
+        if _may_choose(source, rank):
+            first = min(_choices(source), key=lambda choice: (choice.rank, choice.line), default=None)
+            if first is not None and first.rank < rank:
+                best = file, first
+    if best is None:
         return {}, []
-    _, _, file, choice = min(found, key=lambda ranked: (ranked[0], ranked[1], ranked[3].line))
+    file, choice = best
     chosen = choice.rank < _IMPORT
     line = {"file": file, "line": choice.line, "source": linecache.getline(file, choice.line).strip(), "chosen": chosen}
-    return line, [] if chosen else _unmoved(nodes)
+    return line, [] if chosen else _unmoved(sources)
 
 
-def _unmoved(nodes: Mapping[str, Sequence[ast.AST]]) -> list[dict[str, object]]:
+def _may_choose(source: str, rank: int) -> bool:
+    """Whether a source has the words of a choice of a lower rank: a program of 200 files is not parsed for nothing."""
+    asks = rank > _ASKED and "is_available" in source
+    names = rank > _NAMED and ("cpu" in source or "cuda" in source)
+    return asks or names or (rank > _IMPORT and "torch" in source)
+
+
+def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
     """Where a program that names no device makes what its optimizer trains, and the loops that call it.
 
     Each line has `what`, `file`, `line` and `source`: `model`, the loop over each `batch`, and what is `made` in the
     loops that train, by a function of torch that takes a device.
     """
     found: list[dict[str, object]] = []
-    for file, own in nodes.items():
-        for what, line in _lines_to_move(own):
-            source = linecache.getline(file, line).strip()
-            found.append({"what": what, "file": file, "line": line, "source": source})
+    for file, source in sources.items():
+        if "parameters" in source:  # without them nothing is trained
+            for what, line in _lines_to_move(_nodes(source)):
+                text = linecache.getline(file, line).strip()
+                found.append({"what": what, "file": file, "line": line, "source": text})
     return found[:_MOST_UNMOVED]
 
 
@@ -148,19 +159,33 @@ def _files(script: str) -> Iterator[str]:
             yield file
 
 
-def _tree(file: str) -> ast.Module | None:
+def _source(file: str) -> str:
+    """A file's text; empty if it is none of a program, or cannot be read."""
     try:
         if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST:
-            return None
-        return ast.parse("".join(linecache.getlines(file)))
-    except (OSError, SyntaxError, ValueError):
-        return None
+            return ""
+    except OSError:
+        return ""
+    return "".join(linecache.getlines(file))
 
 
-_ASKED, _NAMED, _GIVEN, _IMPORT = range(4)
+def _nodes(source: str) -> Sequence[ast.AST]:
+    """All nodes of a source's tree; none if it is no Python."""
+    try:
+        return tuple(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return ()
 
 
-def _choices(nodes: Sequence[ast.AST]) -> Iterator[_Choice]:
+_ASKED, _NAMED, _GIVEN, _IMPORT, _NONE = range(5)
+
+
+@lru_cache(maxsize=_MOST_FILES)  # a notebook or a suite of tests ends many recordings of the same modules
+def _choices(source: str) -> tuple[_Choice, ...]:
+    return tuple(_found(_nodes(source)))
+
+
+def _found(nodes: Sequence[ast.AST]) -> Iterator[_Choice]:
     for node in nodes:
         if isinstance(node, (ast.IfExp, ast.If)) and _asks_for_cuda(node.test):
             yield _Choice(_ASKED, node.lineno)
