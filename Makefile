@@ -29,6 +29,9 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --d
 # A stamp is named after what it was made from: with the same two files nothing is installed again.
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 
+# Hundreds of processes import this package: what one has compiled, the others read, also where containers say otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo quick test test-all unit integration slow mutants fuzz fuzz-files stress public-kernels sanitize check format pages docs clean
 
 help:

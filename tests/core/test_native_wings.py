@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def read_order() -> list[str]:
 WINGS = read_order()
 
 
+@cache
 def files() -> list[Path]:
     """All sources and headers, relative to the folder of the native core."""
     found = (path for path in SOURCE_DIRECTORY.rglob("*") if path.suffix in (".cpp", ".h"))

@@ -14,7 +14,8 @@ from gpu.sides import SIDE
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs a card."""
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    folder = str(Path(__file__).parent) + os.sep
+    here = [item for item in items if str(item.path).startswith(folder)]
     why = why_no_card(look_for_cards()) if here and SIDE == "cuda" else ""
     if why and os.environ.get("ANYMPS_GPU_TESTS"):
         raise pytest.UsageError(why)  # asked for by name: tests/gpu.sh
