@@ -63,7 +63,7 @@ Findings that are gone
   MPS201 warning  train.py:36  Value read back in every step
       `.item()` made the host wait once a step.
 
-The training step  before, after, and after / before of the times
+The training step  before, after, and the ratio of the times
 
   phase           on mps  on CPU   waits               time  ratio
   batch                                             1.00 ms   1.00
@@ -112,7 +112,7 @@ def test_the_step_is_called_what_it_is(loops: tuple[str, str], title: str) -> No
         builder.end_step(10)
         sides.append(builder.close())
     diff = diff_of(*sides)
-    assert f"\n{title}  before, after, and after / before of the times\n" in text_of(diff)
+    assert f"\n{title}  before, after, and the ratio of the times\n" in text_of(diff)
     assert f'<h2 id="step-title">{title}</h2>' in "".join(rendered(diff_document(diff), "html"))
 
 

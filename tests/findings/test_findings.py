@@ -218,7 +218,7 @@ def test_reads_in_too_few_steps() -> None:
     assert find(recording) == []
     assert notes(recording) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 "
-        "complete training steps, the recording holds 2. A training step ends with `optimizer.step()`, or is a round "
+        "complete training steps, and the recording has 2. A training step ends with `optimizer.step()`, or is a round "
         "with a `backward()`."
     ]
     assert notes(loop(steps=3)) == []

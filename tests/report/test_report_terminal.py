@@ -51,11 +51,11 @@ Waits  2 lines in the steps
   nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us
   train.py:36       item            1     202  2.62 ms  5.05 ms  100 to 450 us
 
-  Queued mostly: by forward of nets/model.py:18 before nets/model.py:19, by backward before
-  train.py:36.
-  Queued: operators since the wait before, median to most. Host: this machine's time between them,
-  in which the host prepares them; work: the time inside them. On a Mac the GPU works meanwhile, at
-  its own speed, and the wait lasts until it is done.
+  Queued mostly: by forward of nets/model.py:18 (before nets/model.py:19), by backward (before
+  train.py:36).
+  Queued: operators since the previous wait, median to maximum. Host: this machine's time between
+  them, in which the host prepares them; work: the time inside them. On a Mac the GPU works
+  meanwhile, at its own speed, and the wait lasts until it is done.
 
   Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
@@ -238,7 +238,7 @@ Limits
   -  Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs,
      without the cost of draining a long queue.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete training steps, the recording holds none. A training step ends with
+     complete training steps, and the recording has none. A training step ends with
      `optimizer.step()`, or is a round with a `backward()`.
 """
 
@@ -270,7 +270,7 @@ Limits
   -  The detail of 5 plain calls was not kept: counts by line and operator include all calls, the
      step table only the steps with full detail.
   -  The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3
-     complete training steps, the recording holds none. A training step ends with
+     complete training steps, and the recording has none. A training step ends with
      `optimizer.step()`, or is a round with a `backward()`.
 """
 

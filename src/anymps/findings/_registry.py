@@ -44,6 +44,6 @@ def notes(recording: Recording) -> list[str]:
         return []
     return [
         f"The rules about the training loop (such as {' and '.join(_examples())}) were not applied: they need "
-        f"{MIN_STEPS} complete training steps, the recording holds {steps or 'none'}. A training step ends with "
+        f"{MIN_STEPS} complete training steps, and the recording has {steps or 'none'}. A training step ends with "
         "`optimizer.step()`, or is a round with a `backward()`."
     ]

@@ -18,7 +18,7 @@ _LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 _CATEGORIES: Final = (Column("held by"), Column("size", "number"), Column("share", "number"))
 _LINES: Final = (
     Column("size", "number"),
-    Column("asked for", "number"),
+    Column("requested", "number"),
     Column("buffers", "number"),
     Column("what", wraps=True),
     Column("operator", "path"),
@@ -50,8 +50,8 @@ def memory_section(recording: Recording, drawing: Drawing | None = None) -> Iter
 def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:
     """What the categories hold without having asked for it, and what the heaps hold beyond them; empty cells are 0."""
     return (
-        ("rounding, in the above", text.size(peak.rounding), text.percent(peak.rounding, max(1, peak.allocated))),
-        ("heaps beyond that: cache", text.size(peak.cached), ""),  # no share: it is no part of the peak
+        ("rounding, included above", text.size(peak.rounding), text.percent(peak.rounding, max(1, peak.allocated))),
+        ("unused heaps: cache", text.size(peak.cached), ""),  # no share: it is no part of the peak
     )
 
 
@@ -65,7 +65,7 @@ def _sentences(recording: Recording, peak: Moment) -> list[str]:
     sentences = [f"{first}; the allocator took up to {text.size(story.peak_reserved) or '0'} in heaps."]
     if peak.rounding > max(_MUCH * peak.allocated, _LITTLE):
         sentences.append(
-            f"{text.size(peak.rounding)} of the peak was not asked for: the allocator rounds sizes up, and gives a "
+            f"{text.size(peak.rounding)} of the peak was not requested: the allocator rounds sizes up, and gives a "
             "buffer of its cache as a whole."
         )
     growth = growth_per_step(recording)

@@ -274,7 +274,7 @@ def _whose_times(recording: Recording) -> str:
             "cost of draining a long queue."
         )
     return (
-        f"Times are this machine's, unless they are said to be the {step.mac.name}'s: those are predicted. The cost of "
+        f"Times are this machine's, except those marked as the {step.mac.name}'s, which are predicted. The cost of "
         "waits and launches is what the predicted step would save without them; other costs are ranges from public "
         "measurements. "
         "The program's own code was timed here and is scaled to that Mac's CPU."

@@ -65,7 +65,7 @@ def _step(diff: Diff) -> Section:
     if not diff.phases:
         none = Prose(("Not compared: that needs a complete step in both recordings.",))
         return Section("step", diff.step_title, (none,), nav="Step", folded=False)
-    remark = "before, after, and after / before of the times"
+    remark = "before, after, and the ratio of the times"
     columns = (
         Column("phase"),
         *(Column(name, "number", left_out=int(name == "on mps")) for name in words.step_columns(diff)),

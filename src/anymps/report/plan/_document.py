@@ -105,7 +105,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
     yield from _fixes(plan)
     assumptions = words.assumption_rows(plan)
     if assumptions.rows:
-        what = "A plan has none: numbers are 0, everything is nonzero and unique."
+        what = "A plan computes no values: numbers are 0, everything is nonzero and unique."
         hanging = f"{what} Memory that depends on such a value is an assumption."
         table = _table("assumption-table", assumptions, "Where values were asked for")
         title = "Values that the script read"
@@ -182,7 +182,7 @@ def _memory(plan: Plan, peak: Moment) -> Section:
     ):
         if rows.rows:
             blocks.append(_table(anchor, rows, title, title=title))
-    remark = "allocations in their order, highest moments"
+    remark = "in the order of allocations, the highest of each interval"
     return Section("memory", "What fills the memory", tuple(blocks), nav="Memory", remark=remark)
 
 

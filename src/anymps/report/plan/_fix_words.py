@@ -14,7 +14,7 @@ from anymps.rules import HIGH_WATERMARK
 
 _FIXES: Final = {
     "batch": "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
-    "sequence": "Shorten the sequences or the pictures: activations grow with them, attention scores with their "
+    "sequence": "Shorten the sequences or shrink the images: activations grow with them, attention scores with their "
     "square.",
     "kept": "Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs stored in a "
     "list.",

@@ -149,10 +149,10 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str,
         return []
     remarks = []
     by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
-    told = [f"by {who} before {where}" for where, who in by if who][:3]
+    told = [f"by {who} (before {where})" for where, who in by if who][:3]
     if told:
         remarks.append(f"Queued mostly: {', '.join(told)}.")
-    meaning = "Queued: operators since the wait before, median to most."
+    meaning = "Queued: operators since the previous wait, median to maximum."
     if on_mac:
         meaning += (
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
