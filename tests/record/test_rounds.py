@@ -144,7 +144,7 @@ def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[
     assert [finding.id for finding in find(recording)] == []
     assert notes(recording) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 complete training "
-        "steps, the recording holds none. A training step ends with `optimizer.step()`, or is a round with a "
+        "steps, and the recording has none. A training step ends with `optimizer.step()`, or is a round with a "
         "`backward()`."
     ]
     assert len(capsys.readouterr().out.split()) == 6
