@@ -94,7 +94,7 @@ def test_without_a_prediction_the_public_ranges_stand() -> None:
         "draining a long queue."
     )
     assert limits(recording)[0] == (
-        "Times are this machine's, unless they are said to be the M3 Pro 18GB's: those are predicted. The cost of "
+        "Times are this machine's, except those marked as the M3 Pro 18GB's, which are predicted. The cost of "
         "waits and launches is what the predicted step would save without them; other costs are ranges from public "
         "measurements. "
         "The program's own code was timed here and is scaled to that Mac's CPU."

@@ -73,11 +73,11 @@ def test_what_no_mac_has_ends_the_run(tmp_path: Path) -> None:
     script.write_text("import torch\nx = torch.ones(2, device='cuda') * 2\ngraph = torch.cuda.CUDAGraph()\n")
     answer, findings = run(script, tmp_path / "run.anymps", "--cuda-as-mps")
     assert answer.returncode == 1
-    assert "anymps: torch.cuda.CUDAGraph has no counterpart on a Mac; run the step as it is" in answer.stderr
+    assert "anymps: torch.cuda.CUDAGraph has no counterpart on a Mac; run the step without a graph" in answer.stderr
     refused = next(finding for finding in findings if finding.id == "MPS410")
     assert (refused.site.line, refused.what, refused.fix) == (
         3,
         "torch.cuda.CUDAGraph has no counterpart on a Mac, and was refused.",
-        "Run the step as it is, or give the model to torch.compile.",
+        "Run the step without a graph, or compile the model with torch.compile.",
     )
     assert f"Would not run on {MAC}" in answer.stderr or "graph.py:3" in answer.stderr

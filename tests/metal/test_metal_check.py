@@ -284,8 +284,8 @@ def test_lanes_that_are_not_there(faulty: Any) -> None:
     ]
     assert said_of(faulty.without_lanes, _floats(), **GROUP) == [
         "The Metal kernel `without_lanes` reaches a barrier of a SIMD group "
-        f"{_at('simdgroup_barrier(mem_flags::mem_device);')} without 8 lanes of it: thread 0 is not there (first in "
-        "thread 8, group 0; once in the launch)."
+        f"{_at('simdgroup_barrier(mem_flags::mem_device);')} without 8 lanes of it: thread 0 does not reach it "
+        "(first in thread 8, group 0; once in the launch)."
     ]
     assert said_of(faulty.matrices, _floats(), threads=32) == [
         "The Metal kernel `matrices` multiplies matrices of a SIMD group "
