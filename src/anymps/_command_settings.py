@@ -267,12 +267,12 @@ class KernelsShowSettings(KernelsRemoveSettings):
 class PytestSettings(Settings):
     """Of `pytest --mps`; `reports_from` is the folder that the files of `reports` are named from."""
 
-    fail_on_fallback: bool = row("flag", False, pytest="a test fails if an operator runs on the CPU unmarked")
-    default_device: bool = row("flag", False, pytest="torch.set_default_device('mps') around each test")
+    fail_on_fallback: bool = row("flag", False, pytest="fail a test if an operator runs on the CPU without a mark")
+    default_device: bool = row("flag", False, pytest="call torch.set_default_device('mps') around each test")
     manifest: Path | None = row("file", pytest="the tests that are expected to fail, and how; all others must pass")
     update_manifest: bool = row("flag", False, pytest="update the manifest from the results of this run")
     rerun: bool = row(
-        "flag", True, pytest="an update reruns failing tests without mps, and leaves out those that fail there too"
+        "flag", True, pytest="in an update, rerun failing tests without mps, and leave out those that fail there too"
     )
     update_baseline: bool = row("flag", False, pytest="update the baseline from this run")
     recording: Path | None = row("file", pytest="keep the recording of the session (anymps report FILE)")

@@ -52,14 +52,15 @@ class Settings:
     fallback: bool | None = row(
         "switch", help="Run operators without an MPS kernel on the CPU, or raise (PYTORCH_ENABLE_MPS_FALLBACK). "
         "Default: the environment's setting.", commands=(*_DEVICE, "plan"),
-        pytest="PYTORCH_ENABLE_MPS_FALLBACK, on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
+        pytest="switch PYTORCH_ENABLE_MPS_FALLBACK on or off", variable="PYTORCH_ENABLE_MPS_FALLBACK", enable=True,
         page="as on a Mac: operators without an MPS kernel run on the CPU",
     )  # fmt: skip
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
         "known, after `anymps kernels add`: those of the installed torch (real) or of another release "
         "(ANYMPS_KERNELS).", words=("cpu", "real"), releases=True, commands=("run", "compare"),
-        pytest="real, or a release: compute with PyTorch's own Metal kernels where their launches are known",
+        pytest="compute with PyTorch's own Metal kernels, of the installed torch (real) or a release, where their "
+        "launches are known",
         variable="ANYMPS_KERNELS", enable=True, notebook=True,
         page="with `real`, or a release such as `2.15`, PyTorch's own kernels compute the operators whose launches are "
         "known ([Kernels]"
@@ -67,7 +68,7 @@ class Settings:
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
         "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
-        commands=("run", "compare", "plan", "fix"), pytest="mps answers for CUDA: torch.cuda, .cuda() and 'cuda'",
+        commands=("run", "compare", "plan", "fix"), pytest="let mps answer for CUDA: torch.cuda, .cuda() and 'cuda'",
         variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, page="mps answers for CUDA "
         "([CUDA](cuda.md))",
     )  # fmt: skip
@@ -79,7 +80,7 @@ class Settings:
     check_shaders: bool = row(
         "flag", False, "Check Metal kernels for data races, out-of-bounds accesses and similar bugs; slow "
         "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
-        pytest="a test fails if a Metal kernel has a data race or an out-of-bounds access",
+        pytest="fail a test if a Metal kernel in it has a data race or an out-of-bounds access",
         variable="ANYMPS_CHECK_SHADERS",
         page="Metal kernels are checked for data races, out-of-bounds accesses and similar bugs ([Checking kernels]"
         "(metal.md#checking-kernels))",
@@ -88,7 +89,7 @@ class Settings:
         "word", help="Compare operators' results with the CPU's, computed in float64: the first three calls of each "
         "signature, then calls at growing intervals; or all of them (ANYMPS_CHECK_NUMBERS=some or all).",
         words=("some", "all"), bare="some", commands=("run",),
-        pytest="a test fails if an operator's result differs from the CPU's", variable="ANYMPS_CHECK_NUMBERS",
+        pytest="fail a test if an operator's result differs from the CPU's", variable="ANYMPS_CHECK_NUMBERS",
         notebook=True,
         page="with `some` or `all`, operators' results are compared with the CPU's ([Numbers](numbers.md))",
     )  # fmt: skip
