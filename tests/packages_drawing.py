@@ -27,7 +27,7 @@ text{{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;text-anchor:midd
 <rect x="0" y="0" width="860" height="{height}" style="fill:#ffffff;stroke:none"/>
 """
 _NOTE = (
-    "A package imports from the floors below it, by their faces alone. Below each name: its wings. Yellow: needs torch."
+    "A package imports only from floors below it. Below each name: its subpackages. Yellow: needs torch."
 )
 
 
