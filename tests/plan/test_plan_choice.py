@@ -61,7 +61,7 @@ def test_the_answer_is_the_first_screen() -> None:
         assert section in whole
         assert section not in short
     assert not set("█░●┃") & set(short)
-    assert "What if  each change by itself" in short
+    assert "What if  each change alone" in short
     assert "-v shows" not in whole
 
 
