@@ -102,6 +102,31 @@ def test_planted_faults(gate: Gate) -> None:
     )
 
 
+def test_lines_of_installed_packages(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A line of an installed package is told from the package's folder, wherever its environment lies."""
+    site = tmp_path_factory.mktemp("environment") / "lib/python3.12/site-packages"
+    (site / "timmed").mkdir(parents=True)
+    (site / "timmed" / "layers.py").write_text("def total(x):\n    return [y.item() for y in x]\n")
+    monkeypatch.syspath_prepend(site)
+    gate.write(
+        test_it="""\
+            import torch
+            from timmed.layers import total
+
+            def test_total():
+                assert total(torch.ones(20, device="mps"))
+        """
+    )
+    assert section(gate.run()) == [
+        "Lines that wait for the GPU repeatedly:",
+        "  item",
+        "    20 times  timmed/layers.py:2  | return [y.item() for y in x]",
+        "      in test_it.py::test_total",
+    ]
+
+
 def test_what_is_left_out(gate: Gate) -> None:
     """Lines of tests that fail as they should are counted, and shown with -v; what a test module reads is not told."""
     gate.write(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from anymps._paths import project_path
 from anymps._text import size
 from anymps.capture import Allocation, Section
 from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
@@ -78,15 +79,15 @@ def wrong_numbers(found: Sequence[tuple[str, Sequence[Found]]], root: str) -> st
     from anymps.numerics import told
 
     number = "1 operator" if len(found) == 1 else f"{len(found)} operators"
-    shown = (f"  {relative(line, root)}: {told(several[0], len(several))}" for line, several in found)
+    shown = (f"  {project_path(line, (root,))}: {told(several[0], len(several))}" for line, several in found)
     return _text(f"{number} with results that differ from the CPU's (--mps-check-numbers):", shown)
 
 
 def place(site: Site, root: str) -> str:
-    """`lib/ops.py:12  | return torch.take(x, i)`."""
+    """`lib/ops.py:12  | return torch.take(x, i)`; a file of an installed package from that package's folder."""
     if not site.known:
         return "an unknown line"
-    return f"{relative(site.file, root)}:{site.line}" + (f"  | {site.source}" if site.source else "")
+    return f"{project_path(site.file, (root,))}:{site.line}" + (f"  | {site.source}" if site.source else "")
 
 
 def relative(file: str, root: str) -> str:
