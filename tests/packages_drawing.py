@@ -26,9 +26,7 @@ text{{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;text-anchor:midd
 <path d="M0 0 L8 4 L0 8 z" fill="#57606a"/></marker></defs>
 <rect x="0" y="0" width="860" height="{height}" style="fill:#ffffff;stroke:none"/>
 """
-_NOTE = (
-    "A package imports only from floors below it. Below each name: its subpackages. Yellow: needs torch."
-)
+_NOTE = "A package imports only from floors below it. Below each name: its subpackages. Yellow: needs torch."
 
 
 def floors() -> dict[int, list[tuple[str, bool]]]:
