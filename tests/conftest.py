@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from long_files import longest_first
 from processes import MAC
 
 if TYPE_CHECKING:
     import torch
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first."""
+    longest_first(items)
 
 
 def pytest_collection_finish() -> None:
