@@ -20,7 +20,10 @@ a traceback. Errors of the real backend are not in this tree: they keep torch's 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+FAULT: Final = 70
+"""Exit status of a command that ends with a bug of anymps itself (EX_SOFTWARE of sysexits.h)."""
 
 
 class AnympsError(Exception):

@@ -29,7 +29,7 @@ from anymps.commands.doctor._facts import Facts
 from anymps.findings import Finding, Severity, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import Output, Outputs, render_terminal
-from processes import clean_environment
+from processes import clean_environment, run_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -503,3 +503,39 @@ def test_report_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: 
         "",
         f"anymps: {path} is not a recording: give a file that `anymps run --record` made\n",
     )
+
+
+def test_a_command_loads_itself_alone() -> None:
+    """All together take half a second."""
+    code = """
+        import sys
+        from anymps.commands import main
+
+        def loaded():
+            return sorted(name for name in sys.modules if name.startswith(("anymps.commands.", "anymps.findings")))
+
+        main(["--version"])
+        print(loaded())
+        main(["convert", "--help"])
+        print(loaded())
+    """
+    lines = run_python(code).lines
+    assert (lines[1], lines[-1]) == ("[]", "['anymps.commands._convert', 'anymps.commands._options']")
+
+
+@pytest.mark.parametrize("name", list(anymps.commands._commands.commands))
+def test_each_command_has_its_name(name: str) -> None:
+    """The table of modules names it as it names itself."""
+    assert anymps.commands._commands.commands[name].name == name
+
+
+def test_a_command_that_is_added_and_removed() -> None:
+    """The commands are a mapping as click has it."""
+    commands = anymps.commands._Commands({"run": "_run"})
+    assert (list(commands), len(commands), "run" in commands, "other" in commands) == (["run"], 1, True, False)
+    other = commands["other"] = commands["run"]
+    assert (list(commands), len(commands), commands["other"]) == (["run", "other"], 2, other)
+    del commands["run"]
+    assert list(commands) == ["other"]
+    with pytest.raises(KeyError, match="run"):
+        commands["run"]

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Final
 
 import click
 
-from anymps._errors import AnympsError, UsageError
+from anymps._errors import FAULT, AnympsError, UsageError
 from anymps._version import __version__
-from anymps.capture import INTERRUPTED
 from anymps.children import stand_aside
-from anymps.commands._compare import compare
-from anymps.commands._convert import convert
-from anymps.commands._coverage import coverage
-from anymps.commands._diff import diff
-from anymps.commands._explain import explain
-from anymps.commands._join import join
-from anymps.commands._join_manifests import join_manifests
-from anymps.commands._kernels import kernels
-from anymps.commands._plan import plan
-from anymps.commands._report import report
-from anymps.commands._run import run
-from anymps.commands._runner import FAULT
-from anymps.commands._show import say
-from anymps.commands._verify import verify
-from anymps.commands.bench import bench
-from anymps.commands.doctor import doctor
-from anymps.commands.fix import fix
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -50,20 +34,68 @@ Exit codes (docs/exit-codes.md):
   130  interrupted (Ctrl-C)"""
 
 
-@click.group(epilog=_EPILOG, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+_MODULES: Final = {
+    "bench": "bench",
+    "compare": "_compare",
+    "convert": "_convert",
+    "coverage": "_coverage",
+    "diff": "_diff",
+    "doctor": "doctor",
+    "explain": "_explain",
+    "fix": "fix",
+    "join": "_join",
+    "join-manifests": "_join_manifests",
+    "kernels": "_kernels",
+    "plan": "_plan",
+    "report": "_report",
+    "run": "_run",
+    "verify": "_verify",
+}
+"""The module of each command, which defines it under the command's own name."""
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands by name; one is imported when it is asked for, as all together take half a second."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules = dict(modules)
+        self._added: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name in self._modules and name not in self._added:
+            module = importlib.import_module(f"{__name__}.{self._modules[name]}")
+            self._added[name] = getattr(module, name.replace("-", "_"))
+        return self._added[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._added[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        self._modules.pop(name, None)
+        self._added.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._modules, **self._added})
+
+    def __len__(self) -> int:
+        return len({**self._modules, **self._added})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules or name in self._added
+
+
+@click.group(
+    commands=_Commands(_MODULES),
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="anymps", message="%(prog)s %(version)s")
 @click.pass_context
 def _commands(context: click.Context) -> None:
     """PyTorch's mps device (the Apple GPU) on any machine."""
     if context.invoked_subcommand is None:
         raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
-
-
-for _command in (
-    bench, compare, convert, coverage, diff, doctor, explain, fix, join, join_manifests, kernels, plan, report, run,
-    verify,
-):  # fmt: skip
-    _commands.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = context.command_path if context is not None else "anymps"
         return _fail(f"{error.format_message().rstrip('.')} ({where} --help)", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
+        from anymps.capture import INTERRUPTED
+
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         _forget_output()  # the reader has gone (`anymps report x | head`)
@@ -106,5 +140,7 @@ def _forget_output() -> None:
 
 
 def _fail(problem: object, status: int) -> int:
+    from anymps.commands._show import say
+
     say(problem)
     return status

@@ -5,14 +5,12 @@ from __future__ import annotations
 import traceback
 from typing import Protocol
 
-from anymps._errors import AnympsError
+from anymps._errors import FAULT, AnympsError
 from anymps._own_imports import hide_from_script
 from anymps._own_python import OwnPython
 from anymps.children import ExitWatch
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
-
-FAULT = 70  # a fault of anymps itself (EX_SOFTWARE of sysexits.h)
 
 
 class StepsDone(SystemExit):

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._atomic import replace_text
 from anymps._errors import BuildError, UsageError
-from anymps.findings import Finding
-from anymps.report import write_file
 
 if TYPE_CHECKING:
+    from anymps.findings import Finding
     from anymps.record import Recording
     from anymps.report import Document
 
@@ -55,7 +54,7 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
 
     Raises UsageError if the file or the stream cannot be written.
     """
-    from anymps.report import print_terminal
+    from anymps.report import print_terminal, write_file
 
     with _shown():
         if path is None:
