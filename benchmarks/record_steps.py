@@ -108,14 +108,28 @@ def tiny_bert() -> Callable[[], None]:
     return step
 
 
-def mistral(length: int) -> Callable[[], None]:
-    """The forward pass of Mistral-7B over one prompt, half precision."""
+def mistral_model() -> nn.Module:
+    """Mistral-7B in half precision."""
     with torch.device("mps"):
         torch.set_default_dtype(torch.float16)
         model = transformers.MistralForCausalLM(transformers.MistralConfig(max_position_embeddings=32768))
         torch.set_default_dtype(torch.float32)
-    tokens = torch.randint(0, 32000, (1, length), device="mps")
+    return model
+
+
+def mistral(length: int) -> Callable[[], None]:
+    """The forward pass of Mistral-7B over one prompt."""
+    model, tokens = mistral_model(), torch.randint(0, 32000, (1, length), device="mps")
     return inference(model, lambda: model(tokens, use_cache=False))
+
+
+def mistral_token(length: int) -> Callable[[], None]:
+    """One more token of Mistral-7B behind so many whose keys and values are kept, in the third step."""
+    model, token = mistral_model(), torch.randint(0, 32000, (1, 1), device="mps")
+    kept = transformers.DynamicCache()
+    for layer in range(model.config.num_hidden_layers):
+        kept.update(*(torch.zeros(1, 8, length - 2, 128, dtype=torch.float16, device="mps") for _ in range(2)), layer)
+    return inference(model, lambda: model(token, past_key_values=kept, use_cache=True))
 
 
 def minimind(batch: int, length: int, heads: int, inner: int, half: bool = False) -> Callable[[], None]:
@@ -202,6 +216,8 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
     "mistral_7b-infer-s128": lambda: mistral(128),
     "mistral_7b-infer-s256": lambda: mistral(256),
     "mistral_7b-infer-s512": lambda: mistral(512),
+    "mistral_7b-infer-s871": lambda: mistral(871),
+    "mistral_7b-infer-s1-after990": lambda: mistral_token(990),
 }
 
 

@@ -43,13 +43,16 @@ MATRIX = {
     "conv_input": (0.60, 40, 3, 0.7),
     "conv_weight": (0.60, 40, 3, 0.7),
 }
-# Class: share of the bandwidth; prior mean. Those bound by the cores' own work start with as much time of it.
+# Class: share of the bandwidth; prior mean. Those bound by the cores' own work start with as much time of it. For
+# few rows it is what 7.75 tokens a second of Mistral-7B, 14.48 GB each, take of an M5's 153.6 GB/s: 0.73
+# (taneja-rohit/mac-ml-benchmark, results/raw/M5/framework_comparison.json at d4a5fd8).
 KERNELS = {
     "elementwise": 0.75, "copy": 0.75, "blit": 0.35, "fill": 0.6, "reduce_all": 0.75, "reduce_inner": 0.7,
     "reduce_outer": 0.65, "reduce_first": 0.6, "argmax_inner": 0.3, "argmax_outer": 0.15, "softmax": 0.5,
     "softmax_backward": 0.4, "layer_norm": 0.4, "batch_norm": 0.45, "group_norm": 0.4, "norm_backward": 0.4,
     "gather": 0.2, "scatter": 0.2, "scatter_reduce": 0.3, "sort": 0.03, "sort_outer": 0.006, "scan": 0.5,
-    "pool": 0.4, "loss": 0.4, "random": 0.5, "conv_depthwise": 0.5, "median": 0.001, "grid_sample": 0.3,
+    "pool": 0.4, "few_rows": 0.75, "loss": 0.4, "random": 0.5, "conv_depthwise": 0.5, "median": 0.001,
+    "grid_sample": 0.3,
 }  # fmt: skip
 BY_THE_CORES = ("gather", "scatter", "scatter_reduce", "sort", "sort_outer", "argmax_outer", "median")
 GROUPS = (

@@ -153,7 +153,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert kept["date"] == "2026-11-14"
     head, _, columns, *table = out.splitlines()
     assert head.startswith("Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: ")
-    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 77 of 78 timings count.")
+    assert head.endswith(f", torch {TORCH}, 14 Nov 2026: 78 of 79 timings count.")
     assert columns.split() == ["timings", "measured", "/", "predicted", "off", "after", "calibration"]
     cells = {line[:20].strip(): line[20:].split() for line in table[: table.index("")]}
     assert cells["gemm"] == ["10", "1.25", "0%"]
@@ -170,7 +170,7 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     ) in err
     with rows.open(newline="") as file:
         written = list(csv.DictReader(file))
-    assert len(written) == 77 - 8 - 2  # copies and views are no kernels
+    assert len(written) == 78 - 8 - 2  # copies and views are no kernels
     assert {**written[0], "milliseconds": ""} == {
         "source_url": "local",
         "chip": "M3 Pro",

@@ -177,6 +177,18 @@ def test_a_linear_layer_counts_as_its_product() -> None:
     assert 1.9 < backward.device / forward.device < 2.6
 
 
+@pytest.mark.parametrize("rows", [1, 16])
+def test_a_product_of_few_rows_takes_the_time_of_reading_the_matrix(rows: int) -> None:
+    """14.48 GB of weights pass an M5's memory in 129 ms for each token of Mistral-7B: at 73 % of its bandwidth."""
+    mac = parse_mac("M5 24GB")
+    text = f"aten::linear(float16[1, {rows}, 4096], float16[14336, 4096]) -> (float16[1, {rows}, 14336])"
+    time = predict_operator(call(text), mac, "2.8")
+    assert (time.kind, time.bound) == ("few_rows", "bandwidth")
+    assert 0.65 < 2 * 4096 * 14336 / time.device / mac.memory_bandwidth < 0.8
+    larger = call(text.replace(f"{rows}, 4096", "17, 4096").replace(f"{rows}, 14336", "17, 14336"))
+    assert [work.kind for work in works_of(larger)] == ["gemm"]
+
+
 def test_a_linear_layer_of_one_number_has_a_vector_for_a_weight() -> None:
     """Each row by the vector: a product with one column."""
     (work,) = works_of(call("aten::linear(float32[8, 512, 768], float32[768]) -> (float32[8, 512])"))
@@ -525,8 +537,10 @@ def test_the_accuracy_does_not_get_worse() -> None:
     errors = sorted(abs(one["predicted"] / one["measured"] - 1) for one in steps)
     assert len({one["tape"].partition("-")[0] for one in steps}) >= 10
     assert errors[len(errors) // 2] <= 0.22
-    assert sum(error <= 0.5 for error in errors) >= 0.87 * len(errors)
-    assert sum(one["low"] <= one["measured"] <= one["high"] for one in steps) >= 0.79 * len(errors)
+    assert sum(error <= 0.5 for error in errors) >= 0.9 * len(errors)
+    inside, of = (sum(part) for part in zip(*found["steps held"].values(), strict=True))
+    assert of == len(steps)
+    assert 0.78 <= inside / of <= 0.85
     assert f"| **all that were scored** | {found['scored']} | {100 * found['all']['median']:.0f} % |" in PAGE
 
 

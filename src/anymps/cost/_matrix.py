@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Final
 
 from anymps.cost._classes import Operands, Work
 from anymps.cost._tensors import OperatorCall, Tensor
@@ -23,9 +24,17 @@ def matrix_work(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | Non
     return None if maker is None else maker(call, tensors)
 
 
+FEW_ROWS: Final = 16
+"""Up to so many rows a matrix is read once and multiplied with each of them, without tiles: from about 16 on, MPS takes
+its kernel for matrices again (pytorch issue 189847)."""
+_TIMED: Final = ("float32", "float16", "bfloat16")
+
+
 def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
     if min(m, n, k, batch) < 1:
         return Work("fill", size, dtype)  # nothing to multiply: what is made holds zeros
+    if m <= FEW_ROWS and kind in ("gemm", "linear_view") and dtype in _TIMED:
+        return Work("few_rows", size, dtype)
     return Work(kind, size, dtype, m, n, k, batch)
 
 

@@ -190,6 +190,10 @@ _OTHERS: Final = [
         lambda torch, t: torch.nn.functional.linear(*t),
     ),
     TimedCall(
+        "aten::linear(float16[1, 4096], float16[14336, 4096]) -> (float16[1, 14336])",
+        lambda torch, t: torch.nn.functional.linear(*t),
+    ),
+    TimedCall(
         f"aten::linear({_square(2048)}, {_square(2048)}) -> ({_square(2048)}) {{transposed}}",
         lambda torch, t: torch.nn.functional.linear(t[0].t(), t[1]),
     ),
