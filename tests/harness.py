@@ -29,7 +29,7 @@ def model_sources(source: str) -> list[Path]:
 
 
 def compile_program(name: str, sources: list[Path], subject: str, directory: Path, *options: str) -> Path:
-    """The program `tests/native/<name>.cpp` with some native sources, in `directory`: built, or kept by earlier tests."""
+    """The program `tests/native/<name>.cpp` with some native sources, in `directory`: built, or of earlier tests."""
     main = PROGRAMS / f"{name}.cpp"
     kept = _kept(_compiler(subject), options, [main, *sources])
     if not kept.exists():
