@@ -338,6 +338,9 @@ class MetalKernel:
                     check.faults = self._checks.clean.faults(key)
                 self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
                 return
+            if check is not None and self._checks.clean.by_parts(key, check, self._entry, bound, tensors, grid, group):
+                self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
+                return
         if self._axis is not None and not lies_along(self._axis, grid, group):
             self._use_fibers()
         errors = None if error_index is None else (error_index, ErrorBuffer())

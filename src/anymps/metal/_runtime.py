@@ -125,6 +125,16 @@ def runtime() -> ctypes.CDLL:
         ctypes.c_uint,
         ctypes.POINTER(Report),
     )
+    library.anymps_rt_launch_chosen.restype = ctypes.c_int
+    library.anymps_rt_launch_chosen.argtypes = (
+        ctypes.POINTER(KernelEntry),
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.POINTER(ctypes.c_uint),
+        ctypes.POINTER(ctypes.c_uint),
+        ctypes.POINTER(ctypes.c_uint64),
+        ctypes.c_uint64,
+        ctypes.POINTER(Report),
+    )
     library.anymps_rt_call.restype = ctypes.c_int
     library.anymps_rt_call.argtypes = (
         ctypes.c_void_p,

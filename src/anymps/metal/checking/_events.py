@@ -41,6 +41,8 @@ class Area(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_void_p),
         ("fixed", ctypes.c_uint64),
+        ("low", ctypes.c_uint64),
+        ("high", ctypes.c_uint64),
     )
 
 

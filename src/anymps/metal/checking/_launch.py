@@ -9,7 +9,7 @@ import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import torch
 
 from anymps.metal._arguments import PADDING, Arguments, Constant
 from anymps.metal._device import Device
-from anymps.metal._runtime import KernelEntry, Report, Triple, runtime
+from anymps.metal._runtime import KernelEntry, Report, Triple, raise_interrupt, runtime
 from anymps.metal.checking._arguments import argument_faults, unset_faults
 from anymps.metal.checking._events import MOST_EVENTS, Area, Event, checker
 from anymps.metal.checking._messages import Launched, ShaderFault, describe
@@ -69,25 +69,67 @@ class CheckedLaunch:
         report: Report,
     ) -> str:
         """Run it, with `errors` as the argument of that index. Returns why it was stopped, if the checker knows."""
-        global _turn_of
-        memory = _Memory()
+        memory = _memory_of(entry, bound, tensors, errors)
         count = buffer_count(entry, bound, errors)
-        places: list[Callable[[], int] | None] = [None] * count
-        rest = iter(tensors)
-        for index, slot in enumerate(bound.slots):
-            name = f"argument {index}"
-            if isinstance(slot, Constant):
-                data = ctypes.create_string_buffer(slot.data, len(slot.data))
-                places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
-            elif isinstance(slot, torch.Tensor):
-                places[index] = memory.add_tensor(name, next(rest), not entry.written >> index & 1)
-            else:
-                places[index] = memory.add_table(name, [next(rest) for _ in slot])
-        if errors is not None:
-            places[errors[0]] = memory.add(
-                "the error buffer", ctypes.addressof(errors[1]), ctypes.sizeof(errors[1]), errors[1]
+
+        def launch(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+            runtime().anymps_rt_launch(entry, pointers, Triple(*grid), Triple(*group), 1, ctypes.byref(report))
+
+        found = self._run(entry, memory, count, launch)
+        missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
+        launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
+        self.faults = [
+            *argument_faults(self.kernel, entry, bound),
+            *unset_faults(self.kernel, entry, self.source),
+            *describe(found, launched),
+        ]
+        ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
+        if ending is None or not report.signal:
+            return ""
+        return f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
+
+    def look(
+        self,
+        entry: KernelEntry,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: Sequence[int],
+        group: Sequence[int],
+        chosen: Sequence[int],
+        copied: Collection[int],
+    ) -> dict[int, tuple[int, int, int]] | None:
+        """Look at some groups of it alone, by their numbers; nothing of what they write is kept.
+
+        `copied` are the arguments whose contents they find; others are zeros. Returns for each argument the number of
+        the memory that it lies in, and there the first byte that was touched and the one behind the last; None if
+        anything was found, or the groups did not come to their end.
+        """
+        memory = _memory_of(entry, bound, tensors, None, copied)
+        report = Report()
+        numbers = (ctypes.c_uint64 * len(chosen))(*chosen)
+
+        def launch(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+            runtime().anymps_rt_launch_chosen(
+                entry, pointers, Triple(*grid), Triple(*group), numbers, len(chosen), ctypes.byref(report)
             )
-        memory.add("threadgroup memory", None, int(entry.shared_bytes()), None)
+
+        found = self._run(entry, memory, buffer_count(entry, bound, None), launch)
+        raise_interrupt(report)
+        if report.signal or (
+            found and describe(found, Launched(self.kernel, self.source, self.library, memory.names, 0))
+        ):
+            return None
+        return memory.touched()
+
+    def _run(
+        self,
+        entry: KernelEntry,
+        memory: _Memory,
+        count: int,
+        launch: Callable[[ctypes.Array[ctypes.c_void_p]], None],
+    ) -> list[Event]:
+        """Has the checker follow a launch on `count` buffers. Returns what it found."""
+        global _turn_of
         events = (Event * MOST_EVENTS)()
         if _turn.locked() and _turn_of == threading.get_ident():
             raise RuntimeError(
@@ -100,23 +142,11 @@ class CheckedLaunch:
             if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, entry.thread):
                 raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{self.kernel}'")
             try:
-                memory.placed(areas)
-                pointers = (ctypes.c_void_p * count)(*(None if place is None else place() for place in places))
-                runtime().anymps_rt_launch(entry, pointers, Triple(*grid), Triple(*group), 1, ctypes.byref(report))
+                launch(memory.pointers(areas, count))
             finally:
                 found = checker().anymps_check_end(events, MOST_EVENTS)
                 _turn_of = 0
-        missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
-        launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
-        self.faults = [
-            *argument_faults(self.kernel, entry, bound),
-            *unset_faults(self.kernel, entry, self.source),
-            *describe(events[:found], launched),
-        ]
-        ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
-        if ending is None or not report.signal:
-            return ""
-        return f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
+        return events[:found]
 
     def tell(self, device: Device) -> None:
         """Note what was found: as marks at the running line while something records, else as warnings."""
@@ -138,6 +168,34 @@ def _without_numbers(fault: ShaderFault) -> str:
     return _NUMBER.sub("", fault.what.partition(f" at line {fault.line}, ")[0] if fault.line else fault.what)
 
 
+def _memory_of(
+    entry: KernelEntry,
+    bound: Arguments,
+    tensors: Sequence[torch.Tensor],
+    errors: tuple[int, ctypes.Structure] | None,
+    copied: Collection[int] | None = None,
+) -> _Memory:
+    """The memory of a launch; `copied` are the arguments whose contents are copied in, None: all."""
+    memory = _Memory()
+    rest = iter(tensors)
+    for index, slot in enumerate(bound.slots):
+        name = f"argument {index}"
+        if isinstance(slot, Constant):
+            data = ctypes.create_string_buffer(slot.data, len(slot.data))
+            memory.places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
+        elif isinstance(slot, torch.Tensor):
+            given = copied is None or index in copied
+            memory.places[index] = memory.add_tensor(name, next(rest), not entry.written >> index & 1, given)
+        else:
+            memory.places[index] = memory.add_table(name, [next(rest) for _ in slot])
+    if errors is not None:
+        memory.places[errors[0]] = memory.add(
+            "the error buffer", ctypes.addressof(errors[1]), ctypes.sizeof(errors[1]), errors[1]
+        )
+    memory.add("threadgroup memory", None, int(entry.shared_bytes()), None)
+    return memory
+
+
 class _Memory:
     """The areas of a launch: each storage once, however many tensors show parts of it."""
 
@@ -149,6 +207,7 @@ class _Memory:
         self._fixed: dict[int, bool] = {}
         self._tables: list[tuple[ctypes.Array[ctypes.c_void_p], list[Callable[[], int]]]] = []
         self._areas: ctypes.Array[Area] | None = None
+        self.places: dict[int, Callable[[], int]] = {}  # of the arguments
 
     def add(self, name: str, host: int | None, size: int, keep: object) -> Callable[[], int]:
         index = len(self.names)
@@ -157,14 +216,18 @@ class _Memory:
         self._keep.append(keep)
         return functools.partial(self._start, index, 0)
 
-    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> Callable[[], int]:
-        """The area of a tensor; `fixed`: the kernel only reads it there."""
+    def add_tensor(
+        self, name: str, tensor: torch.Tensor, fixed: bool = False, copied: bool = True
+    ) -> Callable[[], int]:
+        """The area of a tensor; `fixed`: the kernel only reads it there; `copied`: it finds the contents."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr()
         if start not in self._storages or not start:
             self._storages[start] = len(self.names)
-            self.add(name, start or None, storage.nbytes() if start else 0, storage)
+            self.add(name, None, storage.nbytes() if start else 0, storage)
         index = self._storages[start]
+        if copied and start:
+            self._hosts[index] = start
         self._fixed[index] = self._fixed.get(index, True) and fixed
         return functools.partial(self._start, index, tensor.data_ptr() - start if start else 0)
 
@@ -182,7 +245,25 @@ class _Memory:
             areas[index].fixed = fixed
         return areas
 
-    def placed(self, areas: ctypes.Array[Area]) -> None:
+    def pointers(self, areas: ctypes.Array[Area], count: int) -> ctypes.Array[ctypes.c_void_p]:
+        """The areas have their places: where each of `count` buffers is."""
+        self._placed(areas)
+        found = (ctypes.c_void_p * count)()
+        for index, place in self.places.items():
+            found[index] = place()
+        return found
+
+    def touched(self) -> dict[int, tuple[int, int, int]]:
+        """For each argument the number of its area, and there the first byte that was touched, and the end."""
+        assert self._areas is not None
+        found = {}
+        for index, place in self.places.items():
+            assert isinstance(place, functools.partial)
+            area = self._areas[place.args[0]]
+            found[index] = (int(place.args[0]), int(area.low), int(area.high))
+        return found
+
+    def _placed(self, areas: ctypes.Array[Area]) -> None:
         """The areas have their places: the tables of pointers can be filled."""
         self._areas = areas
         for table, places in self._tables:

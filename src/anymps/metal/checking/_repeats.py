@@ -20,10 +20,12 @@ import torch
 
 from anymps.metal._arguments import Arguments, Constant
 from anymps.metal._runtime import KernelEntry
-from anymps.metal.checking._arguments import argument_faults
+from anymps.metal.checking._arguments import argument_faults, unset_faults
+from anymps.metal.checking._launch import CheckedLaunch
 from anymps.metal.checking._messages import ShaderFault
+from anymps.metal.checking._parts import clean_by_parts
 from anymps.metal.compilation import without_macros
-from anymps.metal.translation import deciding_buffers
+from anymps.metal.translation import AlikeGroups, deciding_buffers
 
 _MOST_KEPT = 4096  # launches of one source
 _MOST_READ = 1 << 20  # bytes of a buffer whose contents decide
@@ -57,8 +59,16 @@ class CleanLaunches:
         self._clean: dict[Hashable, _Known] = {}
 
     @functools.cached_property
+    def _text(self) -> str | None:
+        return without_macros(self._source)
+
+    @functools.cached_property
+    def _alike(self) -> AlikeGroups | None:
+        return None if self._text is None else AlikeGroups(self._text)
+
+    @functools.cached_property
     def _deciding(self) -> Mapping[str, frozenset[int]]:
-        text = without_macros(self._source)
+        text = self._text
         if text is None:
             return {}
         code = self._library.read_bytes()  # what its compiler could not rule out, it has a call for
@@ -113,6 +123,27 @@ class CleanLaunches:
         by_layout = all(isinstance(slot, torch.Tensor) and slot.is_contiguous() for slot in bound.slots)
         fits = by_layout or next(argument_faults(kernel, entry, bound), None) is None
         return fits and self._clean[key].may_pass()
+
+    def by_parts(
+        self,
+        key: Hashable | None,
+        check: CheckedLaunch,
+        entry: KernelEntry,
+        bound: Arguments,
+        tensors: Sequence[torch.Tensor],
+        grid: Sequence[int],
+        group: Sequence[int],
+    ) -> bool:
+        """Whether a launch is clean, by a look at one of all groups that do the same; it is kept then."""
+        kernel = check.kernel
+        if key is None or self._alike is None or any(True for _ in unset_faults(kernel, entry, self._source)):
+            return False
+        if any(True for _ in argument_faults(kernel, entry, bound)):
+            return False
+        if not clean_by_parts(self._alike, self._deciding[kernel], check, entry, bound, tensors, grid, group):
+            return False
+        self.add(key, [])
+        return True
 
     def faults(self, key: Hashable | None) -> list[ShaderFault]:
         """What was found when such a launch was looked at, and is to be told again."""

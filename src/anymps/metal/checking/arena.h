@@ -17,6 +17,13 @@ struct Area {
   uint64_t bytes;
   char* start;     // of the copy
   uint64_t fixed;  // whether the kernel only reads it, by the types of its parameters
+  uint64_t low;    // of what the kernel touched there, the first byte and the one behind the last; low is above high if nothing
+  uint64_t high;
+
+  void touched(uint64_t offset, unsigned size) {
+    if (offset < low) low = offset;
+    if (offset + size > high) high = offset + size;
+  }
 };
 
 class Arena {
@@ -29,6 +36,8 @@ class Arena {
         for (unsigned i = 0; i < count; ++i) {
           if (areas_[i].host != nullptr) std::memcpy(areas_[i].start, areas_[i].host, areas_[i].bytes);
           areas[i].start = areas_[i].start;
+          areas_[i].low = ~uint64_t(0);
+          areas_[i].high = 0;
         }
         return true;
       }
@@ -48,6 +57,14 @@ class Arena {
   }
   bool has(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(memory_) < size_; }
   const Area& area(unsigned index) const { return areas_[index]; }
+  Area& area(unsigned index) { return areas_[index]; }
+  // Says what the kernel touched.
+  void tell(Area* areas) const {
+    for (size_t i = 0; i < areas_.size(); ++i) {
+      areas[i].low = areas_[i].low;
+      areas[i].high = areas_[i].high;
+    }
+  }
 
   // The area next to an address within the arena.
   unsigned find(uintptr_t address) const { return of_piece_[(address - reinterpret_cast<uintptr_t>(memory_)) >> piece_]; }

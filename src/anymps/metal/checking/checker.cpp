@@ -50,6 +50,7 @@ int find_code(dl_phdr_info* info, size_t, void* data) {
 int Checker::begin(Area* areas, unsigned count, unsigned shared_area, const void* code) {
   events.clear();
   if (!arena_.open(areas, count)) return 1;
+  areas_ = areas;
   Code found{reinterpret_cast<uintptr_t>(code), 0, 0};
   dl_iterate_phdr(find_code, &found);
   code_low_ = found.low;
@@ -73,6 +74,7 @@ void Checker::end() {
   stacks_low_ = 0;
   stacks_span_ = ~uintptr_t(0);
   shared_span_ = 0;
+  arena_.tell(areas_);
   arena_.close(true);
 }
 
@@ -206,7 +208,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     stop();
   }
   const unsigned index = arena_.find(address);
-  const Area& area = arena_.area(index);
+  Area& area = arena_.area(index);
   const int64_t offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(area.start));
   if (offset < 0 || static_cast<uint64_t>(offset) + size > area.bytes) {
     Event found = blank(Outside, frames(caller));
@@ -217,6 +219,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     events.add(found);
     return;
   }
+  area.touched(static_cast<uint64_t>(offset), size);
   const bool writes = (how & 1) != 0;
   const bool shared = index == shared_;
   if (area.fixed != 0 && !writes) return;  // whoever reads beside others races with nobody

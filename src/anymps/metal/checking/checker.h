@@ -92,9 +92,11 @@ class __attribute__((visibility("hidden"))) Checker {
           races_.read_again(place, size, current_, offset_of(caller));
     }
     if (!arena_.has(address)) return false;
-    const Area& area = arena_.area(arena_.find(address));
+    Area& area = arena_.area(arena_.find(address));
     const uint64_t offset = address - reinterpret_cast<uintptr_t>(area.start);
-    return area.fixed != 0 && offset < area.bytes && area.bytes - offset >= size;  // who reads beside others races with nobody
+    if (area.fixed == 0 || offset >= area.bytes || area.bytes - offset < size) return false;
+    area.touched(offset, size);
+    return true;  // who reads beside others races with nobody
   }
   uint32_t offset_of(const Caller& caller) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(caller.pc) - code_low_);
@@ -115,6 +117,7 @@ class __attribute__((visibility("hidden"))) Checker {
   [[noreturn]] void stop();
 
   Arena arena_;
+  Area* areas_ = nullptr;  // Python's
   Races races_;
   unsigned shared_ = 0;
   uintptr_t stacks_low_ = 0, stacks_span_ = ~uintptr_t(0);  // everything: no launch

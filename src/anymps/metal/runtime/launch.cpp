@@ -19,6 +19,7 @@ struct Job : Stoppable {
   const Kernel* kernel;
   Launch launch;
   uint64_t pieces = 1;  // boxes of a plain kernel, else groups
+  const uint64_t* chosen = nullptr;  // the groups that the pieces are, where not all are wanted
   unsigned at_once = 1;  // pieces that a worker takes
   uint64_t tiles[3];    // of a plain kernel: how many boxes along each axis
   unsigned tile[3];
@@ -42,6 +43,9 @@ Box box_of(const Job& job, uint64_t piece) {
 
 // Which group a piece is.
 void find_group(const Job& job, uint64_t piece, Group& group) {
+  if (job.chosen != nullptr) {
+    piece = job.chosen[piece];
+  }
   group.threads = 1;
   for (unsigned axis = 0; axis < 3; ++axis) {
     group.position[axis] = static_cast<unsigned>(piece % job.launch.groups[axis]);
@@ -255,13 +259,11 @@ void work(void* context) {
   job.stopped.store(true, std::memory_order_relaxed);
 }
 
-}  // namespace
-}  // namespace anymps_rt
-
-extern "C" int anymps_rt_launch(
-    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
-    anymps_rt::Report* report) {
-  anymps_rt::Job job;
+// Runs a kernel over a grid, or only `count` groups of it.
+int launch(
+    const Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
+    const uint64_t* chosen, uint64_t count, Report* report) {
+  Job job;
   job.kernel = kernel;
   job.launch.buffers = buffers;
   uint64_t threads = 1;
@@ -271,7 +273,7 @@ extern "C" int anymps_rt_launch(
     job.launch.groups[axis] = (grid[axis] + group[axis] - 1) / group[axis];
     threads *= grid[axis];
   }
-  if (kernel->form == anymps_rt::Form::Plain) {
+  if (kernel->form == Form::Plain) {
     const bool flat = grid[1] == 1 && grid[2] == 1;
     job.tile[0] = flat ? 16384 : (grid[1] == 1 ? 4096 : 64);
     job.tile[1] = flat ? 1 : 64;
@@ -285,35 +287,54 @@ extern "C" int anymps_rt_launch(
       job.pieces *= job.launch.groups[axis];
     }
   }
+  if (chosen != nullptr) {
+    job.chosen = chosen;
+    job.pieces = count;
+  }
   if (workers > job.pieces) {
     workers = static_cast<unsigned>(job.pieces);
   }
-  const uint64_t few = kernel->form == anymps_rt::Form::Fibers ? 0 : kernel->form == anymps_rt::Form::Resumed ? 4096 : 32768;
-  if (threads < few || anymps_rt::is_asking()) {
+  const uint64_t few = kernel->form == Form::Fibers ? 0 : kernel->form == Form::Resumed ? 4096 : 32768;
+  if (threads < few || is_asking()) {
     workers = 1;  // to wake another thread takes longer, or the others are within a launch that waits for this one
   }
-  if (kernel->form == anymps_rt::Form::Groups && workers != 0) {
+  if (kernel->form == Form::Groups && workers != 0) {
     // Where there are many groups a worker comes for eight parts of its share, so that all end at about the same time.
-    const uint64_t most = kernel->together != 0 ? anymps_rt::kMostTogether : 64, parts = kernel->together != 0 ? 1 : 8;
+    const uint64_t most = kernel->together != 0 ? kMostTogether : 64, parts = kernel->together != 0 ? 1 : 8;
     const uint64_t each = job.pieces / (workers * parts);
     job.at_once = static_cast<unsigned>(each < 1 ? 1 : each < most ? each : most);
   }
-  job.code = kernel->form == anymps_rt::Form::Plain    ? reinterpret_cast<const void*>(kernel->plain)
-             : kernel->form == anymps_rt::Form::Groups ? reinterpret_cast<const void*>(kernel->group)
-             : kernel->form == anymps_rt::Form::Lanes  ? reinterpret_cast<const void*>(anymps_rt::lanes_of(*kernel).run)
+  job.code = kernel->form == Form::Plain    ? reinterpret_cast<const void*>(kernel->plain)
+             : kernel->form == Form::Groups ? reinterpret_cast<const void*>(kernel->group)
+             : kernel->form == Form::Lanes  ? reinterpret_cast<const void*>(lanes_of(*kernel).run)
                                                        : reinterpret_cast<const void*>(kernel->thread);
-  const anymps_rt::Watch watch(job);
+  const Watch watch(job);
   if (workers > 1) {
-    const auto meanwhile = [](void* context) { anymps_rt::ask_meanwhile(*static_cast<anymps_rt::Job*>(context)); };
-    anymps_rt::share_work(anymps_rt::work, &job, workers, meanwhile);
+    const auto meanwhile = [](void* context) { ask_meanwhile(*static_cast<Job*>(context)); };
+    share_work(work, &job, workers, meanwhile);
   } else if (job.pieces != 0) {
-    anymps_rt::work(&job);
+    work(&job);
   }
-  if (job.stopped.load() && job.why.load() == anymps_rt::kRaised) {
-    job.report.signal = anymps_rt::kRaised;  // also where all work was done by then
+  if (job.stopped.load() && job.why.load() == kRaised) {
+    job.report.signal = kRaised;  // also where all work was done by then
   }
   *report = job.report;
   return job.report.signal;
+}
+
+}  // namespace
+}  // namespace anymps_rt
+
+extern "C" int anymps_rt_launch(
+    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
+    anymps_rt::Report* report) {
+  return anymps_rt::launch(kernel, buffers, grid, group, workers, nullptr, 0, report);
+}
+
+extern "C" int anymps_rt_launch_chosen(
+    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group,
+    const uint64_t* chosen, uint64_t count, anymps_rt::Report* report) {
+  return anymps_rt::launch(kernel, buffers, grid, group, 1, chosen, count, report);
 }
 
 namespace {

@@ -24,7 +24,12 @@ extern "C" int anymps_rt_launch(
     const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
     anymps_rt::Report* report);
 
-// The same, with the buffers as Python packs them: `count` addresses of 8 bytes, then a byte for each, which says whether it
+// The same for `count` groups of the grid alone, by their numbers, x before y before z. Not for kernels of the form `plain`.
+extern "C" int anymps_rt_launch_chosen(
+    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group,
+    const uint64_t* chosen, uint64_t count, anymps_rt::Report* report);
+
+// The same as the first, with the buffers as Python packs them: `count` addresses of 8 bytes, then a byte for each, which says whether it
 // is no address but a place in `packed`, where a constant lies. `shape` are the grid and the group.
 extern "C" int anymps_rt_call(
     const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers);

@@ -1,5 +1,6 @@
 """From Metal to C++: passes over the tokens of a shader. They need neither a compiler nor libclang."""
 
+from anymps.metal.translation._alike import Alike, AlikeGroups, Places
 from anymps.metal.translation._brackets import closing, closing_angle, is_attribute, names_a_class
 from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED

@@ -1,0 +1,102 @@
+"""Large launches by a look at few of their groups: one of all that do the same, each at its own place in the buffers.
+
+Which those are is shown from the source (`translation/_alike.py`). Then what the others touch is what this one
+touches, moved by a step. It must not leave the buffers on the way; and where a buffer is written, all accesses move
+alike, so that no two threads meet that did not in the group that was looked at.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+
+from anymps.metal._arguments import PADDING, Arguments, Constant
+from anymps.metal._runtime import KernelEntry
+from anymps.metal.checking._launch import CheckedLaunch
+from anymps.metal.translation import Alike, AlikeGroups, Places
+
+_FEWEST_GROUPS = 4
+_MOST_PARTS = 16
+_LARGEST = 1 << 31  # bytes: below it no index wraps within a buffer
+
+
+def clean_by_parts(
+    alike: AlikeGroups,
+    deciding: Collection[int],
+    check: CheckedLaunch,
+    entry: KernelEntry,
+    bound: Arguments,
+    tensors: Sequence[torch.Tensor],
+    grid: Sequence[int],
+    group: Sequence[int],
+) -> bool:
+    """Whether nothing is found in the groups that are looked at, and the others do as they do.
+
+    `deciding` are the buffers whose contents decide what the kernel touches; no launch writes them.
+    """
+    counts = [(threads + size - 1) // size for threads, size in zip(grid, group, strict=True)]
+    total = counts[0] * counts[1] * counts[2]
+    if total < _FEWEST_GROUPS or int(entry.buffers) > len(bound.slots) or not alike.knows(check.kernel):
+        return False
+    contents: dict[int, bytes] = {}
+    starts: set[int] = set()
+    sizes: dict[int, int] = {}
+    numbers = [index for index, slot in enumerate(bound.slots) if isinstance(slot, Constant)]
+    rest = iter(tensors)
+    for index, slot in enumerate(bound.slots):
+        if isinstance(slot, Constant):
+            contents[index], sizes[index] = slot.data[:-PADDING], len(slot.data) - PADDING
+            starts.add(index)
+            continue
+        tensor = next(rest)
+        storage = tensor.untyped_storage()
+        sizes[index] = storage.nbytes()
+        if storage.data_ptr() == tensor.data_ptr():
+            starts.add(index)
+        if index in deciding:
+            left = sizes[index] - (tensor.data_ptr() - storage.data_ptr())
+            contents[index] = ctypes.string_at(tensor.data_ptr(), left) if left else b""
+    if max(sizes.values(), default=0) >= _LARGEST:
+        return False
+    settled = frozenset(index for index in contents if not entry.written >> index & 1)
+    places = Places(grid, group, contents, settled, frozenset(starts))
+    parts = alike.parts(check.kernel, places, min(_MOST_PARTS, total // 2))
+    if parts is None:
+        return False
+    single = [part for part in parts if part.first == part.last]
+    many = [part for part in parts if part.first != part.last]
+    for looked in [[part] for part in many] + ([single] if single else []):
+        chosen = [_number(part.first, counts) for part in looked]
+        touched = check.look(entry, bound, tensors, grid, group, chosen, deciding)
+        if touched is None or not all(_moves_well(part, touched, sizes, numbers) for part in looked):
+            return False
+    return True
+
+
+def _number(position: Sequence[int], counts: Sequence[int]) -> int:
+    """Which group it is: x before y before z."""
+    return position[0] + counts[0] * (position[1] + counts[1] * position[2])
+
+
+def _moves_well(
+    part: Alike, touched: Mapping[int, tuple[int, int, int]], sizes: Mapping[int, int], numbers: Collection[int]
+) -> bool:
+    """Whether what one group touched may move through the part; `numbers` are arguments that are no tensors."""
+    if part.first == part.last:
+        return True
+    far = [last - first for first, last in zip(part.first, part.last, strict=True)]
+    written = {touched[index][0] for index in part.written}
+    steps_of: dict[int, set[tuple[int, int, int]]] = {}
+    for index, steps in part.steps.items():
+        area, low, high = touched[index]
+        steps_of.setdefault(area, set()).update(steps)
+        for step in steps_of[area]:
+            back = sum(min(0, one * count) for one, count in zip(step, far, strict=True))
+            forth = sum(max(0, one * count) for one, count in zip(step, far, strict=True))
+            if low < high and (low + back < 0 or high + forth > sizes[index]):
+                return False
+    if any(low < high and area not in steps_of for index, (area, low, high) in touched.items() if index not in numbers):
+        return False  # the source was read wrongly
+    return all(len(steps) == 1 for area, steps in steps_of.items() if area in written)
