@@ -107,8 +107,9 @@ for name, call in calls.items():
         native().compute_lists(in_one)
         lists, before = [it.clone() for it in first], native().lists_computed()
         given = call(lists)
-        found.append((native().lists_computed() - before, [it.cpu().view(torch.int32) for it in (given or lists)]))
+        found.append((native().lists_computed() - before, [it.view(torch.int32) for it in (given or lists)]))
     counts = found[0][0], found[1][0]
+    # Compared on the card: once a copy has gone to the CPU, the recording watches all calls, and they are single ones.
     off = sum(int((a != b).sum()) for a, b in zip(found[0][1], found[1][1]))
     print(name, *counts, off)
 """
@@ -144,7 +145,7 @@ def test_lists_computed_in_one_have_the_bits_of_single_calls(tmp_path: Path) -> 
     counts = {line.rpartition(" 0 ")[0]: int(line.split()[-1]) for line in ended.out.splitlines()}
     assert len(counts) == 16
     assert {name: off for name, off in counts.items() if off} == {}
-    assert SIDE != "cuda" or all(name.endswith(" 1") for name in counts)
+    assert SIDE != "cuda" or [name for name in counts if not name.endswith(" 1")] == []
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +262,7 @@ def test_a_fix_is_proved(tmp_path: Path) -> None:
     ended = anymps(SIDE, "fix", "train.py", cwd=tmp_path)
     assert ended.status == 0, ended.err
     assert "20 loss values" in ended.err
-    assert re.search(r"^anymps: \d+ changes? proven:  ", ended.err, re.M), ended.err
+    assert re.search(r"^anymps: \d+ changes? proven: ", ended.err, re.M), ended.err
 
 
 def test_a_full_card(tmp_path: Path) -> None:
