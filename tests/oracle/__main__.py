@@ -51,7 +51,7 @@ def main() -> int:
 
     from .card import load as cards
     from .coverage import count
-    from .kept import Answers, NoLibrary, keeping, reading
+    from .kept import Answers, KeepingLibrary, KeptLibrary, keeping, reading
     from .page import load, merge, render, save
     from .pairs import compare_all
 
@@ -60,11 +60,15 @@ def main() -> int:
     release = read_release(options.wheel) if options.wheel else torch.__version__.partition("+")[0]
     numbers = int(release.split(".")[0]), int(release.split(".")[1])
     with how as answers, tempfile.TemporaryDirectory() as place:
-        library: Any = NoLibrary() if options.kept else None
-        if options.wheel:
+        library: Any
+        if options.kept:
+            library = KeptLibrary(answers)
+        elif options.wheel:
             library = KernelLibrary(_metallib(options.wheel, Path(place)), native())
-        elif library is None:
+        else:
             library = anymps.metal_kernels()
+        if options.keep:
+            library = KeepingLibrary(answers, library)
         try:
             for row in compare_all(library, options.names, numbers):
                 rows.append(row)

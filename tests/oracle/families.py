@@ -19,6 +19,7 @@ from anymps.verify.cases import DTYPES, database
 
 from .calls import CALLS
 from .compare import Difference
+from .launches import described_by
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -124,7 +125,7 @@ def compare_families(
 ) -> Iterator[tuple[str, torch.dtype, Difference]]:
     """Each operator of the families and dtype that a kernel computed."""
     launcher = Launcher(library, release)
-    described = set(launcher.operators())
+    described = described_by(launcher)
     found: dict[tuple[str, torch.dtype], Difference] = {}
     for family in (*FAMILIES, *CALLS):
         if names and family not in names:
@@ -137,7 +138,7 @@ def compare_families(
                     continue
                 packet = operator.partition("::")[2].partition(".")[0]
                 seen = found.setdefault((packet.strip("_"), dtype), Difference())
-                for device, kernel in _pairs(packet, given, results, by_kernel):
+                for device, kernel in compared(packet, given, results, by_kernel):
                     seen.add(device, kernel.reshape(device.shape), (device,))
     for packet in dict.fromkeys(packet for packet, _ in found):
         for dtype in DTYPES:
@@ -157,7 +158,7 @@ def _by_kernel(
         torch.use_deterministic_algorithms(before)
 
 
-def _pairs(
+def compared(
     packet: str, given: list[Any], results: list[Any], by_kernel: tuple[torch.Tensor, ...]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """What is compared of a call: all results, or what their places name."""

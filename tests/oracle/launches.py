@@ -35,11 +35,16 @@ class _Calls(TorchDispatchMode):
         return func(*args, **named)
 
 
+def described_by(launcher: Launcher) -> set[str]:
+    """The names of the operators whose launches are described."""
+    return {name for name, *_ in launcher.operators()}
+
+
 def run_described(
     launcher: Launcher, call: Callable[..., Any], tensors: tuple[torch.Tensor, ...]
 ) -> tuple[torch.Tensor, ...] | None:
     """The results of the first operator of a call whose launch is described, on copies of this machine; else None."""
-    described = set(launcher.operators())
+    described = described_by(launcher)
     with _Calls() as calls:
         call(*tensors)
     for operator, given in calls.seen:
@@ -54,7 +59,7 @@ def run_kernel(
     """The result of the operator's kernel, of the shape and type of `like`; None if there is no kernel for that."""
     given = [one.expand(like.shape) if one.shape != like.shape else one for one in tensors]
     dense = all(one.is_contiguous() for one in given)
-    out = torch.empty(like.shape, dtype=like.dtype, device="mps")
+    out = torch.zeros(like.shape, dtype=like.dtype, device="mps")
     layout = "dense" if dense else "strided"
     name = _name(library, operator, layout, like.dtype, tensors[0].dtype)
     if name is None or like.numel() == 0:
@@ -102,6 +107,6 @@ def run_cast(
     name = f"{kernel}_dense_castout_{NAMES[source.dtype]}"
     if name not in library:
         return None
-    out = torch.empty(source.shape, dtype=dtype, device="mps")
+    out = torch.zeros(source.shape, dtype=dtype, device="mps")
     library[name](out, source, [out.element_size(), SCALAR_TYPES[dtype]], threads=out.numel())
     return out

@@ -68,7 +68,7 @@ def _layer_norm(library: KernelLibrary, x: torch.Tensor, outs: Outs, name: str) 
     if full not in library:
         return False
     width = -(-x.shape[1] // (4 * _LANES)) * _LANES
-    mean, deviation = (torch.empty(x.shape[0], dtype=x.dtype, device="mps") for _ in range(2))
+    mean, deviation = (torch.zeros(x.shape[0], dtype=x.dtype, device="mps") for _ in range(2))
     weight, bias = (
         torch.ones(x.shape[1], dtype=x.dtype, device="mps"),
         torch.zeros(x.shape[1], dtype=x.dtype, device="mps"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from . import card
 from .compare import Difference
 from .coverage import UNEXPLAINED, count, family, table
-from .kept import Answers, Reading, digest
+from .kept import Answers, KeepingLibrary, KeptLibrary, NotKept, Reading, digest, families_again, keeping, reading
 from .page import load, render
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -93,8 +94,10 @@ def test_kept_answers_stand_for_the_kernels() -> None:
     """By operator, dtype, shape and bits of the arguments; what a call writes comes back, too."""
     x, y = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
     answers = Answers()
-    answers.by_call[digest("aten::add.Tensor", [x, y, 1])] = [torch.tensor([4.0, 6.0])], []
-    answers.by_call[digest("aten::mul_.Tensor", [x, y])] = [torch.tensor([3.0, 8.0])], [torch.tensor([3.0, 8.0])]
+    how = (True, "")  # groups of threads wait for each other; PYTORCH_MPS_PREFER_METAL is not set
+    answers.by_call[digest("aten::add.Tensor", [x, y, 1, *how])] = [torch.tensor([4.0, 6.0])], []
+    product = torch.tensor([3.0, 8.0])
+    answers.by_call[digest("aten::mul_.Tensor", [x, y, *how])] = [product], [product]
     launcher = Reading(answers)
     added = launcher("aten::add.Tensor", [x.clone(), y, 1], [])
     assert added is not None
@@ -104,6 +107,77 @@ def test_kept_answers_stand_for_the_kernels() -> None:
     launcher("aten::mul_.Tensor", [x, y], [])
     assert x.tolist() == [3.0, 8.0]
     assert (answers.found, answers.missing) == (2, 2)
+
+
+def test_a_call_is_made_again_from_what_was_kept(virtual_device: torch.device, tmp_path: Path) -> None:
+    """With the arguments that it had, and compared with what the kernel answered; the file has equal tensors once."""
+    x, places = torch.tensor([[5.0, 7.0]]), torch.tensor([[1, 1]])
+    call = {
+        "operator": "aten::gather",
+        "arguments": {"self": x, "dim": 1, "index": places, "sparse_grad": False},
+        "results": [torch.tensor([[7.0, 8.0]])],
+        "written": [],
+        "dtype": torch.float32,
+        "deterministic": False,
+    }
+    lacking = {**call, "operator": "aten::no_such_operator"}
+    Answers(families=[call, {**call, "arguments": {**call["arguments"], "self": x.clone()}}, lacking]).save(
+        tmp_path / "kept"
+    )
+    answers = Answers.load(tmp_path / "kept")
+    one, other = (kept["arguments"]["self"] for kept in answers.families[:2])
+    assert one.data_ptr() == other.data_ptr()
+    ((title, dtype, found),) = families_again(answers)
+    assert (title, dtype, found.elements, found.far) == ("gather", torch.float32, 4, 2)
+    assert found.example == "of 7.0: 7.0 on the device, 8.0 by the kernel"
+    assert (answers.found, answers.missing) == (2, 1)
+
+
+class _Doubling:
+    """A kernel of one library that writes into its first buffer."""
+
+    signature = SimpleNamespace(buffers=[SimpleNamespace(name="out"), SimpleNamespace(name="x")])
+
+    def __call__(self, out: torch.Tensor, x: torch.Tensor, *, threads: int) -> None:
+        out.copy_(2 * x)
+
+
+def test_launches_are_kept_by_what_they_were_given() -> None:
+    """What a kernel writes comes back for the same name, bits and grid; any other launch says that it is not there."""
+    answers, x = Answers(), torch.tensor([1.0, 2.0])
+    KeepingLibrary(answers, {"twice": _Doubling()})["twice"](torch.zeros(2), x, threads=2)  # type: ignore[arg-type]
+    library, out = KeptLibrary(answers), torch.zeros(2)
+    assert "twice" in library
+    assert "thrice" not in library
+    assert [one.name for one in library["twice"].signature.buffers] == ["out", "x"]
+    library["twice"](out, x, threads=2)
+    assert out.tolist() == [2.0, 4.0]
+    for given, threads in ((x, 1), (x + 1, 2)):
+        with pytest.raises(NotKept, match="a launch of twice was not kept"):
+            library["twice"](torch.zeros(2), given, threads=threads)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+def test_kept_rows_are_those_of_the_kernels(virtual_device: torch.device, tmp_path: Path) -> None:
+    """Families, single kernels and described launches: the same rows with the kernels and with what they answered."""
+    import anymps
+    from anymps.metal.kernels import added_releases
+
+    release = torch.__version__.partition("+")[0]
+    if release not in added_releases():
+        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    from . import pairs
+
+    names = ["bitwise_not", "argmax_reduction", "lerp", "argmax", "index_fill"]
+    with keeping() as answers:
+        ran = list(pairs.compare_all(KeepingLibrary(answers, anymps.metal_kernels()), names))
+    answers.save(tmp_path / "kept")
+    with reading(tmp_path / "kept") as answers:
+        kept = list(pairs.compare_all(KeptLibrary(answers), names))
+    assert {row["operator"] for row in ran} >= {"bitwise_not", "argmax", "lerp", "index_fill", "argmax, any dimension"}
+    assert kept == ran
+    assert answers.missing == 0
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
