@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from anymps.metal import ShaderFault, ShaderFaultWarning, take_shader_faults
+from anymps.metal.checking._lines import _places_of
 from metal_shaders import HEAD
 from processes import run_python
 
@@ -212,6 +215,19 @@ def test_without_addr2line_the_line_is_left_out(kernels: Any, monkeypatch: pytes
         "The Metal kernel `tables` reads past the end of argument 1: 4 bytes at byte 4 of 4 (first in thread 0, "
         "group 0; 3 times in the launch)."
     )
+
+
+def test_addr2line_is_asked_once_for_the_same_launch(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each launch would take longer than most launches; the words stay."""
+    asked = mock.Mock(side_effect=subprocess.run)
+    monkeypatch.setattr("anymps.metal.checking._lines.subprocess.run", asked)
+    _places_of.cache_clear()
+    said = []
+    for _ in range(3):
+        kernels.tables(torch.zeros(1, device="mps"), [1.0])
+        said += [fault.what for fault in take_shader_faults()]
+    assert (len(said), len(set(said)), asked.call_count) == (3, 1, 1)
+    assert " at line " in said[0]
 
 
 def test_helpers_of_torch_are_clean() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -29,19 +30,28 @@ class Place:
 
 def find_places(library: Path, addresses: Iterable[int]) -> dict[int, tuple[Place, ...]]:
     """For each return address the lines that it stands in, the innermost first, those of inlined functions included."""
-    wanted = sorted(set(addresses) - {0})
+    wanted = tuple(sorted(set(addresses) - {0}))
     tool = next((tool for name in _TOOLS if (tool := shutil.which(name)) is not None), None)
     if not wanted or tool is None:
         return {}
-    # One less: the call itself, and not what comes after it.
-    given = "".join(f"{address - 1:#x}\n" for address in wanted)
     try:
-        answer = subprocess.run(
-            [tool, "-a", "-i", "-e", str(library)],
-            input=given, capture_output=True, text=True, errors="replace", check=False, timeout=60,
-        )  # fmt: skip
+        return _places_of(tool, library, wanted)
     except (OSError, subprocess.TimeoutExpired):
         return {}
+
+
+@functools.lru_cache(maxsize=256)
+def _places_of(tool: str, library: Path, addresses: tuple[int, ...]) -> dict[int, tuple[Place, ...]]:
+    """Asks the tool once for each set of addresses: starting a process takes longer than most launches.
+
+    A library's name is a digest of its source, so it stays the same library.
+    """
+    # One less: the call itself, and not what comes after it.
+    given = "".join(f"{address - 1:#x}\n" for address in addresses)
+    answer = subprocess.run(
+        [tool, "-a", "-i", "-e", str(library)],
+        input=given, capture_output=True, text=True, errors="replace", check=False, timeout=60,
+    )  # fmt: skip
     found: dict[int, tuple[Place, ...]] = {}
     address = 0
     for line in answer.stdout.splitlines():
