@@ -1,6 +1,7 @@
 // Python's handlers of signals, run in the midst of a launch.
 #include "ask.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <sys/syscall.h>
@@ -18,7 +19,7 @@ struct Python {
   void (*fetch)(void** type, void** value, void** trace);
   void (*restore)(void* type, void* value, void* trace);
 };
-Python python{};
+std::atomic<const Python*> given{nullptr};  // two threads may both load the runtime first, and one launch meanwhile
 void* raised[3];  // by the last handler that raised; of the first thread alone
 thread_local bool asking = false;
 
@@ -47,21 +48,22 @@ bool is_asking() {
 }
 
 bool ask_python() {
-  if (python.ensure == nullptr) {
+  const Python* const python = given.load(std::memory_order_acquire);
+  if (python == nullptr) {
     return true;
   }
   const int saved = errno;
   const bool before = asking;
   asking = true;
-  const int state = python.ensure();
+  const int state = python->ensure();
   void *type, *value, *trace;
-  python.fetch(&type, &value, &trace);  // what whoever launched may hold
-  const bool well = python.check_signals() == 0;
+  python->fetch(&type, &value, &trace);  // what whoever launched may hold
+  const bool well = python->check_signals() == 0;
   if (!well) {
-    python.fetch(&raised[0], &raised[1], &raised[2]);
+    python->fetch(&raised[0], &raised[1], &raised[2]);
   }
-  python.restore(type, value, trace);
-  python.release(state);
+  python->restore(type, value, trace);
+  python->release(state);
   asking = before;
   errno = saved;
   return well;
@@ -80,16 +82,20 @@ bool ask_python_on(char* top) {
 }  // namespace anymps_rt
 
 extern "C" void anymps_rt_python(void* const* functions) {
-  using anymps_rt::python;
-  python.release = reinterpret_cast<void (*)(int)>(functions[1]);
-  python.check_signals = reinterpret_cast<int (*)()>(functions[2]);
-  python.fetch = reinterpret_cast<void (*)(void**, void**, void**)>(functions[3]);
-  python.restore = reinterpret_cast<void (*)(void*, void*, void*)>(functions[4]);
-  python.ensure = reinterpret_cast<int (*)()>(functions[0]);
+  // Never freed: a launch may hold the one before.
+  anymps_rt::given.store(
+      new anymps_rt::Python{
+          reinterpret_cast<int (*)()>(functions[0]),
+          reinterpret_cast<void (*)(int)>(functions[1]),
+          reinterpret_cast<int (*)()>(functions[2]),
+          reinterpret_cast<void (*)(void**, void**, void**)>(functions[3]),
+          reinterpret_cast<void (*)(void*, void*, void*)>(functions[4]),
+      },
+      std::memory_order_release);
 }
 
 extern "C" void anymps_rt_raise() {
   using anymps_rt::raised;
-  anymps_rt::python.restore(raised[0], raised[1], raised[2]);
+  anymps_rt::given.load(std::memory_order_acquire)->restore(raised[0], raised[1], raised[2]);
   raised[0] = raised[1] = raised[2] = nullptr;
 }
