@@ -7,6 +7,7 @@ did not return the last call and how it ended. A process is a fork of one that h
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import itertools
 import json
@@ -116,6 +117,7 @@ def in_child(function: Any, used: bool, out: int) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
+        faulthandler.disable()  # pytest's writes to another descriptor
         if used:
             use_device()
         call_all_ways(function, lambda text: void(os.write(out, f"{text}\n".encode())))
