@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import anymps
 from processes import PATIENCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -48,7 +50,8 @@ def test_every_page_is_there(site: Path) -> None:
     """Each Markdown file under docs has its page, and the API page shows the docstrings."""
     sources = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
     assert sources <= {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
-    assert "Makes <code" in (site / "api.html").read_text(encoding="utf-8")
+    first = inspect.getdoc(anymps.enable).partition("`")[0]
+    assert f"<p>{first}<code" in (site / "api.html").read_text(encoding="utf-8")
 
 
 def test_no_page_asks_another_host(site: Path) -> None:
