@@ -25,13 +25,10 @@ from anymps.metal.translation._pure_calls import ATOMIC_TYPES, ATOMICS, TYPES
 from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._structure import Function
 from anymps.metal.translation._tokens import Token
-from anymps.metal.translation._value_reader import Reader, Unclear, Value, Variable
+from anymps.metal.translation._value_reader import LEVELS, Reader, Unclear, Value, Variable
 
 Node = tuple[Any, ...]
 
-_LEVELS: tuple[frozenset[str], ...] = tuple(
-    frozenset(level.split()) for level in ("||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %")
-)
 _SIZES = {"half": 2, "bfloat": 2, "float": 4}
 
 
@@ -256,18 +253,11 @@ class Tree(Reader):
         self._need(":")
         return ("choose", condition, one, self._expression())
 
-    def _operator(self) -> str:
-        if self._text() in ("<", ">") and self._text(1) == self._text():
-            first, second = self._tokens[self._at : self._at + 2]
-            if first.end == second.start:
-                return first.text * 2
-        return self._text()
-
     def _binary(self, level: int) -> Node:
-        if level == len(_LEVELS):
+        if level == len(LEVELS):
             return self._unary()
         left = self._binary(level + 1)
-        while (operator := self._operator()) in _LEVELS[level]:
+        while (operator := self._operator()) in LEVELS[level]:
             self._at += 2 if operator in ("<<", ">>") else 1
             right = self._binary(level + 1)
             left = (operator, left, right) if operator in ("||", "&&") else ("binary", operator, left, right)

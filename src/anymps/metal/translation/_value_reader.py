@@ -14,6 +14,10 @@ ANY = -1
 """The label of memory that changes within a launch."""
 NOTHING = -2
 """In the place of a label, where nothing has been seen yet."""
+LEVELS: tuple[frozenset[str], ...] = tuple(
+    frozenset(level.split()) for level in ("||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %")
+)
+"""The operators between two values, the loosest first: the precedence of C++."""
 _NO_NAMES = (
     "if else for while do switch case default return break continue goto new delete this operator sizeof "
     "alignof asm __asm__ struct class union enum using typedef template try throw static extern mutable "
@@ -100,6 +104,14 @@ class Reader:
             raise Unclear(f"{self._text()} in the place of a name")
         self._at += 1
         return self._tokens[self._at - 1].text
+
+    def _operator(self) -> str:
+        """What stands here, a shift as one: the tokens keep `<` and `>` apart, as templates need them."""
+        if self._text() in ("<", ">") and self._text(1) == self._text():
+            first, second = self._tokens[self._at : self._at + 2]
+            if first.end == second.start:
+                return first.text * 2
+        return self._text()
 
     def _lookup(self, name: str) -> Variable | None:
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)

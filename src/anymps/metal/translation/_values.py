@@ -12,20 +12,8 @@ from anymps.metal.translation._brackets import SPACES, closing, closing_angle, i
 from anymps.metal.translation._pure_calls import ATOMICS, FLOAT_CALLS, FLOATS, PURE, VALUES_OF, WHOLE
 from anymps.metal.translation._statements import ASSIGNMENTS
 from anymps.metal.translation._tokens import Token
-from anymps.metal.translation._value_reader import ANY, Kernel, Reader, Unclear, Value
+from anymps.metal.translation._value_reader import ANY, LEVELS, Kernel, Reader, Unclear, Value
 
-_LEVELS: tuple[frozenset[str], ...] = (
-    frozenset({"||"}),
-    frozenset({"&&"}),
-    frozenset({"|"}),
-    frozenset({"^"}),
-    frozenset({"&"}),
-    frozenset({"==", "!="}),
-    frozenset({"<", ">", "<=", ">="}),
-    frozenset({"<<", ">>"}),
-    frozenset({"+", "-"}),
-    frozenset({"*", "/", "%"}),
-)
 _SHIFT_LIMIT = 32  # what is narrower is an `int` by then
 _COMPARES = frozenset({"==", "!=", "<", ">", "<=", ">=", "&&", "||"})
 
@@ -120,18 +108,11 @@ class Expressions(Reader):
             raise Unclear("one of several addresses")
         return Value(labels, one.content, one.floating and other.floating)
 
-    def _operator(self) -> str:
-        if self._text() in ("<", ">") and self._text(1) == self._text():
-            first, second = self._tokens[self._at : self._at + 2]
-            if first.end == second.start:
-                return first.text * 2
-        return self._text()
-
     def _binary(self, level: int) -> Value:
-        if level == len(_LEVELS):
+        if level == len(LEVELS):
             return self._unary()
         left = self._binary(level + 1)
-        while (operator := self._operator()) in _LEVELS[level]:
+        while (operator := self._operator()) in LEVELS[level]:
             self._at += 2 if operator in ("<<", ">>") else 1
             with self._under(left.labels if operator in ("&&", "||") else ()):
                 right = self._binary(level + 1)
