@@ -10,9 +10,9 @@ from anymps.verify.cases import OPERATORS
 
 from .reached import sort_kernels
 
-_LATER = "No launch is described so far."
-_SHAPES = "The host takes them by shape, by rules that are not described."
-_CHOICE = "When the host takes them, and when MPSGraph, is not described."
+_LATER = "The launch has not been described yet."
+_SHAPES = "The host chooses them by shape, by rules that have not been described."
+_CHOICE = "It has not been described when the host uses them and when it uses MPSGraph."
 
 _ELEMENTS = "|".join(sorted({one.kernel for one in OPERATORS}, key=len, reverse=True))
 _COMPARED = re.compile(
@@ -64,72 +64,75 @@ _NOT_IN_2_15 = re.compile(
 )
 """Of those that were compared for torch 2.13, what torch 2.15 launches otherwise."""
 _SORTS = re.compile(r"(mb_|radix_|sort_block)")
-_OF_2_13 = "matrix products, factors"
-_UNSIGNED = "sorts, joins and pads of unsigned integers of 16 to 64 bits, pads of complex32"
-_NO_ROW = "sorts of blocks that no row has"
-_LARGE = "joins, slices, grids, pads and ranges of 2²⁹ elements or more"
-_LACKING = "dtypes that the CPU's code lacks"
+_OF_2_13 = "matrix products, factorizations"
+_UNSIGNED = "sorts, concatenations and pads of unsigned integers of 16 to 64 bits, pads of complex32"
+_NO_ROW = "sorts of block sizes that no input reaches"
+_LARGE = "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more"
+_LACKING = "dtypes that the CPU's code does not support"
 _TENSORLESS = "indices of triangles"
 _EIGHT_BITS = "floats of eight bits"
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
-    _OF_2_13: (_TO_2_13.pattern, "They run, and were compared, for torch 2.13 only."),
+    _OF_2_13: (_TO_2_13.pattern, "They run, but were compared for torch 2.13 only."),
     "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
     "norms by root mean square of more than 4096 numbers": (
         r"(layer|rms)_norm_",
-        "`_fused_rms_norm` alone launches them, and only a PyTorch that was built with MPS calls it.",
+        "Only `_fused_rms_norm` launches them, and only a PyTorch built with MPS calls it.",
     ),
     _UNSIGNED: (
         r"cat_int32_t_(\w+_)?(uint|ushort|ulong)(_|$)|constant_pad_nd_(dense_)?(uint|ushort|ulong|half2)(_u32)?$",
-        "They run, but the comparison has no such dtypes.",
+        "They run, but the comparison does not cover these dtypes.",
     ),
     _NO_ROW: (
         r"(mb_|radix_|sort_block)",
-        "The host merges blocks from 256 threads on, floats as integers, and sorts the other long rows by their bits.",
+        "The host merges blocks of 256 threads or more, sorts floats as integers, and other long rows by radix.",
     ),
     _LARGE: (
         r"layer_norm_\w+_i64_|conv2d_r\d_i64_|conv3d_simd_long_|(arange|linspace|logspace)_\w+_i64$|cat_int64_t_|index_copy_\w+_64$|grid_sampler_\w+_i64_"
         r"|upsample_\w+_u64$|gemv_\w+_i64$|grouped_mm_(rows|k|few_rows)_\w+_u64$|compute_linear_combination_\w+_u64$|ctc_loss_\w+_int64_t$"
         r"|constant_pad_nd_\w+_u64$|(reflection|replication)_pad\dd_\w+_i64$",
-        "They run for larger tensors than the comparison holds.",
+        "They run only for tensors larger than those compared.",
     ),
     _LACKING: (
         r"int_mm_uchar|upsample_\w+_aa_(backward_)?(half|bfloat)|(eye|re(flection|plication)_pad\dd)_\w*half2|histogramdd_|logspace_(strided_)?bool"
         r"|ctc_loss_(backward_(log_beta|collect)_)?(half|bfloat)_",
-        "They run, but the device has no result to compare: the CPU's code refuses the dtype.",
+        "They run, but the CPU's code rejects the dtype, so there is no result to compare.",
     ),
     _EIGHT_BITS: (
         r"scaled_mm_",
-        "The comparison's device, of torch 2.13, has no such dtype.",
+        "They are compared with the device of torch 2.13, which does not have this dtype.",
     ),
-    "bytes, rows and places that are moved": (
+    "copies of bytes, rows and layouts": (
         r"(contiguous_byte_copy|inner_contiguous_(copy|scatter)|nchw_to_nhwc|conv_weight_to|flip_)",
-        "They move numbers, and compute nothing.",
+        "They move data and compute nothing.",
     ),
-    "factors by panels": (
+    "factorizations by panels": (
         r"(factorDiagonalPanel|applyPanelTRSM)[LU]$",
-        "The host takes them on chips with matrix units for tensors, which no virtual Mac has.",
+        "The host uses them on chips whose GPU has tensor units, which no virtual Mac has.",
     ),
     "blocks of reflections": (
         r"householder_block_",
-        "MPSGraph multiplies by what they make before the host goes on, so no list of launches is such a call.",
+        "MPSGraph multiplies by their result in between, so a list of launches cannot describe the call.",
     ),
     "eigenvalues, singular values, large triangles": (
         r"(eigh|svd)_jacobi_|triangular_solve_float|histc_atomic_threadgroup_",
-        "They take threadgroup memory whose length comes with the launch, and no launch here gives one.",
+        "They take threadgroup memory whose length is set at launch, which is not supported here.",
     ),
     "tables of offsets": (
         r"kernel_index_offsets_",
-        "The host code that was read calls them from no operator; indexing counts its offsets in its own kernels.",
+        "In the host code that was read, no operator calls them; indexing computes its offsets in its own kernels.",
     ),
-    _TENSORLESS: (r"tri[ul]_indices_", "The call takes no tensor; only calls of tensors are offered."),
+    _TENSORLESS: (
+        r"tri[ul]_indices_",
+        "The call takes no tensor, and only calls with tensors can be computed by a kernel.",
+    ),
     "powers and copies of later releases, results of other dtypes": (
         r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout",
         _LATER,
     ),
     "repetitions by sums of 32 bits, and of truth values": (
         r"unique_\w+_32$|unique_\w+_bool",
-        "The host sums up its marks in 64 bits and takes truth values as bytes, so it names none of these.",
+        "The host counts in 64 bits and treats bool as bytes, so it uses none of these.",
     ),
     "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
     "index_put, index_copy and their like": (
@@ -138,11 +141,11 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     "permutations of more than 32,768 numbers": (
         r"randperm_dedup_islands_",
-        "They order what radix sorts leave equal, and nothing else comes to them.",
+        "They only reorder keys that a radix sort found equal.",
     ),
     "samplers by rejection": (
         r"(poisson|standard_binomial)_",
-        "They draw as often as it takes from streams of their own; no sampler of the CPU draws the same numbers.",
+        "They draw from their own streams until a draw is accepted; no CPU sampler draws the same numbers.",
     ),
     "other samplers": (
         r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
@@ -151,33 +154,33 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     "scaling of gradients of odd layouts and types": (
         r"ampNon",
-        "A launch is described; the kernel goes on from the first number of such a gradient, which no CPU does.",
+        "The launch is described, but the kernel reads such gradients as contiguous; no CPU code does.",
     ),
-    "scales of 16 bits": (r"amp", "The CPU's operator takes a scale of float32 alone."),
+    "scales of 16 bits": (r"amp", "The CPU's operator takes only a float32 scale."),
     "attention of later releases": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
     "products with weights of eight bits": (
         r"(int8pack_mv|large_m_int8pack_mm)_",
-        "They take threadgroup memory whose length comes with the launch, and no launch here gives one.",
+        "They take threadgroup memory whose length is set at launch, which is not supported here.",
     ),
     "products with weights of four bits": (
         r"(int4pack_mm|weight_to_int4pack)",
-        "A launch is described; the CPU has no operator of that packing to compare with.",
+        "The launch is described, but the CPU has no operator with this packing.",
     ),
     "matrix products, also quantised": (
         r"(matmul|naive_|addmm|int\dpack|large_mpack|weight_to|gemv|gemm|linear|int_mm|scaled_mm|grouped_mm|\w*_mm)",
         _CHOICE,
     ),
-    "pivots that are applied": (r"applyPivots$", "The host's code names no such kernel."),
+    "application of pivots": (r"applyPivots$", "The host's code does not use this kernel."),
     "pivots as a permutation": (
         r"unpack_pivots",
-        "`lu_unpack` checks the values of the pivots first, and scatters by other kernels afterwards.",
+        "`lu_unpack` checks the pivots' values first, and scatters with other kernels afterwards.",
     ),
     "linear algebra of later releases": (r"(linalg|orgqr|apply|factorDiagonal)", _LATER),
     "bags of embeddings": (r"embedding_", _LATER),
     "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
     "sparse tensors": (
         r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather|mark_|compute_o|shift_right|kogge)",
-        "The device offers no call of a sparse tensor to a kernel: the CPU computes all of them.",
+        "The CPU computes all calls with sparse tensors: the device does not pass them to a kernel.",
     ),
     "columns, unpooling": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_)", _LATER),
     "searches, histograms, unique": (
@@ -186,7 +189,7 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     ),
     "assertions": (r"assert_async", "They compute nothing."),
     "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),
-    "convolutions, losses, factors and others": (r"", _LATER),
+    "convolutions, losses, factorizations and others": (r"", _LATER),
 }
 """By family: what its kernels' names begin with, and why no kernel of it is compared. The first that fits counts."""
 _PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in LEFT_OUT.items()}
@@ -229,10 +232,10 @@ def count(kernels: Iterable[str], release: tuple[int, int]) -> dict[str, int]:
 def table(counts: dict[str, int]) -> list[str]:
     """Lines of the page: each family that is left out, how many kernels it has, and why."""
     lines = [
-        f"Of {sum(counts.values()):,} kernels {counts[REACHED]:,} belong to what was compared, "
-        "in one layout or another. The others:",
+        f"{counts[REACHED]:,} of {sum(counts.values()):,} kernels belong to operators that were compared, "
+        "in at least one layout. The others:",
         "",
-        "| kernels | how many | why they are left out |",
+        "| kernels | number | why they were not compared |",
         "| --- | ---: | --- |",
     ]
     return lines + [f"| {name} | {counts[name]:,} | {why} |" for name, (_, why) in LEFT_OUT.items() if name in counts]

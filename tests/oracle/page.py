@@ -16,37 +16,48 @@ Row = dict[str, Any]
 
 _HEAD = """# Beside PyTorch's own kernels
 
-Operators of the virtual device were compared with the Metal kernels of PyTorch's macOS wheel, which
-[run here](kernels.md): the same kernel code as the Mac's, up to what Apple's driver does with `exp`, `log`, `sin` and
-division, and to the order inside a SIMD group. No Mac was used.
+This page compares the virtual device's operators with the Metal kernels in PyTorch's macOS wheel, which
+[run on this machine](kernels.md). They are the kernels that a Mac runs. Two things may still differ there: how Apple's
+driver computes `exp`, `log`, `sin` and division, and the order of sums inside a SIMD group. No Mac was used.
 
-Do not edit this page: add the kernels of the installed release (`anymps kernels add`) and run
+Do not edit this page. To update it, add the kernels of the installed release (`anymps kernels add`) and run
 `python -m tests.oracle --write docs/fidelity`.
 
-A pair is an operator and a dtype. Its inputs are values at the edges of the dtype, random values, and those samples of
-torch's database of operators that consist only of tensors; dense, transposed and broadcast. Sums, means, extremes
-and truth get matrices of 3 to 28,000 numbers, by rows, by columns and as a whole. Norms of layers get rows of 3 to 1000
-numbers, and of 5000 and more. Clamps, scans, places, pools, group norms, fills, searches,
-joins, triangles, slices, upsampling and grids get the database's samples, also backward where a launch is described.
-Sorts get rows of 7 to 70,000 numbers; if equal numbers have no order, the numbers at the indices are compared.
-Attention, long scans, powers, norms along any dimension, matrix products and factors get separate calls, and so do
-copies of tensors with the negative bit. `PYTORCH_MPS_PREFER_METAL` marks pairs for which the program had set it.
+## How the comparison works
 
-- *equal*: every bit of every result, where any NaN equals any other.
-- *within n ulp*: no result is further away than n units in the last place, 64 at most.
-- *different*: at least one result is another number, or NaN or infinite on only one side.
+A pair is an operator and a dtype. The inputs of a pair are values at the limits of the dtype, random values, and the
+samples in torch's operator database (OpInfo) that consist only of tensors. Each is tried dense, transposed and
+broadcast. Some groups of operators get inputs of their own:
 
-Subnormal results, which the kernels give as zero, are left out.
-Integers are not divided by zero or shifted by more than their width: that is undefined on a GPU.
-Polynomials have orders up to 30.
+- Reductions (`sum`, `mean`, `amax`, `any` and the like) get matrices of 3 to 28,000 elements, reduced by rows, by
+  columns and completely.
+- Layer norms get rows of 3 to 1,000 elements, and of 5,000 and more.
+- Sorts get rows of 7 to 70,000 elements. If the order of equal elements is undefined, the elements at the returned
+  indices are compared.
+- Clamps, scans, gathers, pools, group norms, fills, searches, concatenations, triangles, slices, upsampling and grid
+  samplers get the database's samples. Their gradients are compared where the launch of the kernel is described.
+- Attention, long scans, powers, norms along any dimension, matrix products, factorizations and copies of tensors with
+  the negative bit get separate calls.
+- Polynomials are tried up to order 30.
+- Random numbers are drawn from the same seed and offset on both sides.
+- Fused optimizers take three steps. All tensors that they write are compared after each step.
 
-Random numbers are drawn from the same seed and offset. Fused optimizers take three steps; all tensors that they
-write are compared after each.
+`PYTORCH_MPS_PREFER_METAL` marks pairs that were run with this variable set.
 
-Of torch 2.15 most matrix products and some factors are missing. Its arithmetic and
-functions of one or two tensors that torch 2.13 has, too, stand beside its own device, and all others beside that of
-torch 2.13.
-At the end of each release a table tells which of its kernels were not compared, and why.
+A pair has one of three results:
+
+- *equal*: every bit of every result is the same. Any NaN equals any other.
+- *within n ulp*: no result differs by more than n units in the last place; n is at most 64.
+- *different*: at least one result differs by more, or is NaN or infinite on one side only.
+
+Two kinds of results are left out: subnormal ones, which the kernels flush to zero, and integers divided by zero or
+shifted by more than their width, which is undefined on a GPU.
+
+Of torch 2.15, most matrix products and some factorizations are missing. Its functions of one or two tensors that
+torch 2.13 also has are compared with the virtual device of torch 2.15. All others are compared with that of torch 2.13.
+Each release ends with a table of the kernels that were not compared, with the reasons.
+
+## Results
 """
 
 
@@ -105,9 +116,7 @@ def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] 
             ]
         again = [f"`{name}`" for name in different if name in explained]
         if again:
-            lines += textwrap.wrap(
-                f"- For the reasons that stand above: {', '.join(again)}.", 120, subsequent_indent="  "
-            )
+            lines += textwrap.wrap(f"- For the reasons given above: {', '.join(again)}.", 120, subsequent_indent="  ")
         explained |= different.keys()
         lines += [
             "",

@@ -16,7 +16,7 @@ from .kept import Answers, KeepingLibrary, KeptLibrary, NotKept, Reading, digest
 from .page import load, render
 
 DOCS = Path(__file__).parents[2] / "docs"
-RARE = "sorts, joins and pads of unsigned integers of 16 to 64 bits, pads of complex32"
+RARE = "sorts, concatenations and pads of unsigned integers of 16 to 64 bits, pads of complex32"
 
 
 def judged(device: object, kernel: object, dtype: torch.dtype) -> Difference:
@@ -206,15 +206,15 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("lerp_tensor_strided_2d_half", (2, 13), "compared"),
         ("cumsum_innermost_float", (2, 13), "compared"),
         ("sum_reduction_outer_float_float", (2, 15), "compared"),
-        ("matmul_float", (2, 15), "matrix products, factors"),
+        ("matmul_float", (2, 15), "matrix products, factorizations"),
         ("upsample_bilinear2d_aa_backward_float", (2, 15), "compared"),
         (
             "upsample_nearest2d_backward_half_u64",
             (2, 15),
-            "joins, slices, grids, pads and ranges of 2²⁹ elements or more",
+            "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more",
         ),
         ("gemv_nt_half_8_2_ab_xs_strided", (2, 15), "compared"),
-        ("ctc_loss_half_int_int32_t", (2, 15), "dtypes that the CPU's code lacks"),
+        ("ctc_loss_half_int_int32_t", (2, 15), "dtypes that the CPU's code does not support"),
         ("mish_dense_ilp4_float", (2, 15), "compared"),
         ("cumsum_innermost_transposed_float", (2, 13), "compared"),
         ("prefill_attention_float16_bq32_bk32_bd64_wm4_wn1_hm0_dc0_maskfloat16", (2, 13), "compared"),
@@ -232,21 +232,29 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("sum_reduction_outer_float_float", (2, 13), "compared"),
         ("grid_sampler_2d_bicubic_zeros_i32_half", (2, 13), "compared"),
         ("grid_sampler_2d_backward_nearest_input_i32_half", (2, 13), "compared"),
-        ("grid_sampler_3d_backward_i64_half", (2, 13), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
+        (
+            "grid_sampler_3d_backward_i64_half",
+            (2, 13),
+            "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more",
+        ),
         ("upsample_bilinear2d_aa_float", (2, 13), "compared"),
-        ("upsample_bilinear2d_aa_half", (2, 13), "dtypes that the CPU's code lacks"),
+        ("upsample_bilinear2d_aa_half", (2, 13), "dtypes that the CPU's code does not support"),
         ("mb_merge_uint_tptg1024_u16", (2, 13), "compared"),
-        ("mb_merge_long_tptg128", (2, 13), "sorts of blocks that no row has"),
+        ("mb_merge_long_tptg128", (2, 13), "sorts of block sizes that no input reaches"),
         ("sort_block_ushort_tptg64", (2, 13), RARE),
         ("cat_int32_t_float_uint", (2, 13), RARE),
         ("cat_int32_t_float_float", (2, 13), "compared"),
         ("histogramdd_half", (2, 13), "compared"),
-        ("histogramdd_long", (2, 13), "dtypes that the CPU's code lacks"),
+        ("histogramdd_long", (2, 13), "dtypes that the CPU's code does not support"),
         ("kernel_index_offset", (2, 13), "compared"),
         ("argmax_reduction_outer_float", (2, 13), "compared"),
-        ("nobody_knows_this_one", (2, 15), "convolutions, losses, factors and others"),
+        ("nobody_knows_this_one", (2, 15), "convolutions, losses, factorizations and others"),
         ("constant_pad_nd_float2_u32", (2, 15), "compared"),
-        ("constant_pad_nd_ulong_u64", (2, 15), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
+        (
+            "constant_pad_nd_ulong_u64",
+            (2, 15),
+            "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more",
+        ),
         ("constant_pad_nd_dense_float8_e4m3fn", (2, 15), "floats of eight bits"),
         ("eq_dense_bool_float8_e4m3fn", (2, 15), "floats of eight bits"),
         ("linspace_integral_strided_long", (2, 15), "compared"),
@@ -254,13 +262,17 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
         ("unique_emit_bool_64", (2, 15), "repetitions by sums of 32 bits, and of truth values"),
         ("unique_emit_float_64", (2, 15), "compared"),
         ("sort_block_fkey_float_tptg1024", (2, 15), "compared"),
-        ("conv3d_simd_long_half_64_64_2_2", (2, 15), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
+        (
+            "conv3d_simd_long_half_64_64_2_2",
+            (2, 15),
+            "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more",
+        ),
         ("householder_block_float2", (2, 15), "blocks of reflections"),
         ("poisson_half", (2, 15), "samplers by rejection"),
-        ("linspace_long_i64", (2, 15), "joins, slices, grids, pads and ranges of 2²⁹ elements or more"),
-        ("logspace_bool_i32", (2, 15), "dtypes that the CPU's code lacks"),
+        ("linspace_long_i64", (2, 15), "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more"),
+        ("logspace_bool_i32", (2, 15), "dtypes that the CPU's code does not support"),
         ("constant_pad_nd_dense_half2", (2, 15), RARE),
-        ("reflection_pad1d_backward_half2_i32", (2, 15), "dtypes that the CPU's code lacks"),
+        ("reflection_pad1d_backward_half2_i32", (2, 15), "dtypes that the CPU's code does not support"),
         ("replication_pad3d_forward_bool_i32", (2, 15), "compared"),
     ],
 )
@@ -279,7 +291,7 @@ def test_kernels_without_a_launch_or_a_reason_become_fewer(release: str, most: i
 def test_the_table_of_what_is_left_out() -> None:
     """How many kernels of each family, and the reason."""
     lines = table(count(["exp_dense_float_float", "assert_async_int", "assert_async_float"], (2, 13)))
-    assert lines[0] == "Of 3 kernels 1 belong to what was compared, in one layout or another. The others:"
+    assert lines[0] == "1 of 3 kernels belong to operators that were compared, in at least one layout. The others:"
     assert lines[-1] == "| assertions | 2 | They compute nothing. |"
     counts = {document["torch"]: sum(document["kernels"].values()) for document in load(DOCS / "fidelity")}
     assert counts == {"2.13.0": 12998, "2.15.0": 18563}
