@@ -5,111 +5,115 @@ from __future__ import annotations
 import math
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from anymps._errors import CheckpointError
 from anymps._text import plural
 from anymps.checkpoints._dtypes import Dtype, for_mps
+from anymps.checkpoints._reading import printable, reading
 from anymps.checkpoints._report import Change, FileReport
-from anymps.checkpoints._safetensors import Part, open_safetensors, write_safetensors
+from anymps.checkpoints._safetensors import Part, SafetensorsFile, write_safetensors
 from anymps.checkpoints._structure import Storage
 from anymps.checkpoints._tensors import View, find_tensors, named_tensors
-from anymps.checkpoints._torch_file import LEGACY_START, ZIP_START, TorchFile, open_torch_file
-from anymps.checkpoints._torch_writer import write_torch
+from anymps.checkpoints._torch_file import LEGACY_START, ZIP_START, LegacyFile, TorchFile, ZipFile, write_torch
 from anymps.checkpoints._values import Loss, converted
-from anymps.checkpoints._words import printable
 
-Format = Literal["torch", "safetensors"]
+To = Literal["safetensors"]
+"""The format that torch files may be changed to."""
+
+CheckpointFile = TorchFile | SafetensorsFile
 
 TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".ckpt")
 
 
-def format_of(path: Path) -> Format:
-    """Whether a file is one of torch.save or a safetensors file, by its first bytes.
-
-    Raises CheckpointError if it is neither or cannot be read.
-    """
-    try:
+def format_of(path: Path) -> type[CheckpointFile]:
+    """What reads a file, by its first bytes. Raises CheckpointError if nothing does, or it cannot be read."""
+    with reading(path):
+        if not path.exists():
+            raise CheckpointError(f"there is no checkpoint {path}")
         if not stat.S_ISREG(path.stat().st_mode):
             raise CheckpointError(f"{path} is not a file")
         with path.open("rb") as file:
             start = file.read(len(LEGACY_START))
-    except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint {path}") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if start.startswith(ZIP_START) or start == LEGACY_START:
-        return "torch"
+    if start.startswith(ZIP_START):
+        return ZipFile
+    if start == LEGACY_START:
+        return LegacyFile
     if start[8:9] == b"{":
-        return "safetensors"
+        return SafetensorsFile
     if not start:
         raise CheckpointError(f"{path} is empty")
     raise CheckpointError(f"{path} is neither a safetensors file nor one of torch.save, or damaged at its start")
 
 
-def check_name(target: Path, kind: Format) -> None:
+@contextmanager
+def open_checkpoint(path: Path) -> Iterator[CheckpointFile]:
+    """Open a file and read what it holds, but for the tensors' bytes.
+
+    Raises CheckpointError if it cannot be read, ForeignClassError if it names a class that only its own code restores.
+    """
+    read = format_of(path)
+    with reading(path):
+        file = path.open("rb")
+    with file:
+        yield read(path, file)
+
+
+def check_name(target: Path, kind: str) -> None:
     """Raise CheckpointError if the name of `target` promises another format than it gets."""
-    if kind == "torch" and target.suffix == ".safetensors":
-        raise CheckpointError(f"{target} would be a file of torch.save: name it .pt, or add --to safetensors")
     if kind == "safetensors" and target.suffix in TORCH_SUFFIXES:
         raise CheckpointError(f"{target} would be a safetensors file: name it {target.stem}.safetensors")
+    if kind != "safetensors" and target.suffix == ".safetensors":
+        raise CheckpointError(f"{target} would be a file of torch.save: name it .pt, or add --to safetensors")
 
 
-def convert_file(source: Path, out: BinaryIO, to: Format | None, target: Path | None) -> FileReport:
-    """Write `source`, converted, to `out`. `target` is only told in the report.
+def convert_file(file: CheckpointFile, out: BinaryIO, to: To | None, target: Path | None) -> FileReport:
+    """Write `file`, converted, to `out`. `target` is only told in the report.
 
     Raises CheckpointError if it cannot be read through, or holds what cannot be converted.
     """
-    kind = format_of(source)
-    if kind == "safetensors":
-        report = _convert_safetensors(source, out)
+    report = FileReport(str(file.path), None if target is None else str(target), to or file.format)
+    if isinstance(file, SafetensorsFile):
+        _convert_safetensors(file, out, report)
     else:
-        report = _convert_torch(source, out, to or kind)
-    report.target = None if target is None else str(target)
-    report.old_bytes = source.stat().st_size
+        _convert_torch(file, out, to, report)
+    report.old_bytes = file.path.stat().st_size
     report.new_bytes = out.seek(0, 2)
     return report
 
 
-def _convert_safetensors(source: Path, out: BinaryIO) -> FileReport:
-    report = FileReport(str(source), None, "safetensors")
+def _convert_safetensors(file: SafetensorsFile, out: BinaryIO, report: FileReport) -> None:
     losses: dict[str, Loss] = {}
-    with open_safetensors(source) as file:
-        parts = []
-        for entry in file.entries:
-            new = for_mps(entry.dtype)
-            size = entry.size // entry.dtype.itemsize * new.itemsize
-            loss = losses[entry.name] = Loss()
-            pieces = converted(file.pieces(entry), entry.dtype, loss)
-            parts.append(Part(entry.name, new, entry.shape, size, pieces))
-            _note(report, entry.name, entry.dtype, entry.shape, "cpu")
-            report.names[entry.name] = size
-        write_safetensors(out, parts, file.metadata)
+    parts = []
+    for entry in file.entries:
+        loss = losses[entry.name] = Loss()
+        pieces = converted(file.pieces(entry), entry.dtype, loss)
+        parts.append(Part(entry.name, for_mps(entry.dtype), entry.shape, pieces))
+        _note(report, entry.name, entry.dtype, entry.shape, "cpu")
+    report.names = {part.name: part.size for part in parts}
+    write_safetensors(out, parts, file.metadata)
     for name, loss in losses.items():
         _note_loss(report, name, loss)
-    return report
 
 
-def _convert_torch(source: Path, out: BinaryIO, to: Format) -> FileReport:
-    with open_torch_file(source) as file:
-        report = FileReport(str(source), None, file.format if to == "torch" else "safetensors")
-        contents = find_tensors(file.root, source)
-        names: dict[str, list[str]] = {}
-        for name, view in contents.tensors:
-            _note(report, name, view.dtype, view.shape, view.device)
-            if view.storage is not None:
-                names.setdefault(view.storage.key, []).append(name)
-        report.ties = [shared for shared in names.values() if len(shared) > 1]
-        report.remarks += [printable(remark) for remark in contents.remarks]
-        if to == "torch":
-            losses = write_torch(out, file)
-            report.names = {name: view.elements * for_mps(view.dtype).itemsize for name, view in contents.tensors}
-        else:
-            losses = _write_as_safetensors(out, file, report)
+def _convert_torch(file: TorchFile, out: BinaryIO, to: To | None, report: FileReport) -> None:
+    contents = find_tensors(file.root, file.path)
+    names: dict[str, list[str]] = {}
+    for name, view in contents.tensors:
+        _note(report, name, view.dtype, view.shape, view.device)
+        if view.storage is not None:
+            names.setdefault(view.storage.key, []).append(name)
+    report.ties = [shared for shared in names.values() if len(shared) > 1]
+    report.remarks += [printable(remark) for remark in contents.remarks]
+    if to is None:
+        losses = write_torch(out, file)
+        report.names = {name: view.elements * for_mps(view.dtype).itemsize for name, view in contents.tensors}
+    else:
+        losses = _write_as_safetensors(out, file, report)
     for key, loss in losses.items():
         _note_loss(report, ", ".join(names.get(key, ["a storage without a tensor"])), loss)
-    return report
 
 
 def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) -> dict[str, Loss]:
@@ -135,8 +139,8 @@ def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) ->
             )
             continue
         loss = losses.setdefault(storage.key, Loss())
-        size = report.names[name] = view.elements * new.itemsize
-        parts.append(Part(name, new, view.shape, size, _elements(file, storage, view, loss)))
+        parts.append(Part(name, new, view.shape, _elements(file, storage, view, loss)))
+        report.names[name] = parts[-1].size
     write_safetensors(out, parts, metadata)
     return losses
 

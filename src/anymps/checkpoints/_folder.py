@@ -5,42 +5,41 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from anymps._errors import CheckpointError
-from anymps.checkpoints._file import TORCH_SUFFIXES, Format, convert_file, format_of
+from anymps.checkpoints._file import TORCH_SUFFIXES, CheckpointFile, To, convert_file, format_of, open_checkpoint
+from anymps.checkpoints._place import Nowhere, new_file
+from anymps.checkpoints._reading import printable, reading
 from anymps.checkpoints._report import FileReport, Report
 from anymps.checkpoints._safetensors import read_json
 from anymps.checkpoints._structure import ForeignClassError
 from anymps.checkpoints._tensors import named_tensors
-from anymps.checkpoints._torch_file import open_torch_file
-from anymps.checkpoints._words import printable
+from anymps.checkpoints._torch_file import TorchFile
 
 INDEX: Final = ".index.json"
 _LARGEST_INDEX: Final = 1 << 28  # bytes
 
-Open = Callable[[Path], AbstractContextManager[BinaryIO]]
-"""Opens a file of the new directory, by its path in it."""
 
+def convert_folder(source: Path, to: To | None, folder: Path | None, target: Path | None) -> Report:
+    """Convert a directory, or the index file `source` and its shards, into `folder`, which becomes `target`.
 
-def convert_folder(source: Path, to: Format | None, target: Path | None, opened: Open) -> Report:
-    """Convert a directory, or the index file `source` and its shards; `target` is only told in the report.
-
-    Raises CheckpointError for a shard that is missing or does not fit its index, and for what `convert_file` refuses.
+    A dry run has neither. Raises CheckpointError for a shard that is missing or does not fit its index, and for what
+    `convert_file` refuses.
     """
-    return _Folder(source, to, target, opened).convert()
+    return _Folder(source, to, folder, target).convert()
 
 
 class _Folder:
-    def __init__(self, source: Path, to: Format | None, target: Path | None, opened: Open) -> None:
+    def __init__(self, source: Path, to: To | None, folder: Path | None, target: Path | None) -> None:
         self._top = source if source.is_dir() else source.parent
         self._only = None if source.is_dir() else source
         self._to = to
+        self._folder = folder
         self._target = target
-        self._opened = opened
         self._report = Report()
         self._taken: set[Path] = set()
 
@@ -100,8 +99,8 @@ class _Folder:
         renamed: dict[str, str] = {}
         absent: set[str] = set()
         for shard, path in shards.items():
-            new = self._renamed(path, self._to)
-            report = self._convert(path, new, self._to)
+            with open_checkpoint(path) as file:
+                new, report = self._convert(file, self._to)
             total += sum(report.names.values())
             missing = sorted(wanted[shard] - set(report.names) - report.dropped)
             if missing:
@@ -123,36 +122,40 @@ class _Folder:
     def _single(self, path: Path) -> None:
         """Convert a file that no index names; what a trainer keeps beside the weights may hold more than tensors."""
         try:
-            kind = format_of(path)
+            format_of(path)
         except CheckpointError as error:
             if path.suffix != ".bin":  # any program's data may be called that
                 raise
-            self._report.remarks.append(f"{error}; it was copied unchanged")
-            self._copy(path)
+            self._leave(path, error)
             return
-        to = self._to
-        if kind == "torch":
-            with ExitStack() as stack:
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(open_checkpoint(path))
+            except ForeignClassError as error:  # the trainer's settings
+                self._leave(path, error)
+                return
+            to = self._to
+            if to and isinstance(file, TorchFile):
                 try:
-                    file = stack.enter_context(open_torch_file(path))
-                except ForeignClassError as error:  # the trainer's settings
-                    self._report.remarks.append(f"{error}; it was copied unchanged")
-                    self._copy(path)
-                    return
-                try:
-                    if to == "safetensors":
-                        named_tensors(file.root, path)
+                    named_tensors(file.root, path)
                 except CheckpointError as error:  # the optimizer's state
                     self._report.remarks.append(f"{error}; it stays a file of torch.save")
                     to = None
-        self._convert(path, self._renamed(path, to), to)
+            self._convert(file, to)
 
-    def _convert(self, path: Path, new: Path, to: Format | None) -> FileReport:
-        told = None if self._target is None else self._target / new
+    def _convert(self, file: CheckpointFile, to: To | None) -> tuple[Path, FileReport]:
+        """Convert one file. Returns its new path in the directory, and the report."""
+        new = self._inside(file.path)
+        if to and isinstance(file, TorchFile):
+            new = new.with_name(f"{_weights_name(new.stem)}.safetensors")
         with self._open(new) as out:
-            report = convert_file(path, out, to, told)
+            report = convert_file(file, out, to, None if self._target is None else self._target / new)
         self._report.files.append(report)
-        return report
+        return new, report
+
+    def _leave(self, path: Path, why: CheckpointError) -> None:
+        self._report.remarks.append(f"{why}; it was copied unchanged")
+        self._copy(path)
 
     def _copy(self, path: Path) -> None:
         inside = self._inside(path)
@@ -170,17 +173,17 @@ class _Folder:
     def _inside(self, path: Path) -> Path:
         return path.relative_to(self._top)
 
-    def _renamed(self, path: Path, to: Format | None) -> Path:
-        inside = self._inside(path)
-        if to == "safetensors" and format_of(path) == "torch":
-            return inside.with_name(f"{_weights_name(inside.stem)}.safetensors")
-        return inside
-
-    def _open(self, inside: Path) -> AbstractContextManager[BinaryIO]:
+    @contextmanager
+    def _open(self, inside: Path) -> Iterator[BinaryIO]:
+        """A new file of the directory, by its path in it."""
         if inside in self._taken:
             raise CheckpointError(f"{self._top}: two files would become {inside}: convert them one by one")
         self._taken.add(inside)
-        return self._opened(inside)
+        if self._folder is None or self._target is None:
+            yield cast(BinaryIO, Nowhere())
+            return
+        with new_file(self._folder / inside, self._target / inside) as out:
+            yield out
 
 
 def _weights_name(stem: str) -> str:
@@ -190,12 +193,10 @@ def _weights_name(stem: str) -> str:
 
 def _read_index(index: Path) -> dict[str, Any]:
     """An index, checked: names of tensors with names of files beside it. Raises CheckpointError if it is none."""
-    try:
+    with reading(index):
         if index.stat().st_size > _LARGEST_INDEX:
             raise CheckpointError(f"{index} is too large for an index")
         document = read_json(index.read_bytes(), index)
-    except OSError as error:
-        raise CheckpointError(f"{index} cannot be read: {error.strerror}") from None
     weights = document.get("weight_map")
     if not isinstance(weights, dict) or not weights or not all(isinstance(shard, str) for shard in weights.values()):
         raise CheckpointError(f"{index} is not an index of shards: it has no weight_map")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from anymps._atomic import check_not_read_only, replacing
+from anymps._atomic import check_not_read_only, replacing, unused_name
 from anymps._errors import CheckpointError
 
 
@@ -54,14 +53,21 @@ def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> No
         return
     if not force:
         raise CheckpointError(f"{target} already exists: --force replaces it")
-    try:
+    with writing(target):
         check_not_read_only(target)
-    except PermissionError as error:
-        raise CheckpointError(f"{target} cannot be written: {error.strerror}") from None
     if is_folder and (target.is_symlink() or not target.is_dir()):
         raise CheckpointError(f"{target} is not a directory, and {source} becomes one: name another place")
     if not is_folder and not (target.is_symlink() or target.is_file()):
         raise CheckpointError(f"{target} is not a file, and {source} becomes one: name another place")
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """What the system refuses in the block is a CheckpointError about `target`."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -70,36 +76,20 @@ def replaced_file(target: Path) -> Iterator[BinaryIO]:
 
     Raises CheckpointError if it cannot be written.
     """
-    try:
-        with replacing(target, follow=False) as file:  # a link may lead into a cache that other programs share
-            yield file
-    except OSError as error:
-        raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
+    # A link may lead into a cache that other programs share: it is replaced itself.
+    with writing(target), replacing(target, follow=False) as file:
+        yield file
 
 
 @contextmanager
-def writing(path: Path, told: Path) -> Iterator[BinaryIO]:
+def new_file(path: Path, told: Path) -> Iterator[BinaryIO]:
     """A new file at `path`, safe on the disk at the end of the block; an error names `told`. Raises CheckpointError."""
-    try:
+    with writing(told):
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        raise CheckpointError(f"{told} cannot be written: {error.strerror or error}") from None
-
-
-@contextmanager
-def _new_name(target: Path) -> Iterator[Path]:
-    """A name beside `target` that nothing has; what is there at the end of the block is removed."""
-    fresh = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.partial")
-    try:
-        yield fresh
-    finally:
-        if fresh.is_dir():
-            shutil.rmtree(fresh, ignore_errors=True)
-        else:
-            fresh.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -109,25 +99,25 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     Directories cannot be exchanged in one step: a kill between the two leaves the old one beside `target`.
     Raises CheckpointError if it cannot be written, or if `target` holds what the new one does not: nothing is lost.
     """
-    with _new_name(target) as fresh:
-        try:
+    fresh, old = unused_name(target), unused_name(target)
+    try:
+        with writing(target):
             fresh.mkdir()
             yield fresh
-            if not target.exists():
-                fresh.rename(target)
-                return
-            lost = sorted(_names(target) - _names(fresh))
-            if lost:
-                raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
-            with _new_name(target) as old:
+            if target.exists():
+                lost = sorted(_names(target) - _names(fresh))
+                if lost:
+                    raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
                 target.rename(old)
-                try:
-                    fresh.rename(target)
-                except BaseException:
+            try:
+                fresh.rename(target)
+            except BaseException:
+                if old.exists():
                     old.rename(target)
-                    raise
-        except OSError as error:
-            raise CheckpointError(f"{target} cannot be written: {error.strerror or error}") from None
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _names(folder: Path) -> set[str]:

@@ -11,22 +11,20 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anymps._errors import CheckpointError
 from anymps.checkpoints._dtypes import BY_CODE, Dtype
-from anymps.checkpoints._values import PIECE
-from anymps.checkpoints._words import printable
+from anymps.checkpoints._reading import damaged, pieces_of, printable
 
 _MOST: Final = 100_000_000  # bytes of header that the library takes (safetensors 0.8, safetensors/src/tensor.rs)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor in a file: `start` counts from the file's first byte."""
+    """A tensor in a file: `start` counts from the file's first byte, `size` is in bytes."""
 
     name: str
     dtype: Dtype
@@ -36,67 +34,40 @@ class Entry:
 
 
 class SafetensorsFile:
-    """An open safetensors file: its entries in the order of their bytes, and its metadata."""
+    """An open safetensors file: its entries in the order of their bytes, and its metadata.
 
-    def __init__(self, path: Path, file: BinaryIO, entries: list[Entry], metadata: dict[str, str]) -> None:
+    The header is read and checked at once. Raises CheckpointError if it does not fit the file.
+    """
+
+    format: Final = "safetensors"
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
         self.path = path
-        self.entries = entries
-        self.metadata = metadata
         self._file = file
+        size = file.seek(0, 2)
+        file.seek(0)
+        head = file.read(8)
+        length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
+        if not 0 < length <= min(size - 8, _MOST):
+            raise damaged(path, "its header is incomplete")
+        header = read_json(file.read(length), path)
+        self.metadata = header.pop("__metadata__", {})
+        if not isinstance(self.metadata, dict) or not all(isinstance(text, str) for text in self.metadata.values()):
+            raise damaged(path, "its metadata is not text")
+        end = 8 + length
+        entries = (_entry(path, name, told, end) for name, told in header.items())
+        self.entries = sorted(entries, key=lambda entry: (entry.start, entry.size))
+        for entry in self.entries:
+            if entry.start != end:
+                raise damaged(path, f"the bytes of {printable(entry.name)} do not follow those before")
+            end += entry.size
+        if end != size:
+            raise damaged(path, f"it has {size} bytes, its header says {end}")
 
     def pieces(self, entry: Entry) -> Iterator[bytes]:
         """The bytes of a tensor, in order. Raises CheckpointError if they cannot be read."""
-        try:
-            self._file.seek(entry.start)
-            left = entry.size
-            while left:
-                piece = self._file.read(min(left, PIECE))
-                if len(piece) < min(left, PIECE):
-                    raise _damaged(self.path, f"{printable(entry.name)} ends early")
-                left -= len(piece)
-                yield piece
-        except OSError as error:
-            raise CheckpointError(f"{self.path} cannot be read: {error.strerror}") from None
-
-
-def _damaged(path: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"{path} is damaged or cut short: {why}")
-
-
-@contextmanager
-def open_safetensors(path: Path) -> Iterator[SafetensorsFile]:
-    """Open a safetensors file; its header is read and checked. Raises CheckpointError if it is not whole."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    with file:
-        yield _read(path, file)
-
-
-def _read(path: Path, file: BinaryIO) -> SafetensorsFile:
-    size = file.seek(0, 2)
-    file.seek(0)
-    head = file.read(8)
-    length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
-    if not 0 < length <= min(size - 8, _MOST):
-        raise _damaged(path, "its header is incomplete")
-    header = read_json(file.read(length), path)
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _damaged(path, "its metadata is not text")
-    entries = sorted(
-        (_entry(path, name, told, 8 + length) for name, told in header.items()),
-        key=lambda entry: (entry.start, entry.size),
-    )
-    end = 8 + length
-    for entry in entries:
-        if entry.start != end:
-            raise _damaged(path, f"the bytes of {printable(entry.name)} do not follow those before")
-        end += entry.size
-    if end != size:
-        raise _damaged(path, f"it has {size} bytes, its header says {end}")
-    return SafetensorsFile(path, file, entries, metadata)
+        self._file.seek(entry.start)
+        yield from pieces_of(self._file, entry.size, self.path, printable(entry.name))
 
 
 def _entry(path: Path, name: str, told: Any, base: int) -> Entry:
@@ -104,14 +75,14 @@ def _entry(path: Path, name: str, told: Any, base: int) -> Entry:
     told = told if isinstance(told, dict) else {}
     code, shape, offsets = told.get("dtype"), _naturals(told.get("shape")), _naturals(told.get("data_offsets"))
     if not isinstance(code, str) or shape is None or offsets is None or len(offsets) != 2:
-        raise _damaged(path, f"the entry of {label} is incomplete")
+        raise damaged(path, f"the entry of {label} is incomplete")
     dtype = BY_CODE.get(code)
     if dtype is None:
         raise CheckpointError(f"{path}: {label} is of type {printable(code)}, which mps cannot hold: convert it first")
     start, end = offsets
     size = dtype.itemsize * math.prod(shape)
     if end - start != size:
-        raise _damaged(path, f"{label} has {end - start} bytes, its shape needs {size}")
+        raise damaged(path, f"{label} has {end - start} bytes, its shape needs {size}")
     return Entry(name, dtype, shape, base + start, size)
 
 
@@ -130,7 +101,7 @@ def read_json(text: bytes, path: Path) -> dict[str, Any]:
         if len(result) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise _damaged(path, f"the name {printable(twice)} is in it twice")
+            raise damaged(path, f"the name {printable(twice)} is in it twice")
         return result
 
     try:
@@ -138,9 +109,9 @@ def read_json(text: bytes, path: Path) -> dict[str, Any]:
     except CheckpointError:
         raise
     except (ValueError, RecursionError):
-        raise _damaged(path, "its JSON cannot be read") from None
+        raise damaged(path, "its JSON cannot be read") from None
     if not isinstance(document, dict):
-        raise _damaged(path, "its JSON is not an object")
+        raise damaged(path, "its JSON is not an object")
     return document
 
 
@@ -151,8 +122,12 @@ class Part:
     name: str
     dtype: Dtype
     shape: tuple[int, ...]
-    size: int
     pieces: Iterable[bytes | bytearray]
+
+    @property
+    def size(self) -> int:
+        """Its bytes in the file."""
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 def write_safetensors(out: BinaryIO, parts: Sequence[Part], metadata: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, ClassVar, Final, NoReturn
 
 from anymps._errors import CheckpointError
 from anymps.checkpoints._dtypes import BY_STORAGE, DTYPES, Dtype, for_mps
-from anymps.checkpoints._words import printable
+from anymps.checkpoints._reading import printable
 
 
 class ForeignClassError(CheckpointError):

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from anymps._errors import CheckpointError
 from anymps.checkpoints._dtypes import DTYPES, Dtype, for_mps
+from anymps.checkpoints._reading import printable
 from anymps.checkpoints._structure import PLAIN_TENSORS, Call, Named, Storage
-from anymps.checkpoints._words import printable
 
 _PLAIN: Final = frozenset(f"torch._utils.{name}" for name in PLAIN_TENSORS)
 _TYPED_VIEW: Final = "torch._utils._rebuild_tensor_v3"

@@ -9,9 +9,6 @@ from typing import Final
 from anymps._threads import torch_threads
 from anymps.checkpoints._dtypes import Dtype
 
-PIECE: Final = 1 << 22
-"""Bytes that are read and converted at once; a multiple of every element's size."""
-
 _EXACT: Final = float(1 << 24)
 """float32 holds every whole number up to here."""
 
