@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anymps import _paths
-from anymps.record import Fate, Occurrence, Phase, Recording, Site, Wait
+from anymps.record import Fate, Noted, Occurrence, Phase, Recording, Site, Wait
 
 MIN_STEPS = 3
 """Complete steps that a recording must hold before anything in it can be said to happen every step."""
@@ -32,7 +32,7 @@ def _steps_of(recording: Recording, occurrence: Occurrence) -> int:
         return recording.training_steps
     lines, site = recording.lines_by_process, occurrence.site
     where = lines.called if occurrence.wait is Wait.NONE else lines.waited
-    processes = where.get((site.file, site.line))
+    processes = where.get(site.file_line)
     return sum(lines.steps.get(process, 0) for process in processes) if processes else recording.training_steps
 
 
@@ -80,8 +80,23 @@ def by_line(occurrences: Iterable[Occurrence], *, split_operators: bool = False)
     for occurrence in occurrences:
         site = occurrence.site
         operator = occurrence.operator if split_operators or not site.known else ""
-        groups.setdefault((site.file, site.line, operator), []).append(occurrence)
+        groups.setdefault((*site.file_line, operator), []).append(occurrence)
     return [AtLine(group[0].site, tuple(group)) for group in groups.values()]
+
+
+def notes_by_line(notes: Iterable[Noted]) -> list[list[Noted]]:
+    """Those at lines of the program, line by line: what an installed package does is its own business."""
+    groups: dict[tuple[str, int], list[Noted]] = {}
+    for note in notes:
+        site = note.occurrence.site
+        if site.known and not is_library(site):
+            groups.setdefault(site.file_line, []).append(note)
+    return list(groups.values())
+
+
+def count_of(notes: Iterable[Noted]) -> int:
+    """How often something was noted in the whole run."""
+    return sum(note.occurrence.count for note in notes)
 
 
 def loops_untrained(recording: Recording, line: AtLine) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anymps._errors import MacError
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.mac import Mac, parse_mac
 from anymps.record import Category, Holding, Moment, Recording
 from anymps.rules import HIGH_WATERMARK, watermark_ratio

@@ -67,7 +67,7 @@ class Finding:
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts findings: the most severe first, of these the ones with a known place, the costliest, then by place."""
-        place = (self.site.file, self.site.line)
+        place = self.site.file_line
         return (self.severity, not self.site.known, -self.cost_ns[1], self.id, self.sequence, *place, self.what)
 
     @property

@@ -35,9 +35,8 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
     number = sum(wait.waits for wait in step.waits if wait.place in chosen)
     if not number or not waits:
         return None
-    time = step.time
-    seconds = time.saved(chosen, {place for place in chosen if place.wait in _COPIES}) * min(1.0, waits / number)
-    return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
+    seconds = step.time.saved(chosen, {place for place in chosen if place.wait in _COPIES}) * min(1.0, waits / number)
+    return _interval_ns(step, seconds)
 
 
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
@@ -56,7 +55,7 @@ def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
     if rule.fewer_launches:
         cost = _cost_of_launches(finding, rule, step, recording)
     else:
-        places = [Place(*_line(site), kind) for site in _sites(finding, rule) for kind in rule.waits]
+        places = [Place(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_without(step, places, finding.per_step)
     if cost is None:
         return finding
@@ -66,7 +65,7 @@ def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
 
 def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:
     """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
-    seconds, time = None, step.time
+    seconds = None
     optimizers = recording.noted("optimizer")
     if rule.fewer_launches == "fills":
         seconds = seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
@@ -74,8 +73,12 @@ def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: R
         seconds = seconds_saved(
             recording, lambda happenings: with_fused_optimizer(happenings, str(optimizers[0].facts["name"]))
         )
-    if seconds is None:
-        return None
+    return None if seconds is None else _interval_ns(step, seconds)
+
+
+def _interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:
+    """A part of the step in ns, as uncertain as the whole: from the low to the high end of the step's interval."""
+    time = step.time
     return 1e9 * seconds * time.low / time.seconds, 1e9 * seconds * time.high / time.seconds
 
 
@@ -83,7 +86,3 @@ def _sites(finding: Finding, rule: Rule) -> list[Site]:
     """Its lines that wait, an unknown one too: related ones may be where a tensor was made."""
     related = finding.related_sites if finding.related_as == "also at" or rule.both_lines else ()
     return [finding.site, *(site for site in related if site.known)]
-
-
-def _line(site: Site) -> tuple[str, int]:
-    return site.file, site.line

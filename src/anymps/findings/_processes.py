@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from anymps.findings._catalogue import RULES
+from anymps.findings._catalogue import rule_of
 from anymps.findings._model import Finding
 from anymps.record import LinesByProcess, Recording
 
@@ -34,14 +34,14 @@ def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
     """The numbers of these processes; none if they are all, or if nothing tells them."""
     also = finding.related_sites if finding.related_as == "also at" else ()
     evidence = _evidence(finding, lines)
-    places = [(site.file, site.line) for site in (finding.site, *also) if site.known]
+    places = [site.file_line for site in (finding.site, *also) if site.known]
     seen = frozenset().union(*(evidence.get(place, frozenset()) for place in places))
     return sorted(seen) if seen < lines.working else []
 
 
 def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int], frozenset[int]]:
     """What of a line's doings a finding is about: the same line may run in each process and wait in one."""
-    rule = RULES.get(finding.id)
-    if rule is not None and rule.refusal:
+    rule = rule_of(finding)
+    if rule.refusal:
         return lines.refused
-    return lines.waited if rule is not None and rule.about_waits else lines.called
+    return lines.waited if rule.about_waits else lines.called

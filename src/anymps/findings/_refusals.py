@@ -1,11 +1,12 @@
-"""Refusals grouped by line: the basis of all findings about errors."""
+"""Refusals grouped by line: the basis of all findings about errors, most of which tell them in torch's own words."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anymps.findings._places import numbered
-from anymps.record import Recording, Refusal, RefusalKind, Site
+from anymps.findings._model import Finding, Rule
+from anymps.record import Recording, Refusal, RefusalKind
 
 
 @dataclass(frozen=True)
@@ -32,17 +33,25 @@ class Refused(Refusal):
         caller = self.detail.get("caller")
         return f" (called from {caller})" if isinstance(caller, str) and caller else ""
 
+    @property
+    def raised(self) -> str:
+        """What torch said, word for word, and from where an installed package was called."""
+        return f"`{self.operator}` raised {self.error}: {self.message}{self.called}"
+
 
 def refused_as(recording: Recording, *kinds: RefusalKind) -> list[Refused]:
     """The refusals of these kinds, in the order of the run, one for each operator, line and origin."""
     groups: dict[tuple[object, ...], list[Refusal]] = {}
     for refusal in recording.refusals():
         if refusal.kind in kinds:
-            place = (refusal.site.file, refusal.site.line, refusal.origin.file, refusal.origin.line)
+            place = (*refusal.site.file_line, *refusal.origin.file_line)
             groups.setdefault((refusal.kind, refusal.operator, place), []).append(refusal)
     return [Refused(**vars(group[0]), count=len(group)) for group in groups.values()]
 
 
-def at(site: Site) -> str:
-    """`train.py:12`, the file without its directories."""
-    return numbered(site.file.replace("\\", "/").rpartition("/")[2], site.line)
+def told_as_raised(recording: Recording, kind: RefusalKind, rule: Rule, fix: str = "") -> Iterator[Finding]:
+    """The findings of a rule that has nothing to add to torch's own error."""
+    for refused in refused_as(recording, kind):
+        yield rule.finding(
+            refused.site, what=refused.raised, count=refused.count, fix=fix, related_sites=[refused.origin]
+        )

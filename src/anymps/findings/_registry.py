@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.findings._catalogue import RULES
+from anymps.findings._catalogue import RULES, rule_of
 from anymps.findings._family import by_id
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
@@ -16,8 +16,7 @@ RULES.update(by_id(FAMILIES))
 
 def is_refusal(finding: Finding) -> bool:
     """Whether a finding is about a call that raised."""
-    rule = RULES.get(finding.id)
-    return rule is not None and rule.refusal and finding.severity is Severity.ERROR
+    return rule_of(finding).refusal and finding.severity is Severity.ERROR
 
 
 def find(recording: Recording) -> list[Finding]:

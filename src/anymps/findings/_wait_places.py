@@ -81,12 +81,12 @@ class Ahead:
 def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     """Lines where the host waited: those that hurt first, the costliest before the others, then those that belong."""
     routine = _routine(recording)
-    kept = {(mark.occurrence.site.file, mark.occurrence.site.line) for mark in recording.noted("constant")}
+    kept = {mark.occurrence.site.file_line for mark in recording.noted("constant")}
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
-        constant = queue.wait is Wait.COPY_TO_MPS and (queue.site.file, queue.site.line) in kept
+        constant = queue.wait is Wait.COPY_TO_MPS and queue.site.file_line in kept
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
-        groups.setdefault((queue.site.file, queue.site.line, reason), []).append(queue)
+        groups.setdefault((*queue.site.file_line, reason), []).append(queue)
     step = step_on_mac(recording)
     places = [
         WaitPlace(queues[0].site, tuple(queues), not reason, reason, _on_mac(step, queues, hurts=not reason))
@@ -148,7 +148,7 @@ def _routine(recording: Recording) -> set[tuple[str, int, Wait]]:
 
 def kind_at(site: Site, wait: Wait) -> tuple[str, int, Wait]:
     """File, line and kind of a wait: what counts as one place."""
-    return site.file, site.line, wait
+    return *site.file_line, wait
 
 
 def _reason(recording: Recording, queue: WaitQueue, *, constant: bool) -> str:

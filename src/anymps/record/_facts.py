@@ -34,6 +34,11 @@ class Site:
         """Whether there is a line at all: entries of threads without Python frames have none."""
         return bool(self.file)
 
+    @property
+    def file_line(self) -> tuple[str, int]:
+        """What most queries and findings mean by one line, whatever function it called."""
+        return self.file, self.line
+
 
 @dataclass(frozen=True)
 class Part:

@@ -131,7 +131,7 @@ class Moment:
             Holding(size, count, category, site=site, operator=operator, requested=requested)
             for (category, site, operator), (size, count, requested) in sums.items()
         )
-        return tuple(sorted(rows, key=lambda row: (-row.bytes, row.site.file, row.site.line, row.operator)))
+        return tuple(sorted(rows, key=lambda row: (-row.bytes, *row.site.file_line, row.operator)))
 
 
 @dataclass(frozen=True)

@@ -83,5 +83,5 @@ def _by_line(found: Sequence[tuple[int, int]], sites: Mapping[int, Site]) -> dic
     for number, identity in found:
         site = sites.get(identity)
         if site is not None and site.known:
-            lines.setdefault((site.file, site.line), set()).add(number)
+            lines.setdefault(site.file_line, set()).add(number)
     return {line: frozenset(numbers) for line, numbers in lines.items()}

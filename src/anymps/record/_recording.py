@@ -283,7 +283,7 @@ class Recording:
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
         """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-        same = [number for number, site in self._sites.items() if (site.file, site.line) == (line.file, line.line)]
+        same = [number for number, site in self._sites.items() if site.file_line == line.file_line]
         return self._occurrences(conditions.at_sites(same)) if line.known and same else ()
 
     def cpu_indices(self) -> tuple[Occurrence, ...]:

@@ -46,7 +46,7 @@ def read_optimizer_calls(rows: Rows, site: Callable[[int], Site]) -> dict[tuple[
         f"SELECT site, COUNT(*) FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d} GROUP BY site"
     ):
         at = site(identity)
-        calls[at.file, at.line] = calls.get((at.file, at.line), 0) + count
+        calls[at.file_line] = calls.get(at.file_line, 0) + count
     return calls
 
 
@@ -58,7 +58,7 @@ def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iter
     further: dict[tuple[str, int], set[tuple[str, int]]] = {}
     for noted in fused:
         at = noted.occurrence.site
-        further.setdefault((at.file, at.line), set()).add((noted.other.file, noted.other.line))
+        further.setdefault(at.file_line, set()).add(noted.other.file_line)
     found = rows(
         f"SELECT site, SUM({ON_MPS} * count), SUM({ON_CPU} * count), SUM((wait <> 0) * count), 0, "
         f"SUM(duration_ns) FROM {counts} JOIN signatures s ON s.id = signature "
@@ -69,7 +69,7 @@ def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iter
     sources: dict[tuple[str, int], str] = {}
     for identity, *numbers in found:
         at = site(identity)
-        place = (at.file, at.line)
+        place = at.file_line
         sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), numbers, strict=True)]
         sources[place] = sources.get(place) or at.source
     return tuple(

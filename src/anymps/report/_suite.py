@@ -49,7 +49,7 @@ def expected(recording: Recording, finding: Finding) -> str:
     rows = suite.get("expected") if isinstance(suite, dict) else None
     if not isinstance(rows, list) or not finding.site.known or not is_refusal(finding):
         return ""
-    place = (finding.site.file, finding.site.line)
+    place = finding.site.file_line
     for row in rows:
         if isinstance(row, dict) and (row.get("file"), row.get("line")) == place:
             return clean(str(row.get("why", ""))) or "expected"

@@ -120,7 +120,7 @@ def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float,
         return float(hurting_in(recording, step)) if step is not None else 0.0, []
     waits = dict.fromkeys(sorted(training), 0.0)
     for waiting in hurting:
-        there = lines.waited.get((waiting.site.file, waiting.site.line), frozenset())
+        there = lines.waited.get(waiting.site.file_line, frozenset())
         for number in there & waits.keys():
             waits[number] += lines.per_step_there(waiting.per_step, there)
     most = max(waits.values())

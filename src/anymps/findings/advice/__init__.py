@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from anymps.findings.advice._chips import emulates_bfloat16
 from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._factories import made_on_device
 from anymps.findings.advice._float32 import float32_edit
 from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._loaders import persistent_workers, pinned_without_mps
-from anymps.findings.advice._optimizers import could_be_fused, fused_heeds_scaler, made_at
-from anymps.findings.advice._scaler import scaler_advice
+from anymps.findings.advice._optimizers import (
+    could_be_fused,
+    emulates_bfloat16,
+    fused_heeds_scaler,
+    made_at,
+    scaler_advice,
+)
 from anymps.findings.advice._user_line import UserLine
 from anymps.findings.advice._wait_advice import (
     anomaly_advice,

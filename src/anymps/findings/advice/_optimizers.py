@@ -1,14 +1,25 @@
-"""What a recording knows about optimizers: where each was made, and whether mps has a fused kernel for it."""
+"""Optimizers and their GradScaler: where each was made, whether mps has a fused kernel for it, which dtype fits.
+
+A GradScaler waits in every step, unless a fused optimizer looks at what it found, or another dtype needs none.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+from anymps._errors import AnympsError
+from anymps.findings._costs import ITEM
 from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
+from anymps.findings.advice._library_advice import Advice
+from anymps.mac import parse_mac
 from anymps.record import Noted, Recording, Site
 from anymps.rules.faults import Check
 
 _FUSED = ("Adam", "AdamW", "SGD")
 _FUSED_DTYPES = {"float32", "float16", "bfloat16"}
+_EMULATING: Final = ("apple7", "apple8")  # Metal's GPU families of M1 and M2
+_SCALER: Final = f"torch/amp/grad_scaler.py (torch 2.13); {ITEM.source}"
 
 
 def made_at(optimizer: Noted) -> Site:
@@ -35,3 +46,26 @@ def could_be_fused(optimizer: Noted) -> bool:
         and "True" not in (facts.get("fused") or [])  # type: ignore[operator]
         and "True" not in (facts.get("differentiable") or [])  # type: ignore[operator]
     )
+
+
+def emulates_bfloat16(recording: Recording) -> str:
+    """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
+    try:
+        family = parse_mac(str(recording.meta.get("mac") or "")).metal_family
+    except AnympsError:
+        return ""  # a recording of no Mac, or of one that is not known here
+    return family if family in _EMULATING else ""
+
+
+def scaler_advice(recording: Recording) -> Advice:
+    """GradScaler.step reads whether a gradient is infinite, except for an optimizer that looks at it on the device."""
+    what = "GradScaler read whether a gradient was infinite"
+    optimizers = recording.noted("optimizer")
+    if optimizers and all(map(could_be_fused, optimizers)) and fused_heeds_scaler(recording):
+        name = optimizers[0].facts["name"]
+        fix = f"Give it a fused optimizer, which checks that on the device: `{name}(..., fused=True)`."
+    elif emulates_bfloat16(recording):
+        fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."
+    else:
+        fix = "Train in bfloat16 or float32, which need no GradScaler."
+    return Advice(what, fix, _SCALER, elsewhere=True)

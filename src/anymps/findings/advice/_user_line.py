@@ -134,7 +134,7 @@ class UserLine:
             return []
         reads = _reads(self.statement) or _reads_of_math(self.statement)
         places = [self._without(call, tensor) for call, tensor in reads]
-        around = _parents(self.statement)
+        around = self.parsed.parents
         several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
         if not reads or several or not all(_may_be_tensor(place, around) for place, _ in places):
             return []
@@ -279,15 +279,11 @@ def _reads(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
     return [read for child in ast.iter_child_nodes(node) for read in _reads(child)]
 
 
-def _parents(statement: ast.stmt) -> Mapping[ast.AST, ast.AST]:
-    return {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
-
-
 def _may_be_tensor(place: ast.AST, around: Mapping[ast.AST, ast.AST]) -> bool:
     """Whether what stands around an expression takes a tensor as well as a number: arithmetic, a list, a dictionary."""
     node = place
     while not isinstance(node, ast.stmt):
-        parent = around[node]
+        parent = around.get(node)  # none within an f-string, whose parts have no places in the text
         if isinstance(parent, ast.Call) and node is not parent.func:
             kept = isinstance(parent.func, ast.Attribute) and parent.func.attr in _TAKING_TENSORS
             return kept and isinstance(around[parent], ast.Expr)

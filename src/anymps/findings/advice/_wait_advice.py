@@ -10,6 +10,7 @@ from typing import Final
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings.advice._elements import elements_advice
+from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library, in_torch
 from anymps.findings.advice._user_line import UserLine, collected, every_50, given_to_environment, without_read
 from anymps.findings.edits import LineEdit, Place, Safety, place_at, recorded_statements, without_comment
@@ -79,7 +80,7 @@ _IGNORED: Final = (
 
 def instead_of(operators: Sequence[str], code: str) -> str:
     """What to write instead of operators that read back inside, the empty text if nothing is known."""
-    names = [operator.rpartition("::")[2].partition(".")[0] for operator in operators]
+    names = [base_name(operator) for operator in operators]
     if _LOSS.search(code) and any(name in _MASKED for name in names):
         return _IGNORED
     return next((INSTEAD[name] for name in names if name in INSTEAD), "")

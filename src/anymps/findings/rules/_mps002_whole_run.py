@@ -8,7 +8,7 @@ from typing import Final
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.findings.edits import LineEdit, Safety, chosen_by_name
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda

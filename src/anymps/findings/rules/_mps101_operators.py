@@ -8,7 +8,7 @@ from anymps.findings._costs import FALLBACK
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, refused_as
+from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent
 from anymps.record import Fate, Phase, Recording, RefusalKind, Wait
@@ -125,10 +125,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about operators that MPS does not have."""
     for refused in refused_as(recording, RefusalKind.MISSING):
         yield _missing(recording, refused)
-    for refused in refused_as(recording, RefusalKind.DISTRIBUTED):
-        yield DISTRIBUTED.finding(
-            refused.site, what=f"`{refused.operator}` raised {refused.error}: {refused.message}", count=refused.count
-        )
+    yield from told_as_raised(recording, RefusalKind.DISTRIBUTED, DISTRIBUTED)
     fallbacks = recording.fallbacks()
     hot = [fallback for fallback in fallbacks if is_every_step(recording, fallback)]
     for line in by_line(hot, split_operators=True):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, at, refused_as
+from anymps.findings._places import at
+from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.record import Recording, RefusalKind
 
 ARGUMENT = Rule(
@@ -82,14 +83,8 @@ RULES = (ARGUMENT, INDEX, DETERMINISM)
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about arguments and values that MPS refuses."""
-    for kind, rule in ((RefusalKind.ARGUMENT, ARGUMENT), (RefusalKind.DETERMINISM, DETERMINISM)):
-        for refused in refused_as(recording, kind):
-            yield rule.finding(
-                refused.site,
-                what=f"`{refused.operator}` raised {refused.error}: {refused.message}{refused.called}",
-                count=refused.count,
-                related_sites=[refused.origin],
-            )
+    yield from told_as_raised(recording, RefusalKind.ARGUMENT, ARGUMENT)
+    yield from told_as_raised(recording, RefusalKind.DETERMINISM, DETERMINISM)
     for refused in refused_as(recording, RefusalKind.INDEX):
         yield INDEX.finding(refused.site, what=_late(refused), count=refused.count, related_sites=[refused.origin])
 

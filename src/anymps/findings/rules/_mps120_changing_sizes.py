@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.record import Recording, Varied
 
 _OPERATORS = (

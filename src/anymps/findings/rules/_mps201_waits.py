@@ -31,7 +31,7 @@ from anymps.findings.rules._mps403_detours import round_trips
 from anymps.record import Recording, Wait
 from anymps.rules import wait_of
 
-_DRAIN = (
+DRAIN = (
     "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued more."
 )
 
@@ -42,7 +42,7 @@ READ = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.ITEM}),
-    why=_DRAIN,
+    why=DRAIN,
     fix="Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
     example=Example(
@@ -67,7 +67,7 @@ PRINT = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
-    why=f"Showing a tensor reads it back. {_DRAIN}",
+    why=f"Showing a tensor reads it back. {DRAIN}",
     fix="Print or log every 50 steps, by the loop's own counter.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
     example=Example(
@@ -91,7 +91,7 @@ INSIDE = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.INSIDE_OPERATOR}),
-    why=f"The operator needs a value on the host before it can continue. {_DRAIN}",
+    why=f"The operator needs a value on the host before it can continue. {DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
     source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
     example=Example(
@@ -117,7 +117,7 @@ TO_CPU = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.COPY_TO_CPU}),
-    why=_DRAIN,
+    why=DRAIN,
     fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(
@@ -142,7 +142,7 @@ SYNCHRONIZED = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.SYNCHRONIZE}),
-    why=_DRAIN,
+    why=DRAIN,
     fix="Synchronize only around what you time: once before the clock starts and once before it stops, for many steps.",
     source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
     example=Example(
@@ -166,7 +166,7 @@ DRAINED = Rule(
     needs_steps=True,
     about_waits=True,
     waits=frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
-    why=_DRAIN,
+    why=DRAIN,
     fix="Take it out of the loop.",
     source=f"aten/src/ATen/mps/MPSEvent.mm, MPSAllocator.mm (torch 2.13); {SYNCHRONIZE.source}",
     example=Example(
@@ -231,10 +231,10 @@ def advised(recording: Recording, lines: Iterable[AtLine]) -> Iterator[tuple[Rul
     """The waits of lines, by the rule that they break in a training step, with what to do about them."""
     away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
     for trip in chain.from_iterable(round_trips(recording)):
-        away[trip.other.file, trip.other.line] += trip.occurrence.count
+        away[trip.other.file_line] += trip.occurrence.count
     for line in lines:
         for rule, mine in _by_rule(line):
-            if rule is not TO_CPU or away[line.site.file, line.site.line] < mine.count:
+            if rule is not TO_CPU or away[line.site.file_line] < mine.count:
                 yield rule, _advice(recording, rule, mine), mine
 
 

@@ -11,7 +11,7 @@ from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, lo
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import Advice
-from anymps.findings.rules._mps201_waits import PRINT, advised, finding_about
+from anymps.findings.rules._mps201_waits import DRAIN, PRINT, advised, finding_about
 from anymps.record import Occurrence, Recording, Wait
 
 _KINDS: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
@@ -23,10 +23,7 @@ LOOPING: Final = Rule(
     about_loops=True,
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
-    why=(
-        "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued "
-        "more. In such a loop nothing else keeps the host from running ahead."
-    ),
+    why=f"{DRAIN} In such a loop nothing else keeps the host from running ahead.",
     fix="Keep results on the device (`correct += (prediction == target).sum()`), and read them once after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",
     example=Example(

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, at, refused_as
+from anymps.findings._places import at
+from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings.advice import float32_edit
 from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind
@@ -98,20 +99,11 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors that MPS refuses for what they are."""
     for refused in refused_as(recording, RefusalKind.FLOAT64):
         yield _float64(refused)
-    for kind, rule in (
-        (RefusalKind.COMPLEX128, DTYPE),
-        (RefusalKind.DTYPE, DTYPE),
-        (RefusalKind.RANK, RANK),
-        (RefusalKind.LAYOUT, LAYOUT),
-    ):
-        for refused in refused_as(recording, kind):
-            yield rule.finding(
-                refused.site,
-                what=f"`{refused.operator}` raised {refused.error}: {refused.message}{refused.called}",
-                count=refused.count,
-                fix="Make it complex64 before it goes to the device." if kind is RefusalKind.COMPLEX128 else "",
-                related_sites=[refused.origin],
-            )
+    complex64 = "Make it complex64 before it goes to the device."
+    yield from told_as_raised(recording, RefusalKind.COMPLEX128, DTYPE, complex64)
+    yield from told_as_raised(recording, RefusalKind.DTYPE, DTYPE)
+    yield from told_as_raised(recording, RefusalKind.RANK, RANK)
+    yield from told_as_raised(recording, RefusalKind.LAYOUT, LAYOUT)
 
 
 def _float64(refused: Refused) -> Finding:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, at, refused_as
+from anymps.findings._places import at
+from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings.edits import fits, place_at
 from anymps.record import Recording, RefusalKind
 
@@ -63,13 +64,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors and generators on the wrong device."""
     for refused in refused_as(recording, RefusalKind.DEVICE):
         yield _devices(refused)
-    for refused in refused_as(recording, RefusalKind.GENERATOR):
-        yield GENERATOR.finding(
-            refused.site,
-            what=f"`{refused.operator}` raised {refused.error}: {refused.message}",
-            count=refused.count,
-            related_sites=[refused.origin],
-        )
+    yield from told_as_raised(recording, RefusalKind.GENERATOR, GENERATOR)
 
 
 def _devices(refused: Refused) -> Finding:
@@ -98,10 +93,7 @@ def _devices(refused: Refused) -> Finding:
         fix = f"{unreached} {fix or DEVICES.fix}"
     return DEVICES.finding(
         refused.site,
-        what=(
-            f"{subject}{made} is on the CPU, and `{refused.operator}` raised {refused.error}: "
-            f"{refused.message}{refused.called}"
-        ),
+        what=f"{subject}{made} is on the CPU, and {refused.raised}",
         count=refused.count,
         fix=fix,
         related_sites=[refused.origin],

@@ -13,9 +13,9 @@ from typing import Final
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, is_library, some_steps, times
+from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine, made_on_device
 from anymps.findings.edits import Safety, fits, place_at
@@ -155,18 +155,18 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about detours through the CPU."""
     yield from map(_round_trip, round_trips(recording))
     copies = [copy for copy in recording.copies() if copy.direction is Direction.CPU_TO_MPS]
-    lines = {(line.site.file, line.site.line): line for line in by_line(copies) if line.site.known}
+    lines = {line.site.file_line: line for line in by_line(copies) if line.site.known}
     told = set()
     for born in recording.noted("born"):
         site = born.occurrence.site
-        line = lines.get((site.file, site.line))
+        line = lines.get(site.file_line)
         if line is None or site in told or is_library(site):
             continue
         told.add(site)
         routine = tuple(copy for copy in line.occurrences if copy.site == site and is_every_step(recording, copy))
         if routine and not _stands_for_data(born, AtLine(site, routine)):
             yield _born(recording, born, AtLine(site, routine))
-    yield from _constants(recording, lines, {(site.file, site.line) for site in told})
+    yield from _constants(recording, lines, {site.file_line for site in told})
 
 
 def _constants(
@@ -175,8 +175,8 @@ def _constants(
     constants: dict[tuple[str, int], list[Noted]] = {}
     for constant in recording.noted("constant"):
         site = constant.occurrence.site
-        if (site.file, site.line) not in told and not is_library(site) and not site.via.startswith(_MODULES_MOVE):
-            constants.setdefault((site.file, site.line), []).append(constant)
+        if site.file_line not in told and not is_library(site) and not site.via.startswith(_MODULES_MOVE):
+            constants.setdefault(site.file_line, []).append(constant)
     for place, found in constants.items():
         routine = (
             [copy for copy in lines[place].occurrences if is_every_step(recording, copy)] if place in lines else []
@@ -187,7 +187,7 @@ def _constants(
 
 def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Finding:
     name = str(constants[0].facts.get("name", ""))
-    copies = sum(constant.occurrence.count for constant in constants)
+    copies = count_of(constants)
     others = copies - 1
     # Once a step each, at least; the line may copy the batch as well.
     per_step = min(line.per_step, float(copies))
@@ -239,7 +239,7 @@ def _stands_for_data(born: Noted, line: AtLine) -> bool:
 def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
     expression = str(born.facts.get("expression", ""))
     rule = DRAWN if born.facts.get("generator") else BORN
-    made = "here" if (born.other.file, born.other.line) == (line.site.file, line.site.line) else f"at {at(born.other)}"
+    made = "here" if born.other.file_line == line.site.file_line else f"at {at(born.other)}"
     return rule.finding(
         line.site,
         what=(
@@ -282,7 +282,7 @@ def round_trips(recording: Recording) -> Iterator[list[Noted]]:
     for trip in recording.noted("round_trip"):
         sites = (trip.occurrence.site, trip.other)
         if not any(is_library(site) or site.via.startswith(_MODULES_MOVE) for site in sites):
-            groups.setdefault(tuple((site.file, site.line) for site in sites), []).append(trip)
+            groups.setdefault(tuple(site.file_line for site in sites), []).append(trip)
     for trips in groups.values():
         if _is_routine(recording, trips) and all(_has(recording, name) for name in _operators(trips)):
             yield trips
@@ -291,13 +291,13 @@ def round_trips(recording: Recording) -> Iterator[list[Noted]]:
 def _is_routine(recording: Recording, trips: list[Noted]) -> bool:
     """Every step; without a training loop, at least as often as makes a loop."""
     if recording.training_steps < MIN_STEPS:
-        return sum(trip.occurrence.count for trip in trips) >= MIN_STEPS
+        return count_of(trips) >= MIN_STEPS
     return any(is_every_step(recording, trip.occurrence) for trip in trips)
 
 
 def _round_trip(trips: list[Noted]) -> Finding:
     back, away = trips[0].occurrence.site, trips[0].other
-    count = sum(trip.occurrence.count for trip in trips)
+    count = count_of(trips)
     moved = sum(trip.occurrence.moved_bytes for trip in trips)
     per_step = sum(trip.occurrence.per_step for trip in trips)
     operators = _operators(trips)
@@ -308,13 +308,12 @@ def _round_trip(trips: list[Noted]) -> Finding:
         fix = fix.replace(" run there too", " runs there too")
     if back.via.startswith(_PACKING):
         fix = "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
-    low, high = COPY.of(2 * count, 2 * moved)
     return ROUND_TRIP.finding(
         back,
         what=f"A tensor that {_copied(away)} came back {often}, and {between}.",
         count=count,
         per_step=per_step,
-        cost_ns=(low, high),
+        cost_ns=COPY.of(2 * count, 2 * moved),
         fix=fix,
         related_sites=[away],
     )

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anymps._errors import UnsupportedTorchError
 from anymps.findings._endings import ending_messages
 from anymps.findings._example import Example
-from anymps.findings._loop import is_library
+from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
+from anymps.findings._release import release_of
 from anymps.findings.edits import (
     LineEdit,
     Place,
@@ -30,7 +30,6 @@ from anymps.findings.edits import (
     tests_device,
 )
 from anymps.record import Noted, Recording, Site
-from anymps.rules import parse_torch_version
 
 _MEMORY_SINCE: Final = (2, 9)  # torch.accelerator.memory_allocated and the like
 _MOST_USERS: Final = 5  # lines that a finding names beside its own
@@ -149,39 +148,29 @@ def _ended_a_process(sentence: str, uncaught: Iterable[str]) -> bool:
 
 def _answered(recording: Recording) -> Iterator[Finding]:
     """One for each line that must change; those that only use the device stand beside the line that chose it."""
-    edit = LineEdit(portable if _has_accelerator_memory(recording) else portable_before_29)
+    release = release_of(recording)
+    edit = LineEdit(portable if release is not None and release >= _MEMORY_SINCE else portable_before_29)
     lines, portable_choice = [], False
-    for site, count in _sites(recording).items():
+    for notes in notes_by_line(recording.noted("cuda_answered")):
+        site = notes[0].occurrence.site
         place = place_at(site)
         if place is not None and asks_for_mps(place):
             portable_choice = True
             continue
         changes = change_at(Placed(edit, (site,), Safety.SAFE)) is not None
         asks = changes or ("cuda" in site.source.lower() and not (place is not None and tests_device(place)))
-        lines.append(_Answered(site, count, place, asks))
+        lines.append(_Answered(site, count_of(notes), place, asks))
     asking = [line for line in lines if line.asks]
     users = [line for line in lines if not line.asks]
     chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
     first: dict[str, Finding] = {}  # of each file the one that tells how `device` is made
-    for line in sorted(asking, key=lambda answered: (answered.site.file, answered.site.line)):
+    for line in sorted(asking, key=lambda answered: answered.site.file_line):
         finding = _asking(line, users if line is chooser else (), edit)
         yield _shortened(finding, first.get(line.site.file))
         if finding.change is not None and finding.change.inserts:
             first.setdefault(line.site.file, finding)
     if users and chooser is None and not portable_choice:
         yield _using(users, edit)
-
-
-def _sites(recording: Recording) -> dict[Site, int]:
-    """The program's lines that were answered, each once, and how often."""
-    first: dict[tuple[str, int], Site] = {}
-    counts: dict[Site, int] = {}
-    for note in recording.noted("cuda_answered"):
-        site = note.occurrence.site
-        if site.known and not is_library(site):
-            site = first.setdefault((site.file, site.line), site)
-            counts[site] = counts.get(site, 0) + note.occurrence.count
-    return counts
 
 
 def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Finding:
@@ -302,10 +291,3 @@ def _why(place: Place | None) -> str:
 def _words_of(place: Place) -> set[str]:
     """The names and attributes of a statement."""
     return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in place.code.nodes}
-
-
-def _has_accelerator_memory(recording: Recording) -> bool:
-    try:
-        return parse_torch_version(str(recording.meta.get("torch_version", ""))).release[:2] >= _MEMORY_SINCE
-    except UnsupportedTorchError:
-        return False

@@ -9,7 +9,8 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import Refused, at, refused_as
+from anymps.findings._places import at
+from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size
 
@@ -174,19 +175,15 @@ def _near(recording: Recording) -> Iterator[Finding]:
     lines = peak.by_site()[:_LINES]
     held = f"{category_words(peak)}; most of it: {line_words(lines)}"
     if limits.high_watermark is not None and peak.allocated > NEAR * limits.high_watermark:
-        rule = NEAR_LIMIT
-        what = (
-            f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limits.high_watermark:.0%} of "
-            f"the {format_size(limits.high_watermark)} at which the allocator stops on {limits.mac.name}: {held}."
-        )
+        rule, limit, which = NEAR_LIMIT, limits.high_watermark, "at which the allocator stops"
     elif peak.allocated > limits.working_set:
-        rule = PAGES
-        what = (
-            f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limits.working_set:.0%} of the "
-            f"{format_size(limits.working_set)} that Metal recommends on {limits.mac.name}: {held}."
-        )
+        rule, limit, which = PAGES, limits.working_set, "that Metal recommends"
     else:
         return
+    what = (
+        f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limit:.0%} of the "
+        f"{format_size(limit)} {which} on {limits.mac.name}: {held}."
+    )
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site
     yield rule.finding(
         site, what=what, count=1, fix=_fix(recording, peak, site), related_sites=_largest_other_lines(peak, site)
@@ -203,11 +200,7 @@ def _fix(recording: Recording, moment: Moment, site: Site) -> str:
     if not rows:
         return ""
     category, held = rows[0][0], rows[0][1]
-    moved = sum(
-        one.bytes
-        for one in moment.alive
-        if one.phase is Phase.MOVE and (one.site.file, one.site.line) == (site.file, site.line)
-    )
+    moved = sum(one.bytes for one in moment.alive if one.phase is Phase.MOVE and one.site.file_line == site.file_line)
     if category is Category.HELD and 2 * moved > held:
         return "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
     if category in (Category.TEMPORARIES, Category.ACTIVATIONS) and _keeps_results(recording, moment):
@@ -226,6 +219,6 @@ def _keeps_results(recording: Recording, moment: Moment) -> bool:
 
 def _largest_other_lines(moment: Moment, site: Site) -> list[Site]:
     """The lines that hold most, each once, without the finding's own."""
-    places = {(line.site.file, line.site.line): line.site for line in moment.by_site()[:_LINES]}
-    places.pop((site.file, site.line), None)
+    places = {line.site.file_line: line.site for line in moment.by_site()[:_LINES]}
+    places.pop(site.file_line, None)
     return list(places.values())

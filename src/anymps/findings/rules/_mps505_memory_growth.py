@@ -182,7 +182,7 @@ def _by_line(held: Sequence[Allocation]) -> list[Holding]:
 
 def _places(lines: Sequence[Holding]) -> list[Site]:
     """The lines of the script among the first, each once."""
-    return list({(line.site.file, line.site.line): line.site for line in lines[:_LINES]}.values())
+    return list({line.site.file_line: line.site for line in lines[:_LINES]}.values())
 
 
 def _shapes(recording: Recording, steps: Sequence[StepMemory]) -> Iterator[Finding]:

@@ -64,5 +64,5 @@ def find(recording: Recording) -> Iterator[Finding]:
                 f"is{factor}."
             ),
             count=scatter.occurrence.count,
-            related_sites=[call] if (call.file, call.line) != (site.file, site.line) else [],
+            related_sites=[call] if call.file_line != site.file_line else [],
         )

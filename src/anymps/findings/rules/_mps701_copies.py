@@ -8,7 +8,7 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.record import Recording, UnsafeCopy
 
 _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"
@@ -104,7 +104,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about copies that were not waited for, one for each pair of lines."""
     groups: dict[tuple[object, ...], list[UnsafeCopy]] = {}
     for unsafe in recording.unsafe_copies():
-        lines = (unsafe.site.file, unsafe.site.line, unsafe.copy.file, unsafe.copy.line)
+        lines = (*unsafe.site.file_line, *unsafe.copy.file_line)
         groups.setdefault((unsafe.kind, *lines), []).append(unsafe)
     for group in groups.values():
         first, count = group[0], sum(unsafe.count for unsafe in group)

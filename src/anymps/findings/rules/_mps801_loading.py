@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from anymps._text import plural
 from anymps.findings._endings import ending
 from anymps.findings._example import Example
-from anymps.findings._loop import is_library
+from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import made_at, persistent_workers, pinned_without_mps
 from anymps.findings.edits import Guard, LineEdit, Safety
@@ -179,13 +180,9 @@ NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about DataLoaders."""
-    loaders: dict[tuple[str, int], list[Noted]] = {}
-    for loader in recording.noted("loader"):
-        site = loader.occurrence.site
-        if site.known and not is_library(site):
-            loaders.setdefault((site.file, site.line), []).append(loader)
-    yield from _pinned([loader for group in loaders.values() for loader in group])
-    for group in loaders.values():
+    by_line = notes_by_line(recording.noted("loader"))
+    yield from _pinned([loader for group in by_line for loader in group])
+    for group in by_line:
         yield from _on_mps(group)
         yield from _workers([loader for loader in group if _spawns(loader)])
 
@@ -199,7 +196,7 @@ def ended_by_workers(recording: Recording) -> bool:
     """Whether the run ended at a DataLoader whose workers could not be started as macOS starts them."""
     ended = ending(recording)
     return any(
-        (loader.occurrence.site.file, loader.occurrence.site.line) == (ended.site.file, ended.site.line)
+        loader.occurrence.site.file_line == ended.site.file_line
         and _spawns(loader)
         and bool(
             (loader.facts.get("guarded") is False and _DIED.search(ended.message))
@@ -209,23 +206,19 @@ def ended_by_workers(recording: Recording) -> bool:
     )
 
 
-def _count(loaders: list[Noted]) -> int:
-    return sum(loader.occurrence.count for loader in loaders)
-
-
 def _pinned(loaders: list[Noted]) -> Iterator[Finding]:
     """One for each line that makes such loaders, as that is the line to change, wherever they are used."""
     made: dict[tuple[str, int], list[Noted]] = {}
     for loader in loaders:
         if loader.facts.get("pin_memory"):
             site = made_at(loader)
-            made.setdefault((site.file, site.line), []).append(loader)
+            made.setdefault(site.file_line, []).append(loader)
     for group in made.values():
         used = [loader.occurrence.site for loader in group if loader.occurrence.site != made_at(group[0])]
         yield PINNED.finding(
             made_at(group[0]),
             what="A DataLoader with `pin_memory=True`: on mps it warns, and its batches are not pinned.",
-            count=_count(group),
+            count=count_of(group),
             related_sites=dict.fromkeys(used),
             related_as="used at",
         )
@@ -234,28 +227,30 @@ def _pinned(loaders: list[Noted]) -> Iterator[Finding]:
 def _on_mps(loaders: list[Noted]) -> Iterator[Finding]:
     given = [loader for loader in loaders if loader.facts.get("on_mps")]
     if given:
-        name, workers = given[0].facts["on_mps"], given[0].facts["workers"]
-        processes = "1 worker" if workers == 1 else f"{workers} workers"
-        what = f"`{name}` of a DataLoader with {processes} is on mps."
-        yield ON_MPS.finding(made_at(given[0]), what=what, count=_count(given))
+        what = f"`{given[0].facts['on_mps']}` of a DataLoader with {_workers_of(given[0])} is on mps."
+        yield ON_MPS.finding(made_at(given[0]), what=what, count=count_of(given))
+
+
+def _workers_of(loader: Noted) -> str:
+    workers = loader.facts.get("workers")
+    return plural(workers if isinstance(workers, int) else 0, "worker")
 
 
 def _workers(loaders: list[Noted]) -> Iterator[Finding]:
     if not loaders:
         return
-    site, workers = loaders[0].occurrence.site, loaders[0].facts["workers"]
-    processes = "1 worker" if workers == 1 else f"{workers} workers"
+    site, processes = loaders[0].occurrence.site, _workers_of(loaders[0])
     unguarded = [loader for loader in loaders if loader.facts.get("guarded") is False]
     if unguarded:
         what = f'A DataLoader with {processes}, and no `if __name__ == "__main__"` around what runs it.'
-        yield UNGUARDED.finding(site, what=what, count=_count(unguarded))
+        yield UNGUARDED.finding(site, what=what, count=count_of(unguarded))
     unpicklable = [loader for loader in loaders if loader.facts.get("unpicklable")]
     if unpicklable:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a DataLoader with {processes} is a lambda or a local one, which cannot be sent to them."
-        yield UNPICKLABLE.finding(made_at(unpicklable[0]), what=what, count=_count(unpicklable))
+        yield UNPICKLABLE.finding(made_at(unpicklable[0]), what=what, count=count_of(unpicklable))
     # Without a guard each worker comes to the loader, too: what starts there is no epoch.
     restarted = [] if unguarded else [loader for loader in loaders if not loader.facts.get("persistent")]
-    if _count(restarted) >= _FEWEST_EPOCHS:
-        what = f"{processes[0].upper()}{processes[1:]} started {_count(restarted)} times, once an epoch."
-        yield RESTARTED.finding(made_at(restarted[0]), what=what, count=_count(restarted))
+    if count_of(restarted) >= _FEWEST_EPOCHS:
+        what = f"{processes[0].upper()}{processes[1:]} started {count_of(restarted)} times, once an epoch."
+        yield RESTARTED.finding(made_at(restarted[0]), what=what, count=count_of(restarted))

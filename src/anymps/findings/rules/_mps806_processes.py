@@ -8,7 +8,7 @@ from typing import Final
 
 from anymps.findings._endings import ending
 from anymps.findings._example import Example
-from anymps.findings._loop import is_library
+from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.edits import Guard, Safety
 from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
@@ -140,19 +140,15 @@ def find(recording: Recording) -> Iterator[Finding]:
         site = sent.occurrence.site
         if not said or (site != ended.site and site.known):  # a worker's own has no line
             yield SENT.finding(site, what=_QUEUED, count=sent.occurrence.count)
-    started: dict[tuple[str, int], list[Noted]] = {}
-    for process in recording.noted("process"):
-        site = process.occurrence.site
-        if site.known and not is_library(site) and process.facts.get("start_method", "") in SPAWNING:
-            started.setdefault((site.file, site.line), []).append(process)
-    for group in started.values():
+    started = (process for process in recording.noted("process") if process.facts.get("start_method", "") in SPAWNING)
+    for group in notes_by_line(started):
         yield from _not_started(group)
 
 
 def _not_started(processes: list[Noted]) -> Iterator[Finding]:
     """What keeps the processes of one line from starting on macOS."""
     site = processes[0].occurrence.site
-    unguarded = sum(process.occurrence.count for process in processes if process.facts.get("guarded") is False)
+    unguarded = count_of(process for process in processes if process.facts.get("guarded") is False)
     if unguarded:
         what = 'This line starts a process, and no `if __name__ == "__main__"` is around what runs it.'
         yield UNGUARDED.finding(site, what=what, count=unguarded)
@@ -160,7 +156,7 @@ def _not_started(processes: list[Noted]) -> Iterator[Finding]:
     if unpicklable:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a process is a lambda or a local function, which cannot be sent to it."
-        yield UNPICKLABLE.finding(site, what=what, count=sum(process.occurrence.count for process in unpicklable))
+        yield UNPICKLABLE.finding(site, what=what, count=count_of(unpicklable))
 
 
 def ended_by_processes(recording: Recording) -> bool:
@@ -173,7 +169,7 @@ def ended_by_processes(recording: Recording) -> bool:
         site, facts = process.occurrence.site, process.facts
         if facts.get("start_method", "") not in SPAWNING:
             continue
-        here = (site.file, site.line) == (ended.site.file, ended.site.line)
+        here = site.file_line == ended.site.file_line
         if facts.get("guarded") is False and (
             ended.exception == "BrokenProcessPool" or (here and ended.exception == "EOFError")
         ):

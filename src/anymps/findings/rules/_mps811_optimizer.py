@@ -135,7 +135,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
         site, step = made_at(optimizer), optimizer.occurrence.site
         name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
         foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
-        calls = max(called.get(_line(optimizer), 0), steps)
+        calls = max(called.get(step.file_line, 0), steps)
         each = round(calls / steps)  # a critic is stepped several times for each step of its generator
         often = "a step" if each == 1 else f"{each:,} times a step"
         yield UNFUSED.finding(
@@ -161,15 +161,11 @@ def _kernels(recording: Recording, optimizers: Sequence[Noted], share: PhaseShar
         return
     at_line: Counter[tuple[str, int]] = Counter()
     for ran in recording.kernels_of(Phase.OPTIMIZER):
-        at_line[ran.site.file, ran.site.line] += ran.count
-    places = Counter(_line(optimizer) for optimizer in optimizers)
-    for optimizer in optimizers:
-        if places[_line(optimizer)] == 1 and at_line[_line(optimizer)]:
-            yield optimizer, kernels * at_line[_line(optimizer)] / at_line.total()
-
-
-def _line(optimizer: Noted) -> tuple[str, int]:
-    return optimizer.occurrence.site.file, optimizer.occurrence.site.line
+        at_line[ran.site.file_line] += ran.count
+    places = [optimizer.occurrence.site.file_line for optimizer in optimizers]
+    for optimizer, place in zip(optimizers, places, strict=True):
+        if places.count(place) == 1 and at_line[place]:
+            yield optimizer, kernels * at_line[place] / at_line.total()
 
 
 def _otherwise(source: str) -> str:

@@ -95,7 +95,7 @@ def _finding(recording: Recording, broken: Noted) -> Finding:
         count=steps if often else 1,
         per_step=1.0 if often else 0.0,
         fix=next((fix for pattern, fix in _FIXES if re.search(pattern, f"{kind} {said}")), ""),
-        related_sites=[site] if within else [call] if (call.file, call.line) != (site.file, site.line) else [],
+        related_sites=[site] if within else [call] if call.file_line != site.file_line else [],
         related_as="broken at" if within else "",
         severity=Severity.WARNING if hot else Severity.INFO,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._example import Example
-from anymps.findings._loop import uses_mps
+from anymps.findings._loop import count_of, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Noted, Recording
 
@@ -96,13 +96,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     functions: dict[tuple[str, int, str], list[Noted]] = {}
     for again in recording.noted("recompiled"):
         site = again.occurrence.site
-        functions.setdefault((site.file, site.line, str(again.facts.get("within"))), []).append(again)
+        functions.setdefault((*site.file_line, str(again.facts.get("within"))), []).append(again)
     for marks in functions.values():
         limit = next((mark for mark in marks if mark.facts.get("limit")), None)
         failed = [mark for mark in marks if not _EXPECTED.search(_guard(mark)) and not mark.facts.get("limit")]
-        count = sum(mark.occurrence.count for mark in failed)
+        count = count_of(failed)
         if limit is not None:
-            compiled = 1 + sum(mark.occurrence.count for mark in marks if not mark.facts.get("limit"))
+            compiled = 1 + count_of(mark for mark in marks if not mark.facts.get("limit"))
             reached = f"`torch._dynamo.config.{limit.facts['limit']}` was reached"
             what = f"{_name(limit)} was compiled {compiled} times, then ran uncompiled: {reached}."
             yield _finding(LIMIT, limit, what, limit.occurrence.count)
@@ -114,7 +114,7 @@ def _finding(rule: Rule, last: Noted, what: str, count: int) -> Finding:
     guard = _guard(last)
     said = f" The guard that failed last: `{guard}`." if guard else ""
     site, call = last.occurrence.site, last.other
-    related = [call] if (call.file, call.line) != (site.file, site.line) else []
+    related = [call] if call.file_line != site.file_line else []
     return rule.finding(site, what=what + said, count=count, fix=_fix(guard), related_sites=related)
 
 

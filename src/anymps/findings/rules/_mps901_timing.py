@@ -9,7 +9,7 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, times
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._refusals import at
+from anymps.findings._places import at
 from anymps.record import ClockPair, Recording
 
 UNFINISHED = Rule(
@@ -127,7 +127,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _is_timing(pair: ClockPair) -> bool:
     """Whether the lines take the difference of the two reads; not for a time limit, and not for that of loading."""
     start, end = pair.start.source.strip(), pair.end.source.strip()
-    if (pair.start.file, pair.start.line) == (pair.end.file, pair.end.line) or _DECIDES.match(end):
+    if pair.start.file_line == pair.end.file_line or _DECIDES.match(end):
         return False
     if _LOADING.search(end):
         return False

@@ -73,11 +73,11 @@ def belonging_table(rows: tuple[tuple[str, ...], ...], rest: str = "", intro: st
 def _findings_about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
     moves = _moves(place)
-    at = (place.site.file, place.site.line)
+    at = place.site.file_line
     told = (
         finding for finding in findings if (rule_of(finding).about_copies if moves else rule_of(finding).about_loops)
     )
-    return [finding.id for finding in told if at in [(site.file, site.line) for site in _lines(finding)]]
+    return [finding.id for finding in told if at in [site.file_line for site in _lines(finding)]]
 
 
 def _moves(place: WaitPlace) -> bool:
@@ -123,7 +123,7 @@ def _hurting(place: WaitPlace, directory: str, on_mac: Mapping[tuple[str, int], 
     queue = place.longest
     if on_mac:
         # A wait that the typical step does not have is in none of its times.
-        times = [text.duration(1e9 * on_mac.get((place.site.file, place.site.line), 0.0))]
+        times = [text.duration(1e9 * on_mac.get(place.site.file_line, 0.0))]
     else:
         times = [text.duration(time) if queue.measured else "?" for time in (queue.host_ns, queue.work_ns)]
     return (
