@@ -10,7 +10,7 @@ import pytest
 from anymps.forecast import forecast
 from anymps.record import Recording, RecordingWriter, join
 from anymps.report import render_terminal
-from anymps.report.plan._words import time_rows
+from anymps.report.plan._words import time_table
 from plans import planned
 from processes import run_command
 from timed_steps import Steps
@@ -79,5 +79,5 @@ def test_a_joined_recording_keeps_the_release() -> None:
 def test_a_plan_says_whose_times_they_are() -> None:
     """Below its table of times."""
     plan = replace(planned(), torch="2.13.0+cpu")
-    assert NOTE not in time_rows(plan).rest
-    assert NOTE in time_rows(replace(plan, times_of="2.11")).rest
+    assert NOTE not in time_table(plan).rest
+    assert NOTE in time_table(replace(plan, times_of="2.11")).rest

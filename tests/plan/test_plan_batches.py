@@ -11,7 +11,7 @@ from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall, walk_step
 from anymps.forecast import StepWork
 from anymps.plan import Batches, Growth, batch_times
-from anymps.report.plan._batch_words import batch_rows, knee, without_batches
+from anymps.report.plan._batch_words import batch_table, knee, without_batches
 from anymps.report.plan._json import plan_json
 from plans import plan_page, planned, render_plan, work
 
@@ -149,13 +149,13 @@ def test_no_knee() -> None:
 def test_table_chart_and_page() -> None:
     """One Mac without its name in the rows, two with; on the page as in the terminal."""
     one = planned("M5 16GB")
-    assert batch_rows(one).columns == ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
-    assert [row[0] for row in batch_rows(one).rows] == ["2", "4", "8 (script's)", "16", "32", "64", "100"]
+    assert batch_table(one).names == ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
+    assert [row[0] for row in batch_table(one).rows] == ["2", "4", "8 (script's)", "16", "32", "64", "100"]
     shown = render_plan(one, verbose=True)
     assert "Batch against samples a second  predicted, with 80 % intervals\n  M5 16GB\n  batch 2 " in shown
     assert "batch 100  " in shown
     two = planned("M5 16GB", "M3 Pro 18GB")
-    assert {row[0] for row in batch_rows(two).rows} == {"M5 16GB", "M3 Pro 18GB"}
+    assert {row[0] for row in batch_table(two).rows} == {"M5 16GB", "M3 Pro 18GB"}
     page = plan_page(two)
     assert "Predicted samples a second by batch size" in page
     assert "Samples a second on M3 Pro 18GB. batch 2: " in page
@@ -181,8 +181,8 @@ def test_where_it_cannot_be_told() -> None:
 def test_a_narrow_table_leaves_the_interval_of_samples_to_the_chart() -> None:
     """No cell is cut: the column goes where the width is too little for all."""
     both = planned("M3 Pro 18GB", "M5 16GB")
-    whole, narrow = batch_rows(both), batch_rows(both, 60)
-    assert narrow.columns == ("Mac", "batch", "a step", "80 %", "samples/s", "speed", "bound by")
-    assert narrow.numbers == (1, 2, 3, 4, 5)
+    whole, narrow = batch_table(both), batch_table(both, 60)
+    assert narrow.names == ("Mac", "batch", "a step", "80 %", "samples/s", "speed", "bound by")
+    assert [column.kind for column in narrow.columns] == ["text", *["number"] * 5, "text"]
     assert narrow.rows == tuple((*row[:5], *row[6:]) for row in whole.rows)
-    assert batch_rows(both, 120) == whole
+    assert batch_table(both, 120) == whole

@@ -14,7 +14,7 @@ from anymps.cost import speed_ratio
 from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
 from anymps.plan._times import mac_time
 from anymps.report import plan_json
-from anymps.report.plan._choice_words import by_memory, choice_rows, more, said
+from anymps.report.plan._choice_words import by_memory, choice_table, more, said
 from plans import GIB, plan_page, planned, render_plan, resting
 from processes import run_command
 from report.test_report_forms import validator
@@ -39,8 +39,8 @@ def test_each_chip_is_one_row_with_the_batch_of_its_memory() -> None:
     """Times, samples and what binds come from the times; the largest batch from the memory that the chip has there."""
     plan = every()
     assert [choice.mac for choice in plan.choices] == [timed.mac for timed in plan.times]
-    rows = choice_rows(plan)
-    assert rows.columns == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "bound by")
+    rows = choice_table(plan)
+    assert rows.names == ("Mac", "batch 8", "largest", "a step", "80 %", "samples/s", "bound by")
     table = {row[0]: row[1:] for row in rows.rows}
     assert table["M1 16GB"] == ("tight", "8", "296 ms", "209 to 416 ms", "27", "compute")
     assert table["M3 Ultra 96GB"][:3] == ("fits", "192", "31.6 ms")
@@ -67,10 +67,10 @@ def test_the_answer_is_the_first_screen() -> None:
 
 def test_where_the_intervals_have_no_room_a_sentence_stands_for_them() -> None:
     """The widest of all Macs, as factors."""
-    narrow = choice_rows(every(), 76)
-    assert "80 %" not in narrow.columns
+    narrow = choice_table(every(), 76)
+    assert "80 %" not in narrow.names
     assert "80 % intervals of the steps: 0.71 to 1.41 times the prediction." in narrow.rest
-    assert "intervals" not in choice_rows(every()).rest
+    assert "intervals" not in choice_table(every()).rest
 
 
 def test_the_largest_batch_by_memory() -> None:
@@ -84,15 +84,15 @@ def test_the_largest_batch_by_memory() -> None:
     rows = tuple(replace(row, largest_batch=None) for row in unknown.rows)
     unknown = replace(unknown, rows=rows, no_larger=NoLarger.NOT_MEASURED)
     assert by_memory(unknown) == "By memory: 8 GB fails; 16 GB tight; 18 to 512 GB fits."
-    assert choice_rows(unknown).rest.endswith("The largest batch was not measured (--no-larger).")
+    assert choice_table(unknown).rest.endswith("The largest batch was not measured (--no-larger).")
 
 
 def test_without_times_the_macs_stand_by_memory() -> None:
     """Whether it fits is known without any time."""
-    rows = choice_rows(replace(every(), times=()))
-    assert rows.columns == ("Mac", "batch 8", "largest")
+    rows = choice_table(replace(every(), times=()))
+    assert rows.names == ("Mac", "batch 8", "largest")
     assert [row[1] for row in rows.rows] == ["fails", "tight", *["fits"] * 11]
-    assert choice_rows(resting()).columns == ("Mac", "as written")
+    assert choice_table(resting()).names == ("Mac", "as written")
 
 
 def test_what_hangs_on_values_is_told_in_the_short_form() -> None:
@@ -160,9 +160,9 @@ def against(name: str, verdict: Verdict = Verdict.TIGHT) -> Plan:
 def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
     """Each ratio has its own interval, narrower than those of the times; there is one row of the own Mac."""
     plan = against("M1 16GB")
-    rows = choice_rows(plan)
-    assert rows.columns[-2:] == ("speed", "80 %")
-    assert rows.numbers == (2, 3, 4, 5, 7, 8)
+    rows = choice_table(plan)
+    assert rows.names[-2:] == ("speed", "80 %")
+    assert [place for place, column in enumerate(rows.columns) if column.kind == "number"] == [2, 3, 4, 5, 7, 8]
     assert rows.rows[0] == ("M1 16GB (yours)", "tight", "8", "259 ms", "183 to 364 ms", "31", "compute", "1x", "")
     assert [row[0] for row in rows.rows].count("M1 16GB") == 0
     assert len(rows.rows) == len(every().choices)
@@ -181,7 +181,7 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
 def test_ones_own_mac_may_be_too_small() -> None:
     """It has no time, and the others are compared with the one that it would have with memory enough."""
     plan = against("M1 8GB", Verdict.FAILS)
-    rows = choice_rows(plan)
+    rows = choice_table(plan)
     assert rows.rows[0] == ("M1 8GB (yours)", "fails", "none", "", "", "", "", "", "")
     slowest, own = plan.choices[1], plan.own
     assert slowest.time is not None and own is not None and own.step is not None
@@ -193,8 +193,8 @@ def test_ones_own_mac_may_be_too_small() -> None:
 def test_a_mac_without_a_time_compares_with_nothing() -> None:
     """The clock of its GPU is not public."""
     plan = against("MacBook Neo")
-    rows = choice_rows(plan)
-    assert "speed" not in rows.columns
+    rows = choice_table(plan)
+    assert "speed" not in rows.names
     assert "No time is predicted for A18 Pro 8GB, so nothing is compared with it." in rows.rest
     assert "Which Mac?  times are predicted" in render_plan(plan)
     assert json.loads(plan_json(plan))["which_mac"][1]["speed"] is None

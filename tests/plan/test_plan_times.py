@@ -11,7 +11,7 @@ from anymps.cost import Happening, OperatorCall
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
 from anymps.plan import Kind, Outcome, Verdict, representative, step_times
-from anymps.report.plan._words import time_rows
+from anymps.report.plan._words import time_table
 from plans import plan_page, planned, render_plan
 
 BASE = planned().base
@@ -69,8 +69,8 @@ def test_without_ground_there_are_no_times() -> None:
 
 def test_the_table_tells_what_binds_and_what_fails() -> None:
     """The three Macs of a hand-made plan; speeds compare with the slowest."""
-    rows = time_rows(planned())
-    assert rows.columns == ("Mac", "a step", "80 %", "speed", "samples/s", "bound by")
+    rows = time_table(planned())
+    assert rows.names == ("Mac", "a step", "80 %", "speed", "samples/s", "bound by")
     assert [row[0] for row in rows.rows] == ["M5 16GB", "M3 Pro 18GB", "M1 8GB"]
     assert rows.rows[0][3] == "1.0x"
     assert rows.rows[0][-1] == "compute"
@@ -84,7 +84,7 @@ def test_the_table_tells_what_binds_and_what_fails() -> None:
 
 def test_one_mac_alone_has_no_speed() -> None:
     """There is nothing to compare it with."""
-    assert "speed" not in time_rows(planned("M5 16GB")).columns
+    assert "speed" not in time_table(planned("M5 16GB")).names
 
 
 def test_a_calibrated_mac_is_named() -> None:
@@ -94,5 +94,5 @@ def test_a_calibrated_mac_is_named() -> None:
     first, *others = before.times
     assert first.time is not None
     after = replace(before, times=(replace(first, time=replace(first.time, calibration=told)), *others))
-    rest, stock = time_rows(after).rest, time_rows(before).rest
+    rest, stock = time_table(after).rest, time_table(before).rest
     assert rest == f"{stock} {first.mac.name}: calibrated on this machine, 14 Nov 2026."

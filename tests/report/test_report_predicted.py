@@ -12,7 +12,7 @@ import pytest
 from anymps import parse_mac
 from anymps.cost import OperatorCall, predict_operator
 from anymps.findings import RULES
-from anymps.forecast import forecast
+from anymps.forecast import forecast, try_forecast
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Site, Wait
 from anymps.report import (
     compare,
@@ -23,7 +23,7 @@ from anymps.report import (
     rendered,
     renderer,
 )
-from anymps.report._predicted import predicted_sentence, predicted_step
+from anymps.report._predicted import predicted_sentence
 from recordings import META
 from timed_steps import Steps
 
@@ -56,7 +56,7 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     """Its bin too, which the short name leaves out; torch is that of the run."""
     details = "Apple M3 Pro (14-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB"
     made = recording(20, 0, mac_details=details)
-    time = predicted_step(made)
+    time = try_forecast(made)
     assert time is not None
     one = predict_operator(PRODUCT, parse_mac("M3 Pro 14-core GPU 18GB"), "2.13")
     assert time.mac == parse_mac("M3 Pro 14-core GPU 18GB")
@@ -118,7 +118,7 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
 def test_without_ground_a_sentence_says_why(known: int, unknown: int, meta: dict[str, object], reason: str) -> None:
     """In the terminal, on the page and in JSON, which has null for the number; the short report has none of it."""
     made = recording(known, unknown, **meta)
-    assert predicted_step(made) is None
+    assert try_forecast(made) is None
     assert predicted_sentence(made) == reason
     assert render_terminal(made, []).replace("\n", " ").count(reason) == 1
     assert "".join(renderer("html").pieces(made, [])).count(reason.replace("'", "&#39;")) == 1

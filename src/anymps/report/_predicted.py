@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps._text import duration, duration_range
-from anymps.forecast import Forecast, try_forecast, why_no_forecast
+from anymps.forecast import try_forecast, why_no_forecast
 from anymps.record import Phase, Recording
 
 ON_MAC = "on the Mac"
 """The column of the step table with the Mac's time."""
 
 
-def predicted_step(recording: Recording) -> Forecast | None:
-    """The typical step on the recording's Mac.
-
-    None without a step, for a Mac or a torch without data, and where less than nine tenths of the step's calls have a
-    predicted time.
-    """
-    return try_forecast(recording)
-
-
 def predicted_sentence(recording: Recording) -> str:
     """The prediction in words, or why there is none; the empty text for a run without steps."""
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     return found.sentence if found is not None else why_no_prediction(recording)
 
 
@@ -38,7 +29,7 @@ def predicted_in_short(recording: Recording) -> str:
 
     The empty text where too little is known of it.
     """
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     if found is None or found.no_time:
         return found.no_time if found is not None else ""
     time = found.time
@@ -50,7 +41,7 @@ def predicted_in_short(recording: Recording) -> str:
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
     """What each phase of the typical step takes on the Mac; empty where none can be told."""
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     if found is None or found.no_time:
         return {}
     return {phase: found.time.parts.get(phase, 0.0) for phase in Phase}
@@ -64,7 +55,7 @@ def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
 
 def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
     """For how long the host is idle at each line of the typical step on the Mac; empty where none can be told."""
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     seconds: dict[tuple[str, int], float] = {}
     for wait in found.waits if found is not None and not found.no_time else ():
         at = wait.place.file, wait.place.line
@@ -74,7 +65,7 @@ def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
 
 def predicted_object(recording: Recording) -> dict[str, object] | None:
     """The prediction for programs."""
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     if found is None:
         return None
     time, told = found.time, not found.no_time

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anymps.forecast import try_forecast
 from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
-from anymps.report._predicted import ON_MAC, mac_times, predicted_step
+from anymps.report._predicted import ON_MAC, mac_times
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
@@ -56,15 +57,9 @@ def step_section(recording: Recording) -> Iterator[Section]:
     sums = [("whole step", *cells(whole, 0, on_mac(None)))]
     sums += [("first step", *cells(total(table.first), 0))] if table.median else []
     kept = [at for at, column in enumerate(_TABLE) if column.name not in _WHERE_ANY or any(row[at] for row in rows)]
-    blocks: list[Block] = [
-        Table(
-            "step-table",
-            tuple(_TABLE[at] for at in kept),
-            tuple(tuple(row[at] for at in kept) for row in rows),
-            caption=f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase",
-            sums=tuple(tuple(row[at] for at in kept) for row in sums),
-        )
-    ]
+    title_of = f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase"
+    whole_table = Table("step-table", _TABLE, tuple(rows), caption=title_of, sums=tuple(sums))
+    blocks: list[Block] = [whole_table.of_columns(kept)]
     if told := remarks(recording, table):
         blocks.append(Prose(tuple(told), look="quiet", joined=True))
     yield Section("step", title(recording), tuple(blocks), nav="Step", remark=of)
@@ -112,7 +107,7 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
     """What the numbers of the table do not say by themselves."""
     whole = total(table.typical)
     sentences = []
-    found = predicted_step(recording)
+    found = try_forecast(recording)
     if found is not None and not found.no_time:
         sentences.append(
             f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."

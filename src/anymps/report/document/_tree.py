@@ -7,7 +7,7 @@ backquotes are code, and each renderer escapes for itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from typing import Any, Literal, Protocol
 
@@ -112,6 +112,25 @@ class Table:
     fold: str = ""
     narrow: Callable[[int], Table] | None = None
     forms: Form = Form.ALL
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of its columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def width(self) -> int:
+        """Characters of its longest cells, two apart."""
+        return sum(max(len(str(cell)) for cell in cells) + 2 for cells in zip(self.names, *self.rows, strict=True)) - 2
+
+    def of_columns(self, places: Sequence[int]) -> Table:
+        """The table with no other columns than those at `places`."""
+
+        def cut(rows: tuple[tuple[Cell, ...], ...]) -> tuple[tuple[Cell, ...], ...]:
+            return tuple(tuple(row[place] for place in places) for row in rows)
+
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self, columns=columns, rows=cut(self.rows), sums=cut(self.sums), beyond=cut(self.beyond))
 
 
 @dataclass(frozen=True)

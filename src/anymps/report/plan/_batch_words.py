@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Final
 from anymps._text import duration, duration_range
 from anymps.forecast import bound_words
 from anymps.report import _text as text
-from anymps.report.plan._words import Rows, rate
+from anymps.report.document import Column, Table
+from anymps.report.plan._words import INTERVAL, PREDICTED_CAPTION, rate
 
 if TYPE_CHECKING:
     from anymps.plan import Batches, BatchTime, Plan
 
 TITLE: Final = "Batch against samples a second"
 
+_COLUMNS: Final = (
+    Column("batch", "number"),
+    Column("a step", "number"),
+    INTERVAL,
+    Column("samples/s", "number"),
+    INTERVAL,
+    Column("speed", "number"),
+    Column("bound by"),
+)
 _OTHER_CALLS: Final = (
     "Samples a second with other batch sizes are unknown: with twice the batch, no whole step makes the same calls."
 )
@@ -21,26 +31,21 @@ _ALIKE: Final = "All sizes share most errors, so they compare better than the in
 _OTHERS: Final = "--mac shows another Mac."
 
 
-def batch_rows(plan: Plan, width: int | None = None) -> Rows:
+def batch_table(plan: Plan, width: int | None = None) -> Table:
     """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is.
 
     Where `width` characters are too few, the interval of the samples is left to the chart.
     """
-    rows = [_row(batches, batch_time, len(plan.batches) > 1) for batches in plan.batches for batch_time in batches.rows]
-    columns = ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     several = len(plan.batches) > 1
-    first = 1 if several else 0
-    header, numbers = (("Mac",) if several else ()) + columns, 6
-    if rows and width is not None and _wide(header, rows) > width:
-        left_out = first + 4
-        header, *rows = ((*row[:left_out], *row[left_out + 1 :]) for row in (header, *rows))
-        numbers = 5
-    return Rows(
-        header,
-        tuple(range(first, first + numbers)),
-        tuple(rows),
-        " ".join([*map(knee, plan.batches), _ALIKE, *(() if plan.asked else (_OTHERS,))]) if rows else "",
-    )
+    rows = tuple(_row(batches, batch_time, several) for batches in plan.batches for batch_time in batches.rows)
+    rest = " ".join([*map(knee, plan.batches), _ALIKE, *(() if plan.asked else (_OTHERS,))]) if rows else ""
+    columns = ((Column("Mac"),) if several else ()) + _COLUMNS
+    head = 0 if several else None
+    table = Table("batch-table", columns, rows, caption=PREDICTED_CAPTION, rest=rest, head=head)
+    if width is None or table.width <= width:
+        return table
+    samples_interval = len(columns) - 3
+    return table.of_columns([place for place in range(len(columns)) if place != samples_interval])
 
 
 def without_batches(plan: Plan) -> str:
@@ -66,11 +71,6 @@ def speed(batches: Batches, batch_time: BatchTime) -> float:
     """How many times the samples a second of the script's own batch, or of the first one where that does not fit."""
     base = next((row for row in batches.rows if row.batch == batches.own), batches.rows[0])
     return batch_time.samples / base.samples
-
-
-def _wide(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> int:
-    """Characters of a table's longest cells, two apart."""
-    return sum(max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)) - 2
 
 
 def _row(batches: Batches, batch_time: BatchTime, several: bool) -> tuple[str, ...]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import duration, duration_range
 from anymps.forecast import bound_words
 from anymps.report import _text as text
+from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
-from anymps.report.plan._words import Rows, rate
+from anymps.report.plan._words import INTERVAL, rate
 
 if TYPE_CHECKING:
     from anymps.plan import Choice, Plan, Row
@@ -22,27 +24,33 @@ _TIGHT: Final = "Tight: it fits only without other allocations."
 _HOST: Final = "The program's own code and data loading are not in the times."
 
 
-def choice_rows(plan: Plan, width: int | None = None) -> Rows:
+def choice_table(plan: Plan, width: int | None = None) -> Table:
     """Each Mac: whether the run fits, the largest batch, a step, samples a second, what binds it, and its speed.
 
     The speed is against one's own Mac. Where `width` characters are too few, a sentence stands for the intervals of the
     steps, and beside speeds samples a second are left out.
     """
-    batch = f"batch {plan.base.batch:,}" if plan.base.batch else "as written"
-    columns = ("Mac", batch, "largest", "a step", "80 %", "samples/s", "bound by", "speed", "80 %")
-    rows = [_row(choice) for choice in plan.choices]
+    columns = (
+        Column("Mac"),
+        Column(f"batch {plan.base.batch:,}" if plan.base.batch else "as written", "verdict", wraps=True),
+        Column("largest", "number"),
+        Column("a step", "number"),
+        INTERVAL,
+        Column("samples/s", "number"),
+        Column("bound by"),
+        Column("speed", "number"),
+        INTERVAL,
+    )
+    rows = tuple(_row(choice) for choice in plan.choices)
+    caption = "Whether the run fits as it is written, the largest batch that does, and the predicted time of a step"
+    table = Table("choice-table", columns, rows, caption=caption)
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
-    short = width is not None and _wide(columns, rows, kept) > width
+    short = width is not None and table.of_columns(kept).width > width
     if short:
         kept.remove(_INTERVAL)
-    if short and _SPEED in kept and width is not None and _wide(columns, rows, kept) > width:
+    if short and _SPEED in kept and width is not None and table.of_columns(kept).width > width:
         kept.remove(_SAMPLES)
-    return Rows(
-        tuple(columns[place] for place in kept),
-        tuple(number for number, place in enumerate(kept) if place >= 2 and columns[place] != "bound by"),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-        " ".join(filter(None, _below(plan, intervals=short))),
-    )
+    return replace(table.of_columns(kept), rest=" ".join(filter(None, _below(plan, intervals=short))))
 
 
 def by_memory(plan: Plan) -> str:
@@ -169,8 +177,3 @@ def _interval(plan: Plan) -> str:
     low = min((time.low / time.seconds for time in walked), default=1.0)
     high = max((time.high / time.seconds for time in walked), default=1.0)
     return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times the prediction." if walked else ""
-
-
-def _wide(columns: tuple[str, ...], rows: list[tuple[str, ...]], kept: list[int]) -> int:
-    """Characters of the longest cells of the columns that are kept, two apart."""
-    return sum(max(len(row[place]) for row in (columns, *rows)) + 2 for place in kept) - 2

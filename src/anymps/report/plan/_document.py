@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from anymps.record import Moment
 
 _STATES: Final[dict[str, State]] = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "error"}
-_PATHS: Final = ("module", "operator", "line")
-_ON_MACS: Final = "The working set is what Metal recommends; the peak is that of the heaps"
-_LESS: Final = {"80 %": 1, "margin": 1, "operator": 1, "tokens/s": 2}  # columns, the least important first
-_PREDICTED: Final = "predicted, with 80 % intervals"
 
 
 def plan_document(plan: Plan, *, short: bool = False) -> Document:
@@ -93,7 +89,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
         "What the memory allows",
         (
             Drawing("macs_drawing", macs_drawing(plan), lambda width, glyphs: mac_chart(plan, width, glyphs)),
-            _table("mac-table", words.mac_rows(plan), _ON_MACS),
+            words.mac_table(plan),
         ),
         nav="Macs",
         remark="each bar has its own scale; macOS as in `anymps plan --mac`",
@@ -103,27 +99,22 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
     yield _memory(plan, peak)
     yield from _changes(plan)
     yield from _fixes(plan)
-    assumptions = words.assumption_rows(plan)
+    assumptions = words.assumption_table(plan)
     if assumptions.rows:
         what = "A plan computes no values: numbers are 0, everything is nonzero and unique."
         hanging = f"{what} Memory that depends on such a value is an assumption."
-        table = _table("assumption-table", assumptions, "Where values were asked for")
         title = "Values that the script read"
-        yield Section("assumptions", title, (Prose((hanging,)), table), nav="Values read")
+        yield Section("assumptions", title, (Prose((hanging,)), assumptions), nav="Values read")
     yield Section("limits", "Limits of this plan", (Items(words.limits(plan)),), nav="Limits")
 
 
 def _choice(plan: Plan) -> Section:
-    caption = "Whether the run fits as it is written, the largest batch that does, and the predicted time of a step"
-
-    def table(width: int | None = None) -> Table:
-        return _table("choice-table", choice_words.choice_rows(plan, width), caption)
-
     drawing = Drawing("choice_drawing", choice_drawing(plan))
+    table = replace(choice_words.choice_table(plan), narrow=partial(choice_words.choice_table, plan))
     return Section(
         "choice",
         choice_words.TITLE,
-        (drawing, replace(table(), narrow=table)),
+        (drawing, table),
         nav="Which Mac",
         remark=choice_words.remark(plan),
         folded=False,
@@ -138,10 +129,10 @@ def _times(plan: Plan) -> Iterator[Section]:
     yield Section(
         "times",
         "How long a step takes",
-        (*([chart] if drawing else []), _table("time-table", words.time_rows(plan), _capital(_PREDICTED))),
+        (*([chart] if drawing else []), words.time_table(plan)),
         nav="Times",
         heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
-        remark=_PREDICTED,
+        remark=words.PREDICTED,
     )
 
 
@@ -153,20 +144,16 @@ def _batches(plan: Plan) -> Iterator[Section]:
         if (name := batches.mac.name) in drawings:
             chart = partial(batch_chart, batches)
             blocks.append(Drawing("times_drawing", drawings[name], chart, title=name))
-
-    def table(width: int | None = None) -> Table:
-        return _table("batch-table", batch_words.batch_rows(plan, width), _capital(_PREDICTED))
-
-    if table().rows:
-        blocks.append(replace(table(), narrow=table))
+    table = batch_words.batch_table(plan)
+    if table.rows:
+        blocks.append(replace(table, narrow=partial(batch_words.batch_table, plan)))
     if blocks:
-        remark = _PREDICTED if plan.batches else ""
+        remark = words.PREDICTED if plan.batches else ""
         yield Section("batches", batch_words.TITLE, tuple(blocks), nav="Batch", remark=remark)
 
 
 def _memory(plan: Plan, peak: Moment) -> Section:
     growth = words.growth(plan)
-    modules, lines = words.module_rows(peak), words.line_rows(peak)
     blocks: list[Block] = [Prose((growth,), lead="It grows.")] if growth else []
     blocks.append(
         Drawing(
@@ -176,12 +163,7 @@ def _memory(plan: Plan, peak: Moment) -> Section:
         )
     )
     blocks.append(_categories(peak))
-    for anchor, rows, title in (
-        ("module-table", modules, "Activations kept for the backward at the peak, by module"),
-        ("line-table", lines, "Your lines that hold most at the peak"),
-    ):
-        if rows.rows:
-            blocks.append(_table(anchor, rows, title, title=title))
+    blocks += [table for table in (words.module_table(peak), words.line_table(peak)) if table.rows]
     remark = "in the order of allocations, the highest of each interval"
     return Section("memory", "What fills the memory", tuple(blocks), nav="Memory", remark=remark)
 
@@ -190,16 +172,15 @@ def _categories(peak: Moment) -> Table:
     whole = max(1, peak.allocated)
     held = words.categories(peak)
     rows = [(name, text.size(size), text.percent(size, whole)) for name, size in held]
-    shown = words.Rows(("used for", "size", "share"), (1, 2), (*rows, *beyond(peak)))
-    bars = tuple(size / whole for _, size in held)
-    return replace(_table("category-table", shown, "At the peak, by use", title="At the peak, by use"), bars=bars)
+    title, bars = "At the peak, by use", tuple(size / whole for _, size in held)
+    columns = (Column("used for"), Column("size", "number"), Column("share", "number"))
+    return Table("category-table", columns, (*rows, *beyond(peak)), caption=title, title=title, bars=bars)
 
 
 def _changes(plan: Plan) -> Iterator[Section]:
-    rows, remark = words.change_rows(plan), "each change alone, measured in the same way"
-    if rows.rows:
-        table = _table("change-table", rows, _capital(remark))
-        yield Section("changes", "What if", (table,), remark=remark, folded=False)
+    table = words.change_table(plan)
+    if table.rows:
+        yield Section("changes", "What if", (table,), remark=words.EACH_ALONE, folded=False)
 
 
 def _fixes(plan: Plan) -> Iterator[Section]:
@@ -215,32 +196,3 @@ def _fixes(plan: Plan) -> Iterator[Section]:
         yield Section(
             "fixes", f"{title}, in this order", (Changes(found),), "Change first", title, "in this order", folded=False
         )
-
-
-def _table(anchor: str, rows: words.Rows, caption: str, title: str = "") -> Table:
-    return Table(
-        anchor,
-        tuple(_column(place, rows) for place in range(len(rows.columns))),
-        rows.rows,
-        caption=caption,
-        title=title,
-        rest=rows.rest,
-        head=None if 0 in rows.numbers else 0,
-    )
-
-
-def _column(place: int, rows: words.Rows) -> Column:
-    name = rows.columns[place]
-    less = _LESS.get(name, 0)
-    if place in rows.numbers:
-        return Column(name, "number", left_out=less)
-    if name in _PATHS:
-        return Column(name, "path", left_out=less)
-    if not name:
-        return Column(name, "remark", wraps=True)
-    verdicts = name == "verdict" or any(row[place] in _STATES for row in rows.rows)
-    return Column(name, "verdict", wraps=True) if verdicts else Column(name)
-
-
-def _capital(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}"

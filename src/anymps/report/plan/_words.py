@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import duration, duration_range
 from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
+from anymps.report.document import Column, Table
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ MOST: Final = 6
 _NAMED: Final = 3
 """Files named in a sentence."""
 
+EACH_ALONE: Final = "each change alone, measured in the same way"
+
 _LIMIT: Final = (
     "Other memory of the host (data sets, the Python process) is not counted, but a Mac has one memory for both."
 )
@@ -40,6 +42,10 @@ _MEANING: Final = {
 }
 
 _NO_TIME: Final = {"pages": "memory: it pages", "fails": "memory: it fails"}
+
+PREDICTED: Final = "predicted, with 80 % intervals"
+PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
+INTERVAL: Final = Column("80 %", "number", left_out=1)
 
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
@@ -58,16 +64,6 @@ _UNKNOWN: Final = {
     "late": "The largest batch is unknown, because the measurement with twice the batch took longer than --seconds.",
     "not measured": "The largest batch was not measured (--no-larger).",
 }
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A table: its columns, which of them hold numbers, its rows, and a sentence on what was left out."""
-
-    columns: tuple[str, ...]
-    numbers: tuple[int, ...]
-    rows: tuple[tuple[str, ...], ...]
-    rest: str = ""
 
 
 def headline(plan: Plan) -> str:
@@ -154,17 +150,19 @@ def categories(peak: Moment) -> tuple[tuple[str, int], ...]:
     )
 
 
-def module_rows(peak: Moment) -> Rows:
+def module_table(peak: Moment) -> Table:
     """Which modules' activations are kept for the backward at the peak."""
     held = [one for one in peak.by_module() if one.bytes]
     rows = tuple(
         (text.size(one.bytes), text.count(one.count), text.clean(one.module) or "outside any module")
         for one in held[:MOST]
     )
-    return Rows(("size", "tensors", "module"), (0, 1), rows, _more(held))
+    title = "Activations kept for the backward at the peak, by module"
+    columns = (Column("size", "number"), Column("tensors", "number"), Column("module", "path"))
+    return Table("module-table", columns, rows, caption=title, title=title, rest=_more(held), head=None)
 
 
-def line_rows(peak: Moment) -> Rows:
+def line_table(peak: Moment) -> Table:
     """Which lines of the script hold most at the peak."""
     held = [one for one in peak.by_site() if one.site.known]
     rows = tuple(
@@ -176,7 +174,14 @@ def line_rows(peak: Moment) -> Rows:
         )
         for one in held[:MOST]
     )
-    return Rows(("size", "what", "operator", "line"), (0,), rows, _more(held))
+    title = "Your lines that hold most at the peak"
+    columns = (
+        Column("size", "number"),
+        Column("what"),
+        Column("operator", "path", left_out=1),
+        Column("line", "path"),
+    )
+    return Table("line-table", columns, rows, caption=title, title=title, rest=_more(held), head=None)
 
 
 def _more(held: Sequence[Holding]) -> str:
@@ -190,10 +195,17 @@ def growth(plan: Plan) -> str:
     return f"Each step leaves {text.size(more)} more behind than the one before: something is kept." if more else ""
 
 
-def mac_rows(plan: Plan) -> Rows:
+def mac_table(plan: Plan) -> Table:
     """What every Mac makes of the run."""
     batches = any(row.largest_batch is not None for row in plan.rows)
-    columns = ("Mac", "working set", "peak", "margin", "verdict", *(("largest batch",) if batches else ()))
+    columns = (
+        Column("Mac"),
+        Column("working set", "number"),
+        Column("peak", "number"),
+        Column("margin", "number", left_out=1),
+        Column("verdict", "verdict", wraps=True),
+        *((Column("largest batch", "number"),) if batches else ()),
+    )
     rows = []
     for row in plan.rows:
         outcome = row.outcome
@@ -209,10 +221,11 @@ def mac_rows(plan: Plan) -> Rows:
             largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
             cells.append(f"{largest}+" if row.larger_unknown else largest)
         rows.append(tuple(cells))
-    return Rows(columns, (1, 2, 3, 5), tuple(rows), " ".join(_on_macs(plan)))
+    caption = "The working set is what Metal recommends; the peak is that of the heaps"
+    return Table("mac-table", columns, tuple(rows), caption=caption, rest=" ".join(_on_macs(plan)))
 
 
-def time_rows(plan: Plan) -> Rows:
+def time_table(plan: Plan) -> Table:
     """How long a step would take on each Mac."""
     times = [mac_time.time for mac_time in plan.times]
     slowest = next((time.seconds for time in times if time is not None), 0.0)
@@ -234,15 +247,18 @@ def time_rows(plan: Plan) -> Rows:
                 bound_words(time.bound),
             )
         )
-    columns = ("Mac", "a step", "80 %", "speed", "samples/s", "tokens/s", "bound by")
-    kept = [place for place, name in enumerate(columns) if place < 2 or any(row[place] for row in rows)]
-    rest = " ".join(filter(None, ("" if plan.asked else FEWEST, _ABOUT_TIMES, *about_times(plan))))
-    return Rows(
-        tuple(columns[place] for place in kept),
-        tuple(number for number, place in enumerate(kept) if 0 < place < 6),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-        rest,
+    columns = (
+        Column("Mac"),
+        Column("a step", "number"),
+        INTERVAL,
+        Column("speed", "number"),
+        Column("samples/s", "number"),
+        Column("tokens/s", "number", left_out=2),
+        Column("bound by"),
     )
+    kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
+    rest = " ".join(filter(None, ("" if plan.asked else FEWEST, _ABOUT_TIMES, *about_times(plan))))
+    return Table("time-table", columns, tuple(rows), caption=PREDICTED_CAPTION, rest=rest).of_columns(kept)
 
 
 def about_times(plan: Plan) -> tuple[str, ...]:
@@ -327,8 +343,8 @@ def needed(plan: Plan, outcome: Outcome) -> int:
     return plan.base.story.peak_reserved if outcome.verdict.value == "fails" else outcome.peak_reserved
 
 
-def change_rows(plan: Plan) -> Rows:
-    """What each change would do."""
+def change_table(plan: Plan) -> Table:
+    """What each change would do; without rows where none was tried."""
     peak = plan.base.story.peak
     tensors = peak.allocated if peak is not None else 0
     rows = [("as written", text.size(tensors), text.size(plan.base.story.peak_reserved), "", "")]
@@ -340,10 +356,18 @@ def change_rows(plan: Plan) -> Rows:
         ratio = f"{change.peak_allocated / max(1, tensors):.2f}x"
         sizes = (text.size(change.peak_allocated), text.size(change.peak_reserved))
         rows.append((change.scenario.label, *sizes, ratio, said))
-    return Rows(("change", "tensors", "heaps", "", ""), (1, 2, 3), tuple(rows) if plan.changes else ())
+    columns = (
+        Column("change"),
+        Column("tensors", "number"),
+        Column("heaps", "number"),
+        Column("", "number"),
+        Column("", "remark", wraps=True),
+    )
+    caption = f"{EACH_ALONE[0].upper()}{EACH_ALONE[1:]}"
+    return Table("change-table", columns, tuple(rows) if plan.changes else (), caption=caption)
 
 
-def assumption_rows(plan: Plan) -> Rows:
+def assumption_table(plan: Plan) -> Table:
     """Where the script read values that a plan does not have."""
     found = plan.base.assumptions
     rows = tuple(
@@ -355,4 +379,5 @@ def assumption_rows(plan: Plan) -> Rows:
         for one in found[:MOST]
     )
     rest = f"and {len(found) - MOST} more" if len(found) > MOST else ""
-    return Rows(("times", "what", "line"), (0,), rows, rest)
+    columns = (Column("times", "number"), Column("what"), Column("line", "path"))
+    return Table("assumption-table", columns, rows, caption="Where values were asked for", rest=rest, head=None)
