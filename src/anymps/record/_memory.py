@@ -79,6 +79,12 @@ class Holding:
     operator: str = ""
     requested: int = 0
 
+    @classmethod
+    def of(cls, group: Sequence[Allocation], *, module: str = "", site: Site = _NOWHERE, operator: str = "") -> Holding:
+        """What buffers of one category hold together."""
+        size, requested = (sum(getattr(one, name) for one in group) for name in ("bytes", "requested"))
+        return cls(size, len(group), group[0].category, module, site, operator, requested)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -106,31 +112,19 @@ class Moment:
 
     def by_module(self, category: Category = Category.ACTIVATIONS) -> tuple[Holding, ...]:
         """The modules that hold most of a category, largest first."""
-        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        groups: dict[str, list[Allocation]] = defaultdict(list)
         for one in self.alive:
             if one.category is category:
-                total = sums[one.module]
-                total[0] += one.bytes
-                total[1] += 1
-                total[2] += one.requested
-        rows = (
-            Holding(size, count, category, module=module, requested=requested)
-            for module, (size, count, requested) in sums.items()
-        )
+                groups[one.module].append(one)
+        rows = (Holding.of(group, module=module) for module, group in groups.items())
         return tuple(sorted(rows, key=lambda row: (-row.bytes, row.module)))
 
     def by_site(self) -> tuple[Holding, ...]:
         """The lines that hold most, largest first; a line counts once for each category and operator."""
-        sums: dict[tuple[Category, Site, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        groups: dict[tuple[Category, Site, str], list[Allocation]] = defaultdict(list)
         for one in self.alive:
-            total = sums[one.category, one.site, one.operator]
-            total[0] += one.bytes
-            total[1] += 1
-            total[2] += one.requested
-        rows = (
-            Holding(size, count, category, site=site, operator=operator, requested=requested)
-            for (category, site, operator), (size, count, requested) in sums.items()
-        )
+            groups[one.category, one.site, one.operator].append(one)
+        rows = (Holding.of(group, site=site, operator=operator) for (_, site, operator), group in groups.items())
         return tuple(sorted(rows, key=lambda row: (-row.bytes, *row.site.file_line, row.operator)))
 
 

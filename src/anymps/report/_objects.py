@@ -1,9 +1,13 @@
-"""What forms for programs have in common: a finding, a line of code and a step's share as JSON objects."""
+"""What forms for programs have in common: a finding, a line of code and other records as JSON objects."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+
 from anymps.findings import Finding
-from anymps.record import PhaseShare, Site
+from anymps.record import MemorySample, Occurrence, OperatorUse, PhaseShare, Refusal, Site
 
 
 def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
@@ -35,16 +39,16 @@ def site_object(site: Site) -> dict[str, object] | None:
     return {"file": site.file, "line": site.line, "function": site.function, "source": site.source}
 
 
-def share_object(share: PhaseShare) -> dict[str, object]:
-    """What a phase holds of a step."""
-    return {
-        "phase": share.phase.label,
-        "on_mps": share.on_mps,
-        "views": share.views,
-        "on_cpu": share.on_cpu,
-        "waits": share.waits,
-        "bytes_to_mps": share.bytes_to_mps,
-        "bytes_to_cpu": share.bytes_to_cpu,
-        "fallback_bytes": share.fallback_bytes,
-        "time_ns": share.time_ns,
-    }
+def record_object(record: MemorySample | Occurrence | OperatorUse | PhaseShare | Refusal) -> dict[str, object]:
+    """What a query tells, each field by its own name: so a field of these is one of the JSON form, too."""
+    return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return getattr(value, "label", value.value)
+    if isinstance(value, Site):
+        return site_object(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value

@@ -171,11 +171,9 @@ def _by_line(held: Sequence[Allocation]) -> list[Holding]:
     for one in held:
         sums[one.site, one.operator].append(one)
     rows = [
-        (len({one.step for one in group}), Holding(
-            sum(one.bytes for one in group), len(group), group[0].category, site=site, operator=operator
-        ))
+        (len({one.step for one in group}), Holding.of(group, site=site, operator=operator))
         for (site, operator), group in sums.items()
-    ]  # fmt: skip
+    ]
     rows.sort(key=lambda row: (row[0] < 2, -row[1].bytes, row[1].site.file, row[1].site.line, row[1].operator))
     return [line for _, line in rows]
 

@@ -79,7 +79,7 @@ def compare(before: Recording, after: Recording, was: Sequence[Finding], now: Se
     Findings are the same if rule, file, function, text of the line and operator are; line numbers may differ. Numbers
     are compared for one step where both runs have steps, so that a longer run does not look like a worse one.
     """
-    gone, new, pairs = _pair(was, now, _directory(before), _directory(after))
+    gone, new, pairs = _pair(was, now, fact(before, "directory"), fact(after, "directory"))
     cpu_before, _ = _operators(before)
     cpu_after, native_after = _operators(after)
     left = cpu_before - cpu_after
@@ -170,7 +170,3 @@ def _side(recording: Recording) -> Side:
         complete_steps=recording.complete_steps,
         complete=recording.complete,
     )
-
-
-def _directory(recording: Recording) -> str:
-    return fact(recording, "directory")

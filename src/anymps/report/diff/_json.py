@@ -9,7 +9,7 @@ from typing import Final
 from anymps._version import __version__
 from anymps.findings import Finding
 from anymps.report._identity import fingerprints
-from anymps.report._objects import finding_object, share_object
+from anymps.report._objects import finding_object, record_object
 from anymps.report.diff._compare import Diff
 
 FORMAT: Final = "anymps-diff"
@@ -37,8 +37,8 @@ def render_diff_json(diff: Diff) -> str:
         "step": [
             {
                 "phase": phase.phase or None,
-                "before": {**share_object(phase.before), "phase": phase.phase or None},
-                "after": {**share_object(phase.after), "phase": phase.phase or None},
+                "before": {**record_object(phase.before), "phase": phase.phase or None},
+                "after": {**record_object(phase.after), "phase": phase.phase or None},
                 "predicted_seconds": {"before": phase.on_mac[0], "after": phase.on_mac[1]} if phase.on_mac else None,
             }
             for phase in diff.phases

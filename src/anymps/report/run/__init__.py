@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from anymps.report.run._forms import FORMATS, Running, page_renderer, print_terminal, render_terminal, renderer
-from anymps.report.run._renderer import Renderer
+from anymps.report.run._forms import (
+    FORMATS,
+    Renderer,
+    Running,
+    page_renderer,
+    print_terminal,
+    render_terminal,
+    renderer,
+)
 from anymps.report.run._summary import print_summary, render_summary

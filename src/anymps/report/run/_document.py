@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from anymps.findings import Finding, Severity
 from anymps.record import OperatorUse, Recording
@@ -82,7 +82,8 @@ def _sections(
     yield from waits_section(recording, findings)
     if page:
         yield from _timeline(recording)
-    yield from memory_section(recording, Drawing("memory_drawing", _memory_drawing(recording)) if page else None)
+    drawing = Drawing("memory_drawing", memory_drawing(recording.memory_story)) if page else None
+    yield from memory_section(recording, drawing)
     yield _findings(notes)
     if page:
         yield from _operators(recording.operators())
@@ -100,10 +101,6 @@ def _sections(
         "Not modelled",
         "Limits",
     )
-
-
-def _memory_drawing(recording: Recording) -> dict[str, Any] | None:
-    return memory_drawing(recording.memory_story)
 
 
 def _title(recording: Recording) -> str:

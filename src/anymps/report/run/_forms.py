@@ -10,12 +10,11 @@ from anymps.findings import Finding
 from anymps.record import Recording
 from anymps.report.document import DEFAULT_WIDTH, Form, as_text, print_document, rendered
 from anymps.report.run._document import run_document
-from anymps.report.run._github import GithubRenderer
-from anymps.report.run._json import JsonRenderer
-from anymps.report.run._junit import JunitRenderer
-from anymps.report.run._renderer import Renderer
-from anymps.report.run._sarif import SarifRenderer
-from anymps.report.run._trace import TraceRenderer
+from anymps.report.run._github import github_pieces
+from anymps.report.run._json import json_pieces
+from anymps.report.run._junit import junit_pieces
+from anymps.report.run._sarif import sarif_pieces
+from anymps.report.run._trace import trace_pieces
 
 _SHOWN: Final = {"terminal": Form.TERMINAL, "html": Form.PAGE, "markdown": Form.MARKDOWN}
 
@@ -35,44 +34,50 @@ class Running:
         return f"Still running: {step}{self.elapsed}. This page reloads until the run ends."
 
 
-@dataclass(frozen=True)
-class DocumentRenderer:
-    """A form that people read; a page of a run that goes on says so, and reloads."""
-
-    name: str
-    running: Running | None = None
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The document of the run in this form; text of 100 columns without colour."""
-        return rendered(run_document(recording, findings, forms=_SHOWN[self.name], running=self.running), self.name)
-
-
-_MAKERS: Final[dict[str, Callable[[str | None], Renderer]]] = {
-    "terminal": lambda root: DocumentRenderer("terminal"),
-    "html": lambda root: DocumentRenderer("html"),
-    "markdown": lambda root: DocumentRenderer("markdown"),
-    "trace": lambda root: TraceRenderer(),
-    "json": lambda root: JsonRenderer(),
-    "sarif": SarifRenderer,
-    "github": GithubRenderer,
-    "junit": lambda root: JunitRenderer(),
+_FOR_PROGRAMS: Final[dict[str, Callable[[Recording, Sequence[Finding], str | None], Iterator[str]]]] = {
+    "trace": lambda recording, findings, _: trace_pieces(recording, findings),
+    "json": lambda recording, findings, _: json_pieces(recording, findings),
+    "sarif": sarif_pieces,
+    "github": github_pieces,
+    "junit": lambda recording, findings, _: junit_pieces(recording, findings),
 }
 
-FORMATS: Final = tuple(_MAKERS)
+FORMATS: Final = (*_SHOWN, *_FOR_PROGRAMS)
 """The name of each form."""
 
 
-def renderer(name: str, root: str | None = None) -> Renderer:
-    """The renderer of the form `name`. Forms for other programs tell paths from `root`, a directory.
+@dataclass(frozen=True)
+class Renderer:
+    """One form of a report: a function of a recording and its findings, which needs neither torch nor the script.
 
-    Raises KeyError for a name that is not in `FORMATS`.
+    `name` is the word by which a command chooses it. Forms for other programs tell paths from `root`, a directory. A
+    page of a run that is still `running` says so, and reloads.
     """
-    return _MAKERS[name](root)
+
+    name: str
+    root: str | None = None
+    running: Running | None = None
+
+    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+        """The report as pieces of text that follow each other, so that a long one is never whole in memory.
+
+        Text is 100 columns wide and has no colour.
+        """
+        if self.name in _FOR_PROGRAMS:
+            return _FOR_PROGRAMS[self.name](recording, findings, self.root)
+        return rendered(run_document(recording, findings, forms=_SHOWN[self.name], running=self.running), self.name)
+
+
+def renderer(name: str, root: str | None = None) -> Renderer:
+    """The renderer of the form `name`. Raises KeyError for a name that is not in `FORMATS`."""
+    if name not in FORMATS:
+        raise KeyError(name)
+    return Renderer(name, root)
 
 
 def page_renderer(running: Running | None = None) -> Renderer:
     """The renderer of the page, of a run that has ended or one that goes on."""
-    return DocumentRenderer("html", running)
+    return Renderer("html", running=running)
 
 
 def render_terminal(

@@ -7,7 +7,6 @@ actions/toolkit, packages/core/src/command.ts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from anymps.findings import Finding, Severity
 from anymps.record import Recording
@@ -19,32 +18,21 @@ from anymps.report.run._location import below, root_of
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-@dataclass(frozen=True)
-class GithubRenderer:
-    """Workflow commands on standard output, none for what tests expect.
+def github_pieces(recording: Recording, findings: Sequence[Finding], checkout: str | None) -> Iterator[str]:
+    """The verdict, then one command a finding, the most severe first; none for what tests expect.
 
-    `root` is the checkout, by default the directory of the run.
+    GitHub shows ten of a kind for a step. `checkout` is by default the directory of the run.
     """
-
-    root: str | None = None
-
-    @property
-    def name(self) -> str:
-        """`github`."""
-        return "github"
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The verdict, then one command a finding, the most severe first (GitHub shows ten of a kind for a step)."""
-        yield _command("notice", {"title": "anymps"}, " ".join(verdict(recording, findings)))
-        root = root_of(recording, self.root)
-        for finding in news(recording, findings):
-            properties = {}
-            file = below(finding.site.file, root) if finding.site.known else None
-            if file is not None:
-                properties = {"file": file, "line": str(finding.site.line)}
-            properties["title"] = f"{finding.id} {finding.title}"
-            where = "" if file is not None else f"{place(finding.site, fact(recording, 'directory'))}: "
-            yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(recording, finding)}")
+    yield _command("notice", {"title": "anymps"}, " ".join(verdict(recording, findings)))
+    root = root_of(recording, checkout)
+    for finding in news(recording, findings):
+        properties = {}
+        file = below(finding.site.file, root) if finding.site.known else None
+        if file is not None:
+            properties = {"file": file, "line": str(finding.site.line)}
+        properties["title"] = f"{finding.id} {finding.title}"
+        where = "" if file is not None else f"{place(finding.site, fact(recording, 'directory'))}: "
+        yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(recording, finding)}")
 
 
 def _message(recording: Recording, finding: Finding) -> str:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from anymps._version import __version__
 from anymps.findings import Finding, WaitPlace, growth_per_step, memory_limits, wait_places
 from anymps.record import (
     Line,
-    MemorySample,
-    Occurrence,
-    OperatorUse,
     Recording,
-    Refusal,
     StepTable,
     WaitQueue,
 )
 from anymps.report._identity import fingerprints
 from anymps.report._numbers import numbers_object
-from anymps.report._objects import finding_object, share_object, site_object
+from anymps.report._objects import finding_object, record_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._real_kernels import real_object
 from anymps.report._words import fact, limits, verdict
@@ -38,20 +34,11 @@ _FACTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class JsonRenderer:
-    """Everything that the other reports show, for programs; plain ASCII, two spaces of indentation."""
-
-    @property
-    def name(self) -> str:
-        """`json`."""
-        return "json"
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The report, in one piece for each of the encoder's."""
-        # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
-        yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(recording, findings))
-        yield "\n"
+def json_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+    """Everything that the other reports show, for programs, in the pieces of the encoder; indented by two blanks."""
+    # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
+    yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(recording, findings))
+    yield "\n"
 
 
 def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, object]:
@@ -73,13 +60,13 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
         "step_table": _step_table(recording.step_table()),
         "predicted_step": predicted_object(recording),
         "no_predicted_step": why_no_prediction(recording),
-        "operators": [_operator(use) for use in recording.operators()],
+        "operators": [record_object(use) for use in recording.operators()],
         "lines": [_line(line) for line in recording.lines()],
-        "waits": [_occurrence(wait) for wait in recording.waits()],
+        "waits": [record_object(wait) for wait in recording.waits()],
         "wait_queues": [_wait_queue(place, queue) for place in wait_places(recording) for queue in place.queues],
-        "fallbacks": [_occurrence(fallback) for fallback in recording.fallbacks()],
-        "refusals": [_refusal(refusal) for refusal in recording.refusals()],
-        "memory": [_sample(sample) for sample in recording.memory()],
+        "fallbacks": [record_object(fallback) for fallback in recording.fallbacks()],
+        "refusals": [record_object(refusal) for refusal in recording.refusals()],
+        "memory": [record_object(sample) for sample in recording.memory()],
         "memory_peak": _memory_peak(recording),
         "limits": limits(recording),
     }
@@ -88,20 +75,10 @@ def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, obje
 def _step_table(table: StepTable) -> dict[str, object]:
     return {
         "averaged": table.averaged,
-        "mean": [share_object(share) for share in table.mean],
-        "median": [share_object(share) for share in table.median],
-        "first": [share_object(share) for share in table.first],
+        "mean": [record_object(share) for share in table.mean],
+        "median": [record_object(share) for share in table.median],
+        "first": [record_object(share) for share in table.first],
         "rare": asdict(table.rare) if table.rare is not None else None,
-    }
-
-
-def _operator(use: OperatorUse) -> dict[str, object]:
-    return {
-        "name": use.name,
-        "fate": use.fate.label,
-        "count": use.count,
-        "duration_ns": use.duration_ns,
-        "moved_bytes": use.moved_bytes,
     }
 
 
@@ -117,24 +94,6 @@ def _line(line: Line) -> dict[str, object]:
         "backend_changes": line.backend_changes,
         "duration_ns": line.duration_ns,
         "fused": [{"file": file, "line": number} for file, number in line.fused],
-    }
-
-
-def _occurrence(occurrence: Occurrence) -> dict[str, object]:
-    return {
-        "operator": occurrence.operator,
-        "fate": occurrence.fate.label,
-        "wait": occurrence.wait.label,
-        "direction": occurrence.direction.label,
-        "blocking": occurrence.blocking,
-        "site": site_object(occurrence.site),
-        "phases": [phase.label for phase in occurrence.phases],
-        "modules": list(occurrence.modules),
-        "count": occurrence.count,
-        "steps": occurrence.steps,
-        "per_step": occurrence.per_step,
-        "duration_ns": occurrence.duration_ns,
-        "moved_bytes": occurrence.moved_bytes,
     }
 
 
@@ -155,26 +114,6 @@ def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:
         "work_ns": queue.work_ns if known else None,
         "queued_in": queue.queued_in.label if queue.queued_in is not None else None,
         "queued_by": site_object(queue.queued_by),
-    }
-
-
-def _refusal(refusal: Refusal) -> dict[str, object]:
-    return {
-        "kind": refusal.kind.value,
-        "error": refusal.error,
-        "message": refusal.message,
-        "operator": refusal.operator,
-        "site": site_object(refusal.site),
-        "origin": site_object(refusal.origin),
-        "detail": dict(refusal.detail),
-    }
-
-
-def _sample(sample: MemorySample) -> dict[str, object]:
-    return {
-        "time_ns": sample.time_ns,
-        "allocated_bytes": sample.allocated_bytes,
-        "driver_bytes": sample.driver_bytes,
     }
 
 

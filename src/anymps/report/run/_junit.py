@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from anymps.findings import Finding, Severity
@@ -21,39 +20,30 @@ _SUITE = "anymps"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True)
-class JunitRenderer:
-    """Errors and warnings are failures; what is only worth knowing stands in the test case's output."""
-
-    @property
-    def name(self) -> str:
-        """`junit`."""
-        return "junit"
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The whole document."""
-        directory = fact(recording, "directory")
-        cases = [_case(finding, expected(recording, finding), directory) for finding in findings]
-        cases = cases or [_nothing_found(recording)]
-        counts = {
-            "tests": str(len(cases)),
-            "failures": str(sum(case.find("failure") is not None for case in cases)),
-            "errors": "0",
-            "skipped": str(sum(case.find("skipped") is not None for case in cases)),
-        }
-        suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(recording)})
-        properties = ElementTree.SubElement(suite, "properties")
-        for name in ("mac", "torch_version", "script"):
-            if value := fact(recording, name):
-                ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(value)})
-        suite.extend(cases)
-        ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(verdict(recording, findings)))
-        suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
-        suites.append(suite)
-        ElementTree.indent(suites)
-        yield '<?xml version="1.0" encoding="utf-8"?>\n'
-        yield ElementTree.tostring(suites, encoding="unicode")
-        yield "\n"
+def junit_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+    """Errors and warnings as failures; what is only worth knowing stands in the test case's output."""
+    directory = fact(recording, "directory")
+    cases = [_case(finding, expected(recording, finding), directory) for finding in findings]
+    cases = cases or [_nothing_found(recording)]
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.find("failure") is not None for case in cases)),
+        "errors": "0",
+        "skipped": str(sum(case.find("skipped") is not None for case in cases)),
+    }
+    suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(recording)})
+    properties = ElementTree.SubElement(suite, "properties")
+    for name in ("mac", "torch_version", "script"):
+        if value := fact(recording, name):
+            ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(value)})
+    suite.extend(cases)
+    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(verdict(recording, findings)))
+    suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
+    suites.append(suite)
+    ElementTree.indent(suites)
+    yield '<?xml version="1.0" encoding="utf-8"?>\n'
+    yield ElementTree.tostring(suites, encoding="unicode")
+    yield "\n"
 
 
 def _case(finding: Finding, expected: str, directory: str) -> ElementTree.Element:

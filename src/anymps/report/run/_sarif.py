@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._version import __version__
@@ -23,45 +22,36 @@ _FINGERPRINT: Final = "anymps/v1"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-@dataclass(frozen=True)
-class SarifRenderer:
-    """One run: its findings, and their rules. `root` is what paths are told from, by default the run's directory."""
+def sarif_pieces(recording: Recording, findings: Sequence[Finding], told_from: str | None) -> Iterator[str]:
+    """One run: its findings, and their rules. Paths are `told_from` a directory, by default that of the run."""
+    # Plain ASCII, because a source line may hold any character at all.
+    log = _log(recording, findings, root_of(recording, told_from))
+    yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(log)
+    yield "\n"
 
-    root: str | None = None
 
-    @property
-    def name(self) -> str:
-        """`sarif`."""
-        return "sarif"
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The log; plain ASCII, because a source line may hold any character at all."""
-        yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(self._log(recording, findings))
-        yield "\n"
-
-    def _log(self, recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
-        rules = [RULES[identity] for identity in sorted({finding.id for finding in findings})]
-        places = {rule.id: number for number, rule in enumerate(rules)}
-        root = root_of(recording, self.root)
-        marks = fingerprints(findings, fact(recording, "directory"))
-        run: dict[str, Any] = {
-            "tool": {
-                "driver": {
-                    "name": "anymps",
-                    "semanticVersion": __version__,
-                    "rules": [_rule(rule) for rule in rules],
-                }
-            },
-            "invocations": [_invocation(recording, findings)],
-            "results": [
-                _result(finding, mark, places[finding.id], root, expected(recording, finding))
-                for finding, mark in zip(findings, marks, strict=True)
-            ],
-            "columnKind": "unicodeCodePoints",
-        }
-        if root:
-            run["originalUriBaseIds"] = {_ROOT: {"uri": f"{file_uri(root).rstrip('/')}/"}}
-        return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+def _log(recording: Recording, findings: Sequence[Finding], root: str) -> dict[str, Any]:
+    rules = [RULES[identity] for identity in sorted({finding.id for finding in findings})]
+    places = {rule.id: number for number, rule in enumerate(rules)}
+    marks = fingerprints(findings, fact(recording, "directory"))
+    run: dict[str, Any] = {
+        "tool": {
+            "driver": {
+                "name": "anymps",
+                "semanticVersion": __version__,
+                "rules": [_rule(rule) for rule in rules],
+            }
+        },
+        "invocations": [_invocation(recording, findings)],
+        "results": [
+            _result(finding, mark, places[finding.id], root, expected(recording, finding))
+            for finding, mark in zip(findings, marks, strict=True)
+        ],
+        "columnKind": "unicodeCodePoints",
+    }
+    if root:
+        run["originalUriBaseIds"] = {_ROOT: {"uri": f"{file_uri(root).rstrip('/')}/"}}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

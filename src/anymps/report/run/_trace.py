@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from anymps.findings import Finding
 from anymps.record import Fate, Flag, Phase, Recording, Wait
 from anymps.report._words import environment, verdict
-from anymps.report.run._trace_on_mac import events_on_mac
+from anymps.report.run._trace_on_mac import events_on_mac, track_name
 
 _PROCESS: Final = 1
 _STEPS, _PHASES, _THREADS = 1, 2, 10  # numbers of tracks; a thread has two, its calls and its waits
@@ -31,25 +31,16 @@ _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 _Brief = tuple[int, int, int, int, int, int, int, int, int]  # of `Recording.calls_in_brief`
 
 
-@dataclass(frozen=True)
-class TraceRenderer:
-    """Calls by thread and waits beside them; steps, phases and memory; arrows from forward to backward."""
-
-    @property
-    def name(self) -> str:
-        """`trace`."""
-        return "trace"
-
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
-        """The trace, in blocks of events."""
-        facts = {"verdict": " ".join(verdict(recording, findings)), **dict(environment(recording))}
-        yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n'
-        separator = ""
-        for block in _Events(recording).all():
-            if block:
-                yield separator + ",\n".join(block)
-                separator = ",\n"
-        yield "\n]}\n"
+def trace_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+    """Calls by thread and waits beside them, steps, phases, memory, arrows from forward to backward: block by block."""
+    facts = {"verdict": " ".join(verdict(recording, findings)), **dict(environment(recording))}
+    yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n'
+    separator = ""
+    for block in _Events(recording).all():
+        if block:
+            yield separator + ",\n".join(block)
+            separator = ",\n"
+    yield "\n]}\n"
 
 
 class _Alike(NamedTuple):
@@ -81,7 +72,7 @@ class _Events:
 
     def all(self) -> Iterator[list[str]]:
         """Every event, in blocks: the order does not matter to readers, so names of tracks come last."""
-        yield [_name("process_name", _PROCESS, None, "anymps")]
+        yield [track_name("process_name", _PROCESS, None, "anymps")]
         yield from self._calls()
         yield list(chain(self._steps(), self._memory(), self._tracks()))
         yield list(events_on_mac(self.recording, self._zero))
@@ -250,10 +241,5 @@ def _members(words: dict[str, object]) -> str:
 
 
 def _track(number: int, name: str) -> Iterator[str]:
-    yield _name("thread_name", _PROCESS, number, name)
+    yield track_name("thread_name", _PROCESS, number, name)
     yield (f'{{"name":"thread_sort_index","ph":"M","pid":{_PROCESS},"tid":{number},"args":{{"sort_index":{number}}}}}')
-
-
-def _name(kind: str, process: int, thread: int | None, name: str) -> str:
-    track = "" if thread is None else f'"tid":{thread},'
-    return f'{{"name":"{kind}","ph":"M","pid":{process},{track}"args":{{"name":{json.dumps(name)}}}}}'

@@ -23,9 +23,11 @@ def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
     if found is None or found.no_time:
         return
     start = next(step.start_ns for step in recording.steps() if step.step == found.step) - zero
-    yield _name("process_name", "", f"the typical step (number {found.step}) on an {found.mac.name}, predicted")
+    yield track_name(
+        "process_name", _PROCESS, None, f"the typical step (number {found.step}) on an {found.mac.name}, predicted"
+    )
     for track, name in ((_HOST, "host"), (_DEVICE, "GPU")):
-        yield _name("thread_name", f'"tid":{track},', name)
+        yield track_name("thread_name", _PROCESS, track, name)
     yield from _slices(found, found.time.host_track, start, _HOST)
     yield from _slices(found, found.time.device_track, start, _DEVICE)
 
@@ -51,5 +53,7 @@ def _head(what: StepBound, operator: str, track: int) -> str:
     return json.dumps({**words, "cat": "on the Mac", "ph": "X"}, separators=(",", ":")).removesuffix("}")
 
 
-def _name(kind: str, track: str, name: str) -> str:
-    return f'{{"name":"{kind}","ph":"M","pid":{_PROCESS},{track}"args":{{"name":{json.dumps(name)}}}}}'
+def track_name(kind: str, process: int, thread: int | None, name: str) -> str:
+    """The event that names a process, or a track of one; by `kind`, `process_name` or `thread_name`."""
+    track = "" if thread is None else f'"tid":{thread},'
+    return f'{{"name":"{kind}","ph":"M","pid":{process},{track}"args":{{"name":{json.dumps(name)}}}}}'
