@@ -33,6 +33,7 @@ def files() -> list[Path]:
     return sorted(path.relative_to(SOURCE_DIRECTORY) for path in found)
 
 
+@cache
 def read(path: Path) -> str:
     return (SOURCE_DIRECTORY / path).read_text(encoding="utf-8")
 
@@ -47,8 +48,9 @@ def unit(path: Path) -> str:
     return path.with_suffix("").as_posix()
 
 
-def identity(path: Path) -> str:
-    return path.as_posix()
+def of_wing(wing: str) -> list[Path]:
+    """The files of a wing."""
+    return [path for path in files() if path.parts[0] == wing]
 
 
 def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
@@ -72,14 +74,19 @@ def test_the_table_is_complete() -> None:
     assert sorted(WINGS) == sorted({path.parts[0] for path in files()})
 
 
-@pytest.mark.parametrize("path", files(), ids=identity)
-def test_no_include_upward(path: Path) -> None:
+@pytest.mark.parametrize("wing", WINGS)
+def test_no_include_upward(wing: str) -> None:
     """A file includes files of its own wing, and of lower ones the face; each by its place below the native core."""
-    for other in includes(path):
-        assert (SOURCE_DIRECTORY / other).is_file(), f"{path}: {other} is not below the native core"
-        wing, own = other.parts[0], path.parts[0]
-        assert WINGS.index(wing) <= WINGS.index(own), f"{path} may not include {other}"
-        assert wing == own or other == Path(wing, f"{wing}.h"), f"{path}: {wing}/{wing}.h is the face for {other}"
+    wrong = []
+    for path, other in ((file, included) for file in of_wing(wing) for included in includes(file)):
+        lower = other.parts[0]
+        if not (SOURCE_DIRECTORY / other).is_file():
+            wrong.append(f"{path}: {other} is not below the native core")
+        elif WINGS.index(lower) > WINGS.index(wing):
+            wrong.append(f"{path} may not include {other}")
+        elif lower != wing and other != Path(lower, f"{lower}.h"):
+            wrong.append(f"{path}: {lower}/{lower}.h is the face for {other}")
+    assert wrong == []
 
 
 def test_no_circle() -> None:
@@ -114,17 +121,16 @@ def test_the_observer_needs_no_device() -> None:
     assert sorted(path.as_posix() for path in reached if path.parts[0] in ("device", "kernels")) == []
 
 
-@pytest.mark.parametrize("path", [path for path in files() if path.parts[0] == "model"], ids=identity)
-def test_the_model_needs_no_torch(path: Path) -> None:
+def test_the_model_needs_no_torch() -> None:
     """It is compiled alone by its own tests."""
-    assert _TORCH.findall(read(path)) == []
+    assert [(path, include) for path in of_wing("model") for include in _TORCH.findall(read(path))] == []
 
 
-@pytest.mark.parametrize("path", files(), ids=identity)
-def test_files_say_what_they_are_for(path: Path) -> None:
+@pytest.mark.parametrize("wing", WINGS)
+def test_files_say_what_they_are_for(wing: str) -> None:
     """A file begins with a comment whose first sentence says so."""
-    first = read(path).splitlines()[0]
-    assert first.startswith("// "), f"{path}: the first line is {first!r}"
+    first = {path.as_posix(): read(path).partition("\n")[0] for path in of_wing(wing)}
+    assert {path: line for path, line in first.items() if not line.startswith("// ")} == {}
 
 
 def substrates() -> list[Path]:
@@ -143,8 +149,9 @@ def test_substrates_are_known_by_their_names() -> None:
     assert all(file == name for file, name in entries)
 
 
-@pytest.mark.parametrize("path", [path for path in files() if path not in substrates()], ids=identity)
-def test_nobody_asks_which_substrate_it_is(path: Path) -> None:
+@pytest.mark.parametrize("wing", WINGS)
+def test_nobody_asks_which_substrate_it_is(wing: str) -> None:
     """Only a substrate's own files name its class or include its header: the others call the interface."""
-    assert not [name for name in includes(path) if name.stem.endswith("_substrate")]
-    assert re.findall(r"\b(?:Host|Shape)Substrate\b|shapes_only", read(path)) == []
+    for path in (path for path in of_wing(wing) if path not in substrates()):
+        assert [name for name in includes(path) if name.stem.endswith("_substrate")] == [], path
+        assert re.findall(r"\b(?:Host|Shape)Substrate\b|shapes_only", read(path)) == [], path
