@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     import torch
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files come first."""
-    longest_first(items)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files come first where several processes share them."""
+    if hasattr(config, "workerinput"):
+        longest_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -21,17 +21,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
+    "compare": ("compare/*",),
     "cost": ("cost", "cost_*", "calibration", "calibrate"),
     "findings": (
         *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*", "fix_edits"),
         *("hazards", "check"),  # findings about known faults, and about the numbers of calls
     ),
+    "fix": ("fix_[!c]*", "edits*", "fix_checks"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),
+    "numerics": ("numerics/*", "pytest_numbers"),
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
     "rules": ("rules_*", "coverage", "hazards"),
+    "verify": ("verify/[!r]*", "verify/run"),
 }
-"""The tests of each package, as in `tests/test_<name>.py`, wherever they lie."""
+"""The tests of each package, the quickest first: `NAME` is `tests/**/test_NAME.py`, `FOLDER/NAME` lies in a folder."""
 UNREAD = "BitOr"
 """Mutants of `|`: nearly all of them are in annotations, which nobody evaluates."""
 SECONDS = 300.0
@@ -63,8 +67,9 @@ def keep_core(folder: Path, environment: dict[str, str]) -> None:
 
 def test_files(package: str, folder: Path) -> list[str]:
     """The files of a package's tests in the copy."""
-    found = [path for name in TESTS[package] for path in sorted((folder / "tests").rglob(f"test_{name}.py"))]
-    return [str(path.relative_to(folder)) for path in found]
+    patterns = [Path(name).with_name(f"test_{Path(name).name}.py") for name in TESTS[package]]
+    found = [path for pattern in patterns for path in sorted((folder / "tests").rglob(str(pattern)))]
+    return list(dict.fromkeys(str(path.relative_to(folder)) for path in found))
 
 
 def config(package: str, folder: Path) -> str:
@@ -130,6 +135,9 @@ def main(words: list[str]) -> int:
             command = [sys.executable, "-m", "cosmic_ray.cli", *arguments]
             subprocess.run(command, cwd=folder, env=environment, check=True)
 
+        # Modules without the mutant need not be compiled anew each time; what changed is seen by its content.
+        compiled = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "src"]
+        subprocess.run(compiled, cwd=folder, check=True)
         cosmic_ray("init", "mutants.toml", "mutants.sqlite")
         total = keep_sample(folder / "mutants.sqlite", asked.sample, asked.seed)
         cosmic_ray("baseline", "mutants.toml")  # without a mutant the tests pass
