@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from anymps._text import plural
 from anymps.pytest_plugin._baseline import New
 from anymps.pytest_plugin._groups import Group, Groups
-from anymps.pytest_plugin._limits import times
+from anymps.pytest_plugin._words import times
 from anymps.record import Site
 
 

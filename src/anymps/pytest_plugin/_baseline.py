@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from anymps._atomic import replace_text
+from anymps._errors import UsageError
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
 from anymps.record import Site, Wait
 
@@ -80,27 +79,15 @@ class Baseline:
         return len(added), len(gone)
 
 
-def read_baseline(path: Path, *, update: bool) -> Baseline:
-    """Read the file. Raises UsageError, in one line, if it is missing and not about to be made, or makes no sense."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if not update:
-            raise pytest.UsageError(
-                f"--mps-baseline {path} does not exist: write it with --mps-update-baseline"
-            ) from None
-        if not path.parent.is_dir():
-            raise pytest.UsageError(f"--mps-baseline {path}: there is no directory {path.parent}") from None
-        return Baseline(path, {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise pytest.UsageError(f"--mps-baseline {path} cannot be read: {error}") from None
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline. Raises UsageError, in one line, for a line that is no entry; OSError and UnicodeDecodeError."""
     known: dict[Known, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         name = _parse(line)
         if name is not None:
             known[name] = number
         elif line.strip() and not line.startswith("#"):
-            raise pytest.UsageError(
+            raise UsageError(
                 f"{path}:{number}: a line is what happens, file and function, and the line's text "
                 f"(`item  src/loop.py train  | x.item()`): {line.strip()!r}"
             )

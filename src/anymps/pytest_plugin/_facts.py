@@ -49,16 +49,8 @@ class Facts:
 
     def packed(self) -> dict[str, Any]:
         """As JSON has it; empty parts are left out."""
-        parts: dict[str, Any] = {
-            "test": self.test,
-            "ending": self.ending,
-            "expected": self.expected,
-            "marked": self.marked,
-            "judgement": self.judgement,
-            "said": self.said,
-            "doctest": self.doctest,
-            "calls": self.calls,
-            "real": self.real,
+        parts = {
+            **vars(self),
             "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
             "fallbacks": [
                 [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
@@ -81,25 +73,13 @@ class Facts:
     @classmethod
     def unpacked(cls, parts: dict[str, Any]) -> Facts:
         """The way back."""
-        return cls(
-            test=parts["test"],
-            ending=parts.get("ending", ""),
-            expected=parts.get("expected", False),
-            marked=parts.get("marked", False),
-            judgement=parts.get("judgement", ""),
-            said=parts.get("said", ""),
-            doctest=parts.get("doctest", False),
-            calls=parts.get("calls", 0),
-            real=parts.get("real", 0),
-            waits=Counter({(n, Wait(wait), Site(*site)): count for n, wait, site, count in parts.get("waits", ())}),
-            fallbacks=Counter(
-                {(n, Fate(fate), Site(*site)): count for n, fate, site, count in parts.get("fallbacks", ())}
-            ),
-            refusals=[
-                Refusal(RefusalKind(kind), error, message, operator, Site(*site), Site(*origin), detail)
-                for kind, error, message, operator, site, origin, detail in parts.get("refusals", ())
-            ],
-        )
+        waits = {(name, Wait(wait), Site(*site)): count for name, wait, site, count in parts.get("waits", ())}
+        fallbacks = {(name, Fate(fate), Site(*site)): count for name, fate, site, count in parts.get("fallbacks", ())}
+        refusals = [
+            Refusal(RefusalKind(kind), error, message, operator, Site(*site), Site(*origin), detail)
+            for kind, error, message, operator, site, origin, detail in parts.get("refusals", ())
+        ]
+        return cls(**{**parts, "waits": Counter(waits), "fallbacks": Counter(fallbacks), "refusals": refusals})
 
     def add(self, section: Section) -> None:
         """Take over what the tape holds of the test."""

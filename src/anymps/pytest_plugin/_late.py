@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from anymps.capture import LateError, SuiteCapture
-from anymps.pytest_plugin._limits import place
+from anymps.pytest_plugin._words import place
 
 _WHERE = {"setup": "setup of the test", "call": "test", "teardown": "teardown of the test", "collect": "import"}
 _SECTION = "mps device"

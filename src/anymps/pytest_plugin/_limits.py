@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from anymps._paths import project_path
-from anymps._text import size
+from anymps._text import plural, size
 from anymps.capture import Allocation, Section
 from anymps.pytest_plugin._facts import counted_waits, unmarked_fallbacks
 from anymps.pytest_plugin._marks import Marks
+from anymps.pytest_plugin._words import place, times
 from anymps.record import Fate, Site
 
 if TYPE_CHECKING:
@@ -52,13 +53,12 @@ def unexpected_fallbacks(section: Section, marks: Marks, root: str) -> str:
     if not found:
         return ""
     names = sorted({operator for operator, _, _ in found})
-    number = "1 operator" if len(names) == 1 else f"{len(names)} operators"
     shown = (
         f"  {operator}, {times(count)}{_always(fate)}  {place(site, root)}"
         for (operator, fate, site), count in found.items()
     )
     arguments = ", ".join(f'"{name}"' for name in names)
-    return _text(f"{number} ran on the CPU (--mps-fail-on-fallback):", shown) + (
+    return _text(f"{plural(len(names), 'operator')} ran on the CPU (--mps-fail-on-fallback):", shown) + (
         f"\nIf that is intended, mark the test: @pytest.mark.mps_fallback({arguments})"
     )
 
@@ -68,8 +68,8 @@ def shader_faults(faults: Iterable[ShaderFault]) -> str:
     first = {(fault.kernel, fault.kind, fault.line): fault for fault in faults if fault.serious}
     if not first:
         return ""
-    number = "1 fault" if len(first) == 1 else f"{len(first)} faults"
-    return _text(f"{number} of Metal kernels (--mps-check-shaders):", (f"  {fault.what}" for fault in first.values()))
+    head = f"{plural(len(first), 'fault')} of Metal kernels (--mps-check-shaders):"
+    return _text(head, (f"  {fault.what}" for fault in first.values()))
 
 
 def wrong_numbers(found: Sequence[tuple[str, Sequence[Found]]], root: str) -> str:
@@ -78,26 +78,9 @@ def wrong_numbers(found: Sequence[tuple[str, Sequence[Found]]], root: str) -> st
         return ""
     from anymps.numerics import told
 
-    number = "1 operator" if len(found) == 1 else f"{len(found)} operators"
     shown = (f"  {project_path(line, (root,))}: {told(several[0], len(several))}" for line, several in found)
-    return _text(f"{number} with results that differ from the CPU's (--mps-check-numbers):", shown)
-
-
-def place(site: Site, root: str) -> str:
-    """`lib/ops.py:12  | return torch.take(x, i)`; a file of an installed package from that package's folder."""
-    if not site.known:
-        return "an unknown line"
-    return f"{project_path(site.file, (root,))}:{site.line}" + (f"  | {site.source}" if site.source else "")
-
-
-def relative(file: str, root: str) -> str:
-    """A path as seen from `root`; files outside of it keep theirs."""
-    return file[len(root) + 1 :] if file.startswith(root + "/") else file
-
-
-def times(number: int) -> str:
-    """`once`, `12 times`."""
-    return "once" if number == 1 else f"{number:,} times"
+    head = f"{plural(len(found), 'operator')} with results that differ from the CPU's (--mps-check-numbers):"
+    return _text(head, shown)
 
 
 def _always(fate: Fate) -> str:
@@ -107,5 +90,5 @@ def _always(fate: Fate) -> str:
 def _text(head: str, lines: Iterable[str]) -> str:
     shown = list(lines)
     left = len(shown) - _SHOWN
-    more = [f"  and {left} more line{'' if left == 1 else 's'}"] if left > 0 else []
+    more = [f"  and {plural(left, 'more line')}"] if left > 0 else []
     return "\n".join([head, *shown[:_SHOWN], *more])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,11 +17,13 @@ from anymps._settings import set_variable
 from anymps.capture import DETAIL_LIMIT
 from anymps.children import stand_aside
 from anymps.device import State, enable
-from anymps.pytest_plugin._baseline import read_baseline
+from anymps.pytest_plugin._baseline import Baseline, read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import read_settings, runs_tests
 from anymps.pytest_plugin._original_python import remember
 from anymps.pytest_plugin._summary import Expected, Summary
+
+_File = TypeVar("_File")
 
 
 def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[PytestSettings, State]:
@@ -51,7 +56,7 @@ def install(config: pytest.Config) -> None:
             settings, manifest=None, update_manifest=False, baseline=None, update_baseline=False,
             recording=None, reports=(),
         )  # fmt: skip
-    manifest = _manifest(settings)
+    manifest = _read("manifest", settings.manifest, settings.update_manifest, read_manifest, Manifest)
     worker = getattr(config, "workerinput", None)
     detail_limit = DETAIL_LIMIT
     reports = None
@@ -68,26 +73,29 @@ def install(config: pytest.Config) -> None:
     gate = Gate(config, settings, manifest, detail_limit)
     config.pluginmanager.register(gate, "anymps-gate")
     if worker is None:
-        baseline = None
-        if settings.baseline is not None:
-            baseline = read_baseline(settings.baseline, update=settings.update_baseline)
+        baseline = _read("baseline", settings.baseline, settings.update_baseline, read_baseline, Baseline)
         summary = Summary(config, settings, state, Expected(manifest, baseline), gate, reports)
         config.pluginmanager.register(summary, "anymps-summary")
 
 
-def _manifest(settings: PytestSettings) -> Manifest | None:
-    path = settings.manifest
+def _read(
+    name: str, path: Path | None, update: bool, read: Callable[[Path], _File], empty: Callable[[Path, Any], _File]
+) -> _File | None:
+    """What the file of `--mps-NAME` holds; an `empty` one where an update is about to make it.
+
+    Raises pytest.UsageError, in one line, if it is missing, cannot be read or makes no sense.
+    """
     if path is None:
         return None
-    if settings.update_manifest and not path.exists():
-        if not path.parent.is_dir():
-            raise pytest.UsageError(f"--mps-manifest {path}: there is no directory {path.parent}")
-        return Manifest(path, {})
     try:
-        return read_manifest(path)
+        return read(path)
     except FileNotFoundError:
-        raise pytest.UsageError(f"--mps-manifest {path} does not exist: write it with --mps-update-manifest") from None
+        if not update:
+            raise pytest.UsageError(f"--mps-{name} {path} does not exist: write it with --mps-update-{name}") from None
+        if not path.parent.is_dir():
+            raise pytest.UsageError(f"--mps-{name} {path}: there is no directory {path.parent}") from None
+        return empty(path, {})
     except (OSError, UnicodeDecodeError) as error:
-        raise pytest.UsageError(f"--mps-manifest {path} cannot be read: {error}") from None
+        raise pytest.UsageError(f"--mps-{name} {path} cannot be read: {error}") from None
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None

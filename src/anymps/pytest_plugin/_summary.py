@@ -20,10 +20,10 @@ from anymps.pytest_plugin._expected import suite_facts
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
-from anymps.pytest_plugin._limits import place, relative, times
 from anymps.pytest_plugin._options import runs_tests
 from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._verdict import Verdict
+from anymps.pytest_plugin._words import names, place, relative, times
 from anymps.record import RefusalKind
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10  # lines of one kind; a recording holds the rest
 _GONE = "no longer exists"
-_NAMES = 3  # tests named for one line
+_NO_TEST = "no test (collection, or fixtures between tests)"
 
 
 class Expected(NamedTuple):
@@ -80,11 +80,10 @@ class Summary:
         if settings.default_device:
             words.append("mps is the default device")
         if self._manifest is not None:
-            number = len(self._manifest.entries)
-            words.append(f"manifest {self._name()} ({number} expected failure{'' if number == 1 else 's'})")
+            words.append(f"manifest {self._name()} ({plural(len(self._manifest.entries), 'expected failure')})")
         if self._baseline is not None:
-            number = len(self._baseline.known)
-            words.append(f"baseline {self._relative(self._baseline.path)} ({number} line{'' if number == 1 else 's'})")
+            name = self._relative(self._baseline.path)
+            words.append(f"baseline {name} ({plural(len(self._baseline.known), 'line')})")
         return [banner(self._state), *([f"anymps: {', '.join(words)}"] if words else [])]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -275,7 +274,7 @@ class Summary:
             for line in self._new:
                 how = f"{line.what} ran on the CPU" if line.fallback else f"waits for the GPU ({line.what})"
                 yield f"  {how}, {times(line.count)}  {place(line.site, self._root)}"
-                yield f"      in {_names(line.tests)}"
+                yield f"      in {names(test or _NO_TEST for test in line.tests)}"
             yield "If that is intended, pass --mps-update-baseline."
 
     def _judgements(self) -> list[tuple[str, str]]:
@@ -346,7 +345,7 @@ class Summary:
                 if made is not None and made.known and (made.file, made.line) != (entry.site.file, entry.site.line):
                     verb = "raised" if entry.refusal is not None and entry.refusal.kind is RefusalKind.INDEX else "made"
                     yield f"      {verb} at {place(made, self._root)}"
-                yield f"      in {_names(entry.tests)}"
+                yield f"      in {names(test or _NO_TEST for test in entry.tests)}"
         left = len(groups) - len(shown)
         if left > 0:
             yield f"  and {plural(left, 'more line')} (-v shows {_it_or_them(left)})"
@@ -365,10 +364,3 @@ def _unused(tests: int) -> str:
 
 def _it_or_them(number: int) -> str:
     return "it" if number == 1 else "them"
-
-
-def _names(tests: set[str]) -> str:
-    names = sorted(test or "no test (collection, or fixtures between tests)" for test in tests)
-    left = len(names) - _NAMES
-    more = f" and {left} more test{'' if left == 1 else 's'}" if left > 0 else ""
-    return ", ".join(names[:_NAMES]) + more

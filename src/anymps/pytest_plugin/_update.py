@@ -18,12 +18,11 @@ from anymps._paths import portable_path, portable_text
 from anymps._text import plural
 from anymps.children import CHILDREN_VARIABLE
 from anymps.pytest_plugin._facts import Facts
-from anymps.pytest_plugin._limits import relative
 from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
+from anymps.pytest_plugin._words import names, relative
 from anymps.record import RefusalKind
 
 _LONGEST = 140  # of a reason
-_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -85,18 +84,12 @@ def _left_out(without: Without) -> list[str]:
     said = []
     if without.failed:
         verb = "it fails" if len(without.failed) == 1 else "they fail"
-        said.append(f"Not written, since {verb} without mps, too: {_names(without.failed)}")
+        said.append(f"Not written, since {verb} without mps, too: {names(without.failed)}")
     for tests, why in ((without.met_mps, "asked for mps again"), (without.not_run, "did not run without mps")):
         if tests:
             subject = "it" if len(tests) == 1 else "they"
-            said.append(f"Written, but not compared with the CPU, since {subject} {why}: {_names(tests)}")
+            said.append(f"Written, but not compared with the CPU, since {subject} {why}: {names(tests)}")
     return said
-
-
-def _names(tests: Collection[str]) -> str:
-    names = sorted(tests)
-    more = f" and {plural(len(names) - _NAMES, 'more test')}" if len(names) > _NAMES else ""
-    return ", ".join(names[:_NAMES]) + more
 
 
 def _run_without_mps(config: pytest.Config, tests: Collection[str]) -> Without:
