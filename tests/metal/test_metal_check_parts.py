@@ -15,8 +15,8 @@ import torch
 
 import random_places
 from anymps.metal import take_shader_faults
+from anymps.metal.analysis import GridPlaces, Program, SimilarGroups
 from anymps.metal.checking import CheckedLaunch, CleanLaunches
-from anymps.metal.translation import AlikeGroups, Places
 from metal_shaders import HEAD
 from shader_faults import said_of
 
@@ -162,8 +162,8 @@ def _parts(body: str, head: str = "", grid: int = 64, n: int = 4) -> list[tuple[
       int k = 0;
       {body}
     }}"""
-    places = Places((grid, 1, 1), (8, 1, 1), {2: n.to_bytes(8, "little")}, frozenset({2}), frozenset({0, 1, 2, 3}))
-    found = AlikeGroups(text).parts("k", places, 16)
+    places = GridPlaces((grid, 1, 1), (8, 1, 1), {2: n.to_bytes(8, "little")}, frozenset({2}), frozenset({0, 1, 2, 3}))
+    found = SimilarGroups(Program(text)).parts("k", places, 16)
     return None if found is None else sorted((part.first[0], part.last[0]) for part in found)
 
 

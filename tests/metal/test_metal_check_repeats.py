@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import random_faults
 from anymps.metal import take_shader_faults
+from anymps.metal.analysis import Program, deciding_buffers
 from anymps.metal.checking import CheckedLaunch, CleanLaunches, _repeats
-from anymps.metal.translation import deciding_buffers
 from metal_shaders import HEAD
 from shader_faults import said_of
 
@@ -232,7 +232,7 @@ def _deciding(body: str, head: str = "", **known: bool) -> set[int] | None:
       int k = 0;
       {body}
     }}"""
-    found = deciding_buffers(text, **known).get("k")
+    found = deciding_buffers(Program(text), **known).get("k")
     return None if found is None else set(found)
 
 

@@ -1,6 +1,6 @@
 """Large launches by a look at few of their groups: one of all that do the same, each at its own place in the buffers.
 
-Which those are is shown from the source (`translation/_alike.py`). Then what the others touch is what this one
+Which those are is shown from the source (`analysis/_similar_groups.py`). Then what the others touch is what this one
 touches, moved by a step. It must not leave the buffers on the way; and where a buffer is written, all accesses move
 alike, so that no two threads meet that did not in the group that was looked at.
 """
@@ -14,8 +14,8 @@ import torch
 
 from anymps.metal._arguments import PADDING, Arguments, Constant
 from anymps.metal._runtime import KernelEntry
+from anymps.metal.analysis import GridPlaces, SimilarGroups, SimilarPart
 from anymps.metal.checking._launch import CheckedLaunch
-from anymps.metal.translation import Alike, AlikeGroups, Places
 
 _FEWEST_GROUPS = 4
 _MOST_PARTS = 16
@@ -23,7 +23,7 @@ _LARGEST = 1 << 31  # bytes: below it no index wraps within a buffer
 
 
 def clean_by_parts(
-    alike: AlikeGroups,
+    alike: SimilarGroups,
     deciding: Collection[int],
     check: CheckedLaunch,
     entry: KernelEntry,
@@ -61,7 +61,7 @@ def clean_by_parts(
     if max(sizes.values(), default=0) >= _LARGEST:
         return False
     settled = frozenset(index for index in contents if not entry.written >> index & 1)
-    places = Places(grid, group, contents, settled, frozenset(starts))
+    places = GridPlaces(grid, group, contents, settled, frozenset(starts))
     parts = alike.parts(check.kernel, places, min(_MOST_PARTS, total // 2))
     if parts is None:
         return False
@@ -81,7 +81,7 @@ def _number(position: Sequence[int], counts: Sequence[int]) -> int:
 
 
 def _moves_well(
-    part: Alike, touched: Mapping[int, tuple[int, int, int]], sizes: Mapping[int, int], numbers: Collection[int]
+    part: SimilarPart, touched: Mapping[int, tuple[int, int, int]], sizes: Mapping[int, int], numbers: Collection[int]
 ) -> bool:
     """Whether what one group touched may move through the part; `numbers` are arguments that are no tensors."""
     if part.first == part.last:

@@ -1,7 +1,7 @@
 """Launches that need no second check: everything that decides what the kernel touches is as in a clean one.
 
-Which buffers decide by their contents is found from the source (`translation/_deciding.py`). The rest is the grid, and
-of each argument how large it is, where in its storage it begins, and which others share that.
+Which buffers decide by their contents is found from the source (`analysis/_deciding_buffers.py`). The rest is the grid,
+and of each argument how large it is, where in its storage it begins, and which others share that.
 
 Whether threads that race write the same value is up to the data, too. So a launch in which that is all there is to find
 is looked at again, at distances that double.
@@ -20,12 +20,12 @@ import torch
 
 from anymps.metal._arguments import Arguments, Constant
 from anymps.metal._runtime import KernelEntry
+from anymps.metal.analysis import Program, SimilarGroups, deciding_buffers
 from anymps.metal.checking._arguments import argument_faults, unset_faults
 from anymps.metal.checking._launch import CheckedLaunch
 from anymps.metal.checking._messages import ShaderFault
 from anymps.metal.checking._parts import clean_by_parts
 from anymps.metal.compilation import without_macros
-from anymps.metal.translation import AlikeGroups, deciding_buffers
 
 _MOST_KEPT = 4096  # launches of one source
 _MOST_READ = 1 << 20  # bytes of a buffer whose contents decide
@@ -59,20 +59,18 @@ class CleanLaunches:
         self._clean: dict[Hashable, _Known] = {}
 
     @functools.cached_property
-    def _text(self) -> str | None:
-        return without_macros(self._source)
+    def _program(self) -> Program:
+        text = without_macros(self._source)
+        return Program("" if text is None else text)
 
     @functools.cached_property
-    def _alike(self) -> AlikeGroups | None:
-        return None if self._text is None else AlikeGroups(self._text)
+    def _similar(self) -> SimilarGroups:
+        return SimilarGroups(self._program)
 
     @functools.cached_property
     def _deciding(self) -> Mapping[str, frozenset[int]]:
-        text = self._text
-        if text is None:
-            return {}
         code = self._library.read_bytes()  # what its compiler could not rule out, it has a call for
-        return deciding_buffers(text, divides=_DIVIDES in code, shifts=_SHIFTS in code)
+        return deciding_buffers(self._program, divides=_DIVIDES in code, shifts=_SHIFTS in code)
 
     def key(
         self,
@@ -136,11 +134,11 @@ class CleanLaunches:
     ) -> bool:
         """Whether a launch is clean, by a look at one of all groups that do the same; it is kept then."""
         kernel = check.kernel
-        if key is None or self._alike is None or any(True for _ in unset_faults(kernel, entry, self._source)):
+        if key is None or any(True for _ in unset_faults(kernel, entry, self._source)):
             return False
         if any(True for _ in argument_faults(kernel, entry, bound)):
             return False
-        if not clean_by_parts(self._alike, self._deciding[kernel], check, entry, bound, tensors, grid, group):
+        if not clean_by_parts(self._similar, self._deciding[kernel], check, entry, bound, tensors, grid, group):
             return False
         self.add(key, [])
         return True

@@ -19,7 +19,6 @@ from anymps.metal.translation._fission_names import (
     dereferences,
     directly_changed,
     is_vector,
-    parameter_name,
     signed_indices,
 )
 from anymps.metal.translation._fission_own import hold_own
@@ -37,7 +36,7 @@ from anymps.metal.translation._fission_text import (
     group_function,
 )
 from anymps.metal.translation._fission_turns import Turns, read_turns
-from anymps.metal.translation._parameters import Unsupported, buffer_places
+from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
 from anymps.metal.translation._structure import Function
 from anymps.metal.translation._tokens import Token

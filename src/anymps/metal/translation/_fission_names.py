@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 
-from anymps.metal.translation._brackets import closing, is_attribute
 from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
 _SMALL = 1 << 20  # times the highest index in a group, 1023, it is an `int`
-
-
-def parameter_name(parameter: Parameter) -> str:
-    """The name of a kernel's parameter."""
-    tokens = list(parameter.tokens)
-    names, index = [], 0
-    while index < len(tokens):
-        if is_attribute(tokens, index):
-            index = closing(tokens, index)
-        elif tokens[index].kind == "name":
-            names.append(tokens[index].text)
-        index += 1
-    return names[-1]
 
 
 def is_vector(parameter: Parameter) -> bool:

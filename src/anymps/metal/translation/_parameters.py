@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anymps.metal.translation._brackets import without_attributes
 from anymps.metal.translation._structure import Parameter
 
 _VALUES = frozenset(
@@ -64,3 +65,8 @@ def buffer_places(parameters: Sequence[Parameter]) -> list[int | None]:
             feature = _UNFIT.get(parameter.attribute, f"the attribute [[{parameter.attribute}]]")
             raise Unsupported(feature, parameter.tokens[0].start)
     return places
+
+
+def parameter_name(parameter: Parameter) -> str:
+    """The name of a kernel's parameter."""
+    return [token.text for token in without_attributes(list(parameter.tokens)) if token.kind == "name"][-1]

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anymps.metal.translation._alike_tree import Node, Type
-from anymps.metal.translation._alike_values import (
+from anymps.metal.analysis._symbolic_values import (
     FLOATING,
     NAMED,
     NONE,
@@ -26,11 +25,13 @@ from anymps.metal.translation._alike_values import (
     Pointer,
     Reference,
     Steps,
+    Type,
     Unproven,
     Value,
     constant,
     joined,
 )
+from anymps.metal.analysis._syntax_tree import Node
 
 _FLOATING_NAMES = frozenset({"INFINITY", "NAN", "HUGE_VALF", "MAXFLOAT", "M_PI_F", "FLT_MAX", "FLT_MIN", "FLT_EPSILON"})
 

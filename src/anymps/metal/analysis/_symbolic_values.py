@@ -6,11 +6,15 @@ in any of the groups that are looked at together, a box of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anymps.metal.translation import SPACES
+
 Steps = tuple[int, int, int]
 NONE: Steps = (0, 0, 0)
+_FLOATING_SIZES = {"half": 2, "bfloat": 2, "float": 4}
 _MOST_MIXED = 8  # groups in which a condition holds for some threads, and not for others
 
 
@@ -123,6 +127,36 @@ class Components:
     """A vector of integers."""
 
     parts: tuple[Number, ...]
+
+
+class Type:
+    """A type of a value: an integer's kind, or None; how many there are of them; whether they are floating."""
+
+    def __init__(self, kind: Kind | None, size: int, count: int = 1) -> None:
+        self.kind, self.count = kind, count
+        self.size = size * (4 if count == 3 else count)
+        self.element: Kind | Other = UNKNOWN if kind is not None and count > 1 else FLOATING if kind is None else kind
+
+
+@functools.cache
+def type_of(words: tuple[str, ...]) -> Type | None:
+    """The type that these words name; None for `auto`. Raises Unproven."""
+    names = [word for word in words if word not in ("const", "constexpr", "metal", "::", *SPACES)]
+    if names == ["auto"]:
+        return None
+    name = names[0] if names else ""
+    if len(names) == 2 and name == "unsigned":
+        name = {"char": "uchar", "short": "ushort", "int": "uint", "long": "ulong"}.get(names[1], "")
+    elif len(names) != 1:
+        name = ""
+    name = name.removeprefix("atomic_")
+    count = int(name[-1]) if name[-1:] in ("2", "3", "4") and name not in KINDS else 1
+    base = name[:-1] if count > 1 else name
+    if base in _FLOATING_SIZES:
+        return Type(None, _FLOATING_SIZES[base], count)
+    if base not in KINDS:
+        raise Unproven("a type of another form")
+    return Type(KINDS[base], max(KINDS[base].bits // 8, 1), count)
 
 
 Value = Number | Pointer | Reference | Array | Components | Other

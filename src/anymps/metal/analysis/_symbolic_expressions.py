@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anymps.metal.translation._alike_memory import Memory, meet, moved
-from anymps.metal.translation._alike_tree import Node, Type, type_of
-from anymps.metal.translation._alike_values import (
+from anymps.metal.analysis._symbolic_memory import Memory, meet, moved
+from anymps.metal.analysis._symbolic_values import (
     FALSE,
     FLOATING,
+    KINDS,
     NAMED,
     NONE,
     PERHAPS,
@@ -21,12 +21,15 @@ from anymps.metal.translation._alike_values import (
     Number,
     Pointer,
     Reference,
+    Type,
     Unproven,
     Value,
     constant,
     joined,
+    type_of,
 )
-from anymps.metal.translation._pure_calls import FLOAT_CALLS, FLOATS, PURE, TYPES, VALUES_OF, WHOLE
+from anymps.metal.analysis._syntax_tree import Node
+from anymps.metal.translation import FLOAT_CALLS, FLOATS, PURE, TYPES, VALUES_OF, WHOLE
 
 _MOST_NODES = 20_000  # then it is given up
 _MOST_CALLS = 8  # one within another
@@ -40,7 +43,7 @@ class Expressions(Memory):
         super().__init__(*given)
         self._left = _MOST_NODES
         self._evaluate: dict[str, Callable[..., Value]] = {
-            "number": lambda value: value,
+            "number": lambda value, kind: constant(value, KINDS[kind]),
             "floating": lambda: FLOATING,
             "name": self._name,
             "global": self._global,
@@ -53,8 +56,9 @@ class Expressions(Memory):
             "after": self._after,
             "index": lambda base, index: self._load(*self._place(base, index, False)),
             "member": self._member,
+            "arrow": self._arrow,
             "cast": self._cast,
-            "make": self._make,
+            "make": lambda words, nodes: self._made_of(type_of(words), [self._value(one) for one in nodes]),
             "list": self._list,
             "call": self._call,
             "atomic": self._atomic,
@@ -182,11 +186,13 @@ class Expressions(Memory):
             raise Unproven("an address in the place of a value")
         return FLOATING if value is FLOATING else UNKNOWN
 
-    def _cast(self, kind: Type | None, node: Node) -> Value:
-        return self._made_of(kind, [self._value(node)])
+    def _arrow(self, base: Node, name: str) -> Value:
+        raise Unproven("a member behind an address")
 
-    def _make(self, kind: Type | None, nodes: Sequence[Node]) -> Value:
-        return self._made_of(kind, [self._value(one) for one in nodes])
+    def _cast(self, words: tuple[str, ...], pointer: bool, node: Node) -> Value:
+        if pointer:
+            raise Unproven("a cast of an address")
+        return self._made_of(type_of(words), [self._value(node)])
 
     def _list(self, nodes: Sequence[Node]) -> Value:
         values = [self._value(one) for one in nodes]
@@ -207,7 +213,7 @@ class Expressions(Memory):
 
     # Calls
 
-    def _call(self, name: str, nodes: Sequence[Node], given: Sequence[str]) -> Value:
+    def _call(self, name: str, nodes: Sequence[Node], given: tuple[str, ...]) -> Value:
         values = [self._value(one) for one in nodes]
         if name in self._own:
             return self._call_own(name, values)

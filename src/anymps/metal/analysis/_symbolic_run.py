@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anymps.metal.translation._alike_expressions import Expressions, changes
-from anymps.metal.translation._alike_memory import Frame, Variables, all_meet, held_by, meet
-from anymps.metal.translation._alike_tree import Node
-from anymps.metal.translation._alike_values import (
+from anymps.metal.analysis._symbolic_expressions import Expressions, changes
+from anymps.metal.analysis._symbolic_memory import Frame, Variables, all_meet, held_by, meet
+from anymps.metal.analysis._symbolic_values import (
     FALSE,
     TRUE,
     UNKNOWN,
@@ -16,9 +15,11 @@ from anymps.metal.translation._alike_values import (
     Number,
     Pointer,
     Reference,
+    Type,
     Unproven,
-    constant,
+    type_of,
 )
+from anymps.metal.analysis._syntax_tree import Node
 
 _MOST_TURNS = 6  # of a loop, until what is known of its variables stays
 
@@ -52,23 +53,8 @@ class Run(Expressions):
                 return self._all(parts)
             case ("do", expression):
                 self._value(expression)
-            case ("declare", name, kind, given, pointer):
-                value = UNKNOWN if given is None else self._value(given)
-                value = self._decayed(value) if isinstance(value, Array) else value
-                held = held_by(value) if kind is None else (kind, False)
-                if pointer and held != (None, True):
-                    raise Unproven("a pointer to what is not known")
-                self._types[name] = held
-                lost = held == (None, False) and not self._unsure  # it stays as it is until something is assigned
-                self._variables[name] = value if lost else self._kept(value, held)
-            case ("shared", name, kind, depth):
-                array = Array(True, kind.size, kind.element, depth)
-                pointer = Pointer(None, kind.size, kind.element)
-                self._variables[name] = array if depth else Reference(pointer)
-            case ("array", name, kind, depth, given):
-                if given is not None:
-                    self._value(given)
-                self._variables[name] = Array(False, kind.size, kind.element, depth)
+            case ("declare", name, words, space, pointer, sizes, given):
+                self._declare(name, type_of(words), space == "threadgroup", pointer, len(sizes), given)
             case ("if", condition, one, other):
                 return self._if(condition, one, other)
             case ("loop", condition, steps, body, first):
@@ -89,6 +75,24 @@ class Run(Expressions):
             case _:
                 raise Unproven(node[0])
         return True
+
+    def _declare(
+        self, name: str, kind: Type | None, shared: bool, pointer: bool, depth: int, given: Node | None
+    ) -> None:
+        if pointer and kind is None:
+            raise Unproven("a pointer of another form")
+        value = UNKNOWN if given is None else self._value(given)
+        if kind is not None and not pointer and (shared or depth):
+            memory = Pointer(None, kind.size, kind.element)
+            self._variables[name] = Array(shared, kind.size, kind.element, depth) if depth else Reference(memory)
+            return
+        value = self._decayed(value) if isinstance(value, Array) else value
+        held = held_by(value) if kind is None or pointer else (kind, False)
+        if pointer and held != (None, True):
+            raise Unproven("a pointer to what is not known")
+        self._types[name] = held
+        lost = held == (None, False) and not self._unsure  # it stays as it is until something is assigned
+        self._variables[name] = value if lost else self._kept(value, held)
 
     def _if(self, condition: Node, one: Node, other: Node) -> bool:
         truth = self.box.truth(self._value(condition))
@@ -210,5 +214,5 @@ def _counter(condition: Node | None, steps: Sequence[Node]) -> tuple[str, Node, 
                     case ("assign", ("name", grown), "+", by) if grown == name and not changes(by):
                         return name, bound, operator, by
                     case ("after", ("name", grown), "+") if grown == name:
-                        return name, bound, operator, ("number", constant(1))
+                        return name, bound, operator, ("number", 1, "int")
     return None

@@ -1,19 +1,11 @@
-"""The tokens of a function's body and the types in them, for those who follow its values."""
+"""The tokens of a function's body, and the types and operators among them: what the syntax tree is read with."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Collection
 
-from anymps.metal.translation._brackets import SPACES, closing, closing_angle
-from anymps.metal.translation._structure import Function
-from anymps.metal.translation._tokens import Token
+from anymps.metal.translation import SPACES, Token, closing, closing_angle
 
-ANY = -1
-"""The label of memory that changes within a launch."""
-NOTHING = -2
-"""In the place of a label, where nothing has been seen yet."""
 LEVELS: tuple[frozenset[str], ...] = tuple(
     frozenset(level.split()) for level in ("||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %")
 )
@@ -30,59 +22,13 @@ class Unclear(Exception):
     """Something in a kernel that is not understood here."""
 
 
-@dataclass
-class Variable:
-    """A name, as it was declared. `content`: the label of what lies where it points to.
-
-    A parameter that is `bound` is another name of what it is given; one of a `vague` type may be an address.
-    """
-
-    name: str
-    kind: str  # value, array (of a thread's own), pointer, reference, shared
-    content: int = ANY
-    floating: bool = False
-    labels: set[int] = field(default_factory=set)
-    bound: bool = False
-    vague: bool = False
-
-
-@dataclass
-class Value:
-    """What an expression gives: where it may come from, and what an assignment to it changes.
-
-    `content`: it is an address, and what lies there has this label. `floating`: surely no integer. `fixed`: the number
-    that stands there.
-    """
-
-    labels: frozenset[int] = frozenset()
-    content: int | None = None
-    floating: bool = False
-    fixed: int | None = None
-    target: Variable | None = None
-    in_memory: bool = False
-
-
-class Kernel(Protocol):
-    """What a body asks of its kernel."""
-
-    divides: bool
-    shifts: bool
-    own: dict[str, list[Function]]
-
-    def is_type(self, name: str, template: Collection[str]) -> bool: ...
-    def decide(self, labels: Collection[int]) -> None: ...
-    def note(self, into: set[int], labels: Collection[int]) -> None: ...
-    def called(self, name: str, arguments: Sequence[Value], control: Collection[int]) -> set[int]: ...
-
-
 class Reader:
-    """Goes through the body of one function. What it does not understand raises `Unclear`."""
+    """Goes through tokens, of which `types` name types. What it does not understand raises `Unclear`."""
 
-    def __init__(self, kernel: Kernel, tokens: list[Token], template: Collection[str]) -> None:
-        self._kernel = kernel
+    def __init__(self, tokens: list[Token], types: Collection[str]) -> None:
         self._tokens = tokens
-        self._template = template
-        self._scopes: list[dict[str, Variable]] = []
+        self._types = types
+        self._scopes: list[dict[str, str]] = [{}]  # the variables by name, each as the tree calls it
         self._at = 0
 
     def _text(self, ahead: int = 0) -> str:
@@ -113,7 +59,7 @@ class Reader:
                 return first.text * 2
         return self._text()
 
-    def _lookup(self, name: str) -> Variable | None:
+    def _lookup(self, name: str) -> str | None:
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
 
     def _skip_type(self, at: int) -> int:
@@ -127,7 +73,7 @@ class Reader:
         if at >= len(tokens):
             return start
         text = tokens[at].text
-        if text == "auto" or self._kernel.is_type(text, self._template):
+        if text == "auto" or text in self._types:
             if self._lookup(text) is not None:
                 return start
             at += 1

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from anymps.metal.translation._alike_memory import Body, Held, Variables
-from anymps.metal.translation._alike_run import Run
-from anymps.metal.translation._alike_tree import Tree, type_of
-from anymps.metal.translation._alike_values import (
+from anymps.metal.analysis._program import Program, parameters_of
+from anymps.metal.analysis._symbolic_memory import Body, Held, Variables
+from anymps.metal.analysis._symbolic_run import Run
+from anymps.metal.analysis._symbolic_values import (
     NONE,
     UINT,
     UNKNOWN,
@@ -28,19 +27,17 @@ from anymps.metal.translation._alike_values import (
     Unproven,
     Value,
     constant,
+    type_of,
 )
-from anymps.metal.translation._brackets import SPACES, closing, is_attribute, split_commas
-from anymps.metal.translation._fission_names import parameter_name
-from anymps.metal.translation._parameters import Unsupported, buffer_places
-from anymps.metal.translation._structure import Function, Parameter, read_structure
-from anymps.metal.translation._tokens import Token, tokenize
-from anymps.metal.translation._value_reader import Unclear
+from anymps.metal.analysis._syntax_reader import Unclear
+from anymps.metal.analysis._syntax_tree import Tree
+from anymps.metal.translation import Function, Token, Unsupported, buffer_places
 
 _LANES = 32
 
 
 @dataclass(frozen=True)
-class Places:
+class GridPlaces:
     """What a launch is, but for its buffers: its grid and the size of its groups, in threads.
 
     `contents`: bytes that lie in buffers; `settled`: buffers that no thread writes, and whose contents are known to be
@@ -55,7 +52,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Alike:
+class SimilarPart:
     """Groups that do the same, from `first` to `last` along each axis. By buffer, the bytes from one to the next."""
 
     first: tuple[int, ...]
@@ -64,46 +61,38 @@ class Alike:
     written: frozenset[int]
 
 
-class AlikeGroups:
-    """Of the kernels of a source, which groups do the same. `text` has no macros left."""
+class SimilarGroups:
+    """Of the kernels of a program, which groups do the same."""
 
-    def __init__(self, text: str) -> None:
-        tokens = tokenize(text)
-        self._code = [token for token in tokens if not token.directive]
-        self._functions: dict[str, list[Function]] = {}
-        structure = read_structure(self._code)
-        known = all(after.text == "pragma" for one, after in pairwise(tokens) if one.directive and one.text == "#")
-        if known and structure.balanced:
-            for function in structure.functions:
-                self._functions.setdefault(function.name, []).append(function)
+    def __init__(self, program: Program) -> None:
+        self._program = program
         self._kernels = {
             function.host_name or function.name: function
-            for functions in self._functions.values()
+            for functions in program.functions.values()
             for function in functions
             if function.kernel and function.template is None
         }
-        self._names = _named_numbers(self._code)
-        self._trees: dict[str, Tree | None] = {}
+        self._names = _named_numbers(program.code)
         self._bodies: dict[tuple[str, int], Body] = {}
 
     def knows(self, kernel: str) -> bool:
         """Whether the kernel is understood at all."""
         return self._tree(kernel) is not None
 
-    def parts(self, kernel: str, places: Places, most: int) -> list[Alike] | None:
+    def parts(self, kernel: str, places: GridPlaces, most: int) -> list[SimilarPart] | None:
         """The grid in boxes of groups that do the same, at most so many; None if that cannot be shown."""
         tree = self._tree(kernel)
         if tree is None:
             return None
         function = self._kernels[kernel]
         waiting = [*_boxes(places)]
-        found: list[Alike] = []
+        found: list[SimilarPart] = []
         while waiting:
             if len(waiting) + len(found) > most:
                 return None
             first, last = waiting.pop()
             if first == last:
-                found.append(Alike(first, last, {}, frozenset()))
+                found.append(SimilarPart(first, last, {}, frozenset()))
                 continue
             try:
                 found.append(self._run(function, tree, places, first, last))
@@ -117,49 +106,48 @@ class AlikeGroups:
         return found
 
     def _run(
-        self, function: Function, tree: Tree, places: Places, first: tuple[int, ...], last: tuple[int, ...]
-    ) -> Alike:
+        self, function: Function, tree: Tree, places: GridPlaces, first: tuple[int, ...], last: tuple[int, ...]
+    ) -> SimilarPart:
         box = Box(first, last)
-        run = Run(box, self._body, self._functions, self._names, places.contents, places.settled)
+        run = Run(box, self._body, self._program.functions, self._names, places.contents, places.settled)
         variables: Variables = {}
         buffers = buffer_places(function.parameters)
-        for name, parameter, place in zip(tree.names, function.parameters, buffers, strict=True):
-            variables[name] = (
-                _position(parameter, places, box)
-                if place is None
-                else _buffer(parameter, place, place in places.starts)
-            )
+        attributes = [parameter.attribute for parameter in function.parameters]
+        for name, words, attribute, place in zip(tree.names, parameters_of(function), attributes, buffers, strict=True):
+            if place is None:
+                variables[name] = _position(attribute, words, places, box)
+            else:
+                variables[name] = _buffer(words, place, place in places.starts)
         run.kernel(variables, tree.statements)
-        return Alike(
+        return SimilarPart(
             first, last, {label: frozenset(steps) for label, steps in run.touched.items()}, frozenset(run.written)
         )
 
     def _tree(self, kernel: str) -> Tree | None:
-        if kernel not in self._trees:
-            self._trees[kernel] = None
-            function = self._kernels.get(kernel)
-            if function is not None:
-                with contextlib.suppress(Unclear, Unsupported, ValueError):
-                    buffer_places(function.parameters)
-                    names = [parameter_name(parameter) for parameter in function.parameters]
-                    self._trees[kernel] = Tree(self._functions, self._code, function.body, names)
-        return self._trees[kernel]
+        function = self._kernels.get(kernel)
+        if function is None:
+            return None
+        try:
+            buffer_places(function.parameters)
+            return self._program.tree(function)
+        except (Unclear, Unsupported):
+            return None
 
     def _body(self, name: str, count: int) -> Body:
         """A function of the program's own that takes so many arguments."""
         if (name, count) not in self._bodies:
-            functions = self._functions[name]
+            functions = self._program.functions[name]
             if len(functions) != 1 or functions[0].kernel or functions[0].template is not None:
                 raise Unproven("one of several functions")
-            parameters = _values_of(functions[0])
-            if len(parameters) != count:
+            held = [_held(words) for words in parameters_of(functions[0])]
+            if len(held) != count:
                 raise Unproven("a function of another form")
-            tree = Tree(self._functions, self._code, functions[0].body, [one for one, _ in parameters])
-            self._bodies[name, count] = (tree.names, [held for _, held in parameters], tree.statements)
+            tree = self._program.tree(functions[0])
+            self._bodies[name, count] = (tree.names, held, tree.statements)
         return self._bodies[name, count]
 
 
-def _boxes(places: Places) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _boxes(places: GridPlaces) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The grid's groups as boxes in which all are of one size."""
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
     for grid, group in zip(places.grid, places.group, strict=True):
@@ -182,15 +170,15 @@ def _cut(
     ]
 
 
-def _position(parameter: Parameter, places: Places, box: Box) -> Value:
+def _position(attribute: str, words: list[str], places: GridPlaces, box: Box) -> Value:
     """What a parameter says of where a thread is."""
-    kind = type_of(_words(parameter)[:-1])
+    kind = type_of(tuple(words[:-1]))
     if kind is None or kind.kind is None:
         raise Unproven("a position of another type")
     sizes = [min(s, g - at * s) for g, s, at in zip(places.grid, places.group, box.first, strict=True)]
     threads = sizes[0] * sizes[1] * sizes[2]
     parts: list[Number]
-    match parameter.attribute:
+    match attribute:
         case "thread_position_in_grid":
             parts = [_along(box, axis, places.group[axis], sizes[axis] - 1) for axis in range(3)]
         case "threadgroup_position_in_grid":
@@ -231,50 +219,26 @@ def _along(box: Box, axis: int, step: int, most: int) -> Number:
     return box.made(UINT, steps, 0, most)
 
 
-def _buffer(parameter: Parameter, place: int, starts: bool) -> Value:
-    words = _words(parameter)
+def _buffer(words: list[str], place: int, starts: bool) -> Value:
     mark = words[-2] if len(words) > 2 else ""
     if mark not in ("*", "&"):
         raise Unproven("a parameter of another form")
-    held = type_of([word for word in words[:-2] if word not in SPACES])
+    held = type_of(tuple(words[:-2]))
     if held is None:
         raise Unproven("a parameter of another form")
     pointer = Pointer(place, held.size, held.element, NONE, 0, starts)
     return pointer if mark == "*" else Reference(pointer)
 
 
-def _values_of(function: Function) -> list[tuple[str, Held]]:
-    """The parameters of a function of the program's own: values, and addresses of the memory of others."""
-    head = function.head
-    opening = next(
-        (i for i, (one, after) in enumerate(pairwise(head)) if (one.text, after.text) == (function.name, "(")), -1
-    )
-    if opening < 0 or any(token.text in ("*", "&", "operator") for token in head[:opening]):
-        raise Unproven("a function of another form")
-    found: list[tuple[str, Held]] = []
-    for part in split_commas(head[opening + 2 : closing(head, opening + 1)]):
-        words = [token.text for token in part]
-        if words == ["void"]:
-            continue
-        if len(words) < 2 or "&" in words or "[" in words or "=" in words or (words[-2] == "*") != ("*" in words):
-            raise Unproven("a parameter of another form")
-        pointer = words[-2] == "*"
-        if pointer and not {"device", "constant", "threadgroup"} & set(words):
-            raise Unproven("the address of a thread's own")
-        found.append((words[-1], (None, True) if pointer else (type_of(words[:-1]), False)))
-    return found
-
-
-def _words(parameter: Parameter) -> list[str]:
-    """A kernel's parameter without its attribute."""
-    tokens, found, index = list(parameter.tokens), [], 0
-    while index < len(tokens):
-        if is_attribute(tokens, index):
-            index = closing(tokens, index)
-        else:
-            found.append(tokens[index].text)
-        index += 1
-    return found
+def _held(words: list[str]) -> Held:
+    """What a parameter of a function of the program's own holds: a value, or an address of the memory of others."""
+    if len(words) < 2 or "&" in words or "[" in words or "=" in words or (words[-2] == "*") != ("*" in words):
+        raise Unproven("a parameter of another form")
+    if words[-2] != "*":
+        return type_of(tuple(words[:-1])), False
+    if not {"device", "constant", "threadgroup"} & set(words):
+        raise Unproven("the address of a thread's own")
+    return None, True
 
 
 def _named_numbers(code: list[Token]) -> dict[str, Number]:
@@ -292,8 +256,8 @@ def _named_numbers(code: list[Token]) -> dict[str, Number]:
             continue
         if name.text in found:
             twice.add(name.text)
-        with contextlib.suppress(Unclear):
-            kind = type_of([before.text])
+        with contextlib.suppress(Unproven):
+            kind = type_of((before.text,))
             if kind is not None and kind.kind is not None and kind.count == 1:
                 found[name.text] = constant(int(number.text), kind.kind)
     return {name: one for name, one in found.items() if name not in twice}
