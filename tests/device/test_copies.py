@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from anymps.rules import version_rules
-from anymps.rules.texts import copy_to_cpu_as_float64, numpy_conversion, pin_of_device_tensor, pinned_allocation
+from anymps.rules.texts import copy_to_cpu_as_float64, numpy_of, pinned, pinned_allocation
 from device.compare import assert_same, same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
@@ -250,7 +250,7 @@ def test_float64_goes_in_when_the_target_has_another_dtype() -> None:
 def test_pinned_memory_is_refused_in_the_words_of_this_release() -> None:
     """pin_memory on an mps tensor, and of one, say what torch says."""
     x = torch.ones(2, device="mps")
-    assert text_of(RuntimeError, x.pin_memory) == pin_of_device_tensor().text
+    assert text_of(RuntimeError, x.pin_memory) == pinned("MPSFloatType").text
     assert not x.is_pinned()
     text = text_of(RuntimeError, torch.empty, 2, device="mps", pin_memory=True)
     assert text == "Only dense CPU tensors can be pinned"
@@ -294,7 +294,7 @@ def test_a_copy_of_every_size_is_whole() -> None:
 def test_numpy_takes_cpu_tensors_only() -> None:
     """numpy() and np.asarray of an mps tensor raise TypeError; by way of the CPU they work."""
     x = torch.ones(2, device="mps")
-    assert text_of(TypeError, x.numpy) == numpy_conversion().text
-    assert text_of(TypeError, x.__array__) == numpy_conversion().text
+    assert text_of(TypeError, x.numpy) == numpy_of("mps:0").text
+    assert text_of(TypeError, x.__array__) == numpy_of("mps:0").text
     assert [1.0, 1.0] == x.cpu().numpy().tolist()
     assert [1.0, 1.0] == x.numpy(force=True).tolist()

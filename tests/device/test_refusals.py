@@ -19,7 +19,7 @@ from anymps.rules.texts import (
     generator_device,
     item_of_empty,
     linear_argument,
-    numpy_conversion,
+    numpy_of,
     sixteen_dims,
     sparse_argument,
     tensor_on_cpu,
@@ -138,8 +138,8 @@ def test_numpy_and_its_functions() -> None:
     """numpy(), np.asarray and ufuncs of an mps tensor raise TypeError with the way out."""
     x = torch.ones(2, device="mps")
     for call in (x.numpy, lambda: np.asarray(x), lambda: np.sin(x)):
-        assert text_of(TypeError, call) == numpy_conversion().text
-    assert text_of(TypeError, torch.ones(2, device="mps", requires_grad=True).numpy) == numpy_conversion().text
+        assert text_of(TypeError, call) == numpy_of("mps:0").text
+    assert text_of(TypeError, torch.ones(2, device="mps", requires_grad=True).numpy) == numpy_of("mps:0").text
 
 
 def there(*shape: int) -> torch.Tensor:

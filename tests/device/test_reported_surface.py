@@ -13,7 +13,7 @@ from anymps.rules.texts import (
     format_size,
     memory_fraction_error,
     missing_operator,
-    numpy_conversion,
+    numpy_of,
     view_fallback_warning,
     watermark_error,
 )
@@ -57,7 +57,7 @@ def test_numpy_by_mistake() -> None:
     """Every way to NumPy but the explicit one raises (reported for every device, as in WenjieDu/PyPOTS#21)."""
     x = torch.ones(2, device="mps")
     for call in (x.numpy, lambda: np.asarray(x), lambda: x * np.ones(2), lambda: np.concatenate([x, x])):
-        assert text_of(TypeError, call) == numpy_conversion().text
+        assert text_of(TypeError, call) == numpy_of("mps:0").text
     assert [1.0, 1.0] == x.numpy(force=True).tolist()
 
 

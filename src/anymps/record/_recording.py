@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from anymps._vocabulary import Phase
 from anymps.record import _conditions as conditions
@@ -51,6 +51,21 @@ from anymps.record._sums import (
 )
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
+
+_T = TypeVar("_T")
+
+
+def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
+    """A query whose answer is kept: what it reads cannot change, and each takes a pass over all entries."""
+    name = f"_{method.__name__}"
+
+    @wraps(method)
+    def answer(self: Any) -> _T:
+        if name not in vars(self):
+            setattr(self, name, method(self))
+        return cast("_T", getattr(self, name))
+
+    return answer
 
 
 class Recording:
@@ -158,12 +173,9 @@ class Recording:
         """The complete steps of a training; 0 without a training."""
         return self.complete_steps if self.trains else 0
 
+    @_computed_once
     def step_table(self) -> StepTable:
         """The phases of a step, in the typical step and in the first one."""
-        return self._step_table
-
-    @cached_property
-    def _step_table(self) -> StepTable:
         return read_step_table(self._rows, self._walk, only_detailed=self.dropped > 0)
 
     @cached_property
@@ -173,18 +185,15 @@ class Recording:
 
     def typical_step(self) -> Step | None:
         """The step of median length among those with the typical number of waits and fallbacks; None without a step."""
-        return typical_step(self._rows, self._walk, self._step_table, only_detailed=self.dropped > 0)
+        return typical_step(self._rows, self._walk, self.step_table(), only_detailed=self.dropped > 0)
 
     def timeline(self, step: Step, resolution: int = 1000) -> StepTimeline:
         """What happened when in one complete step; calls closer than a `resolution`-th of it are merged."""
         return read_timeline(self._rows, self.site, step, resolution)
 
+    @_computed_once
     def step_sums(self) -> tuple[StepSum, ...]:
         """All complete steps in brief."""
-        return self._step_sums
-
-    @cached_property
-    def _step_sums(self) -> tuple[StepSum, ...]:
         return read_step_sums(self._rows, self._walk)
 
     def memory(self, resolution: int = 1000) -> tuple[MemorySample, ...]:
@@ -236,15 +245,12 @@ class Recording:
         """Places where the host waited for the GPU, including fallbacks and blocking copies."""
         return self._occurrences(conditions.WAITS)
 
+    @_computed_once
     def queues(self) -> tuple[WaitQueue, ...]:
         """Places where the host waited, by line and kind of wait, with the queue before them; the most frequent first.
 
         Counts are those of the whole run; queues cover what is known of it (see `WaitQueue`).
         """
-        return self._queues
-
-    @cached_property
-    def _queues(self) -> tuple[WaitQueue, ...]:
         begins = [part.begin_ns for part in self.parts[1:]]
         return read_queues(self._rows, self._walk, self.site, only_detailed=self.dropped > 0, begins=begins)
 
@@ -327,20 +333,14 @@ class Recording:
         """What MPS refused, in the order of the run."""
         return read_refusals(self._rows, self._word, self._file.json_object, self.site)
 
+    @_computed_once
     def operators(self) -> tuple[OperatorUse, ...]:
         """Calls by operator and fate, the most frequent first, without marks of anymps."""
-        return self._operators
-
-    @cached_property
-    def _operators(self) -> tuple[OperatorUse, ...]:
         return read_operators(self._rows, self._counts, self._word)
 
+    @_computed_once
     def lines(self) -> tuple[Line, ...]:
         """The run line by line, by file and line; calls without a known line come last."""
-        return self._lines
-
-    @cached_property
-    def _lines(self) -> tuple[Line, ...]:
         return read_lines(self._rows, self._counts, self.site, self.noted("fused"))
 
     @cached_property

@@ -122,11 +122,6 @@ def undefined_type(scalar_type: str) -> BackendText:
     return BackendText("RuntimeError", f"Undefined type {scalar_type}")
 
 
-def unsupported_scalar(scalar_type: str) -> BackendText:
-    """A scalar whose type MPS cannot take (`getMPSScalar`)."""
-    return BackendText("RuntimeError", f"Unsupported scalar type '{scalar_type}' on MPS backend.")
-
-
 def missing_kernel(kernel: str) -> BackendText:
     """A Metal kernel without a specialisation for the type, or an unknown name in a shader library."""
     return BackendText("RuntimeError", f"Failed to create function state object for: {kernel}")
@@ -148,28 +143,9 @@ def complex128_allocation(version: str | TorchVersion) -> BackendText | None:
     return float64_allocation() if version_rules(version).complex128_refused else None
 
 
-def numpy_conversion(device: str = "mps:0") -> BackendText:
-    """`x_mps.numpy()`."""
-    return BackendText(
-        "TypeError",
-        f"can't convert {device} device type tensor to numpy. "
-        "Use Tensor.cpu() to copy the tensor to host memory first.",
-    )
-
-
 def item_of_empty() -> BackendText:
     """`.item()` of a tensor without elements."""
     return BackendText("RuntimeError", "_local_scalar_dense: Empty tensor not supported")
-
-
-def item_dtype(scalar_type: str) -> BackendText:
-    """`.item()` of a type that cannot be read."""
-    return BackendText("NotImplementedError", f"\"_local_scalar_dense_mps\" not implemented for '{scalar_type}'")
-
-
-def pin_of_device_tensor(type_name: str = "MPSFloatType") -> BackendText:
-    """`x_mps.pin_memory()`; `type_name` is the C++ name of the tensor type."""
-    return BackendText("RuntimeError", f"cannot pin '{type_name}' only dense CPU tensors can be pinned")
 
 
 def pinned_allocation() -> BackendText:
@@ -192,13 +168,6 @@ def not_strided() -> BackendText:
 def sixteen_dims(dims: int) -> BackendText:
     """A factory asked for more than 16 dimensions (`empty_strided` does not check)."""
     return BackendText("RuntimeError", f"MPS supports tensors with dimensions <= 16, but got {dims}.")
-
-
-def negative_size(size: int, sizes: Sequence[int]) -> BackendText:
-    """A factory asked for a negative size."""
-    return BackendText(
-        "RuntimeError", f"Trying to create tensor with negative dimension {size}: [{', '.join(map(str, sizes))}]"
-    )
 
 
 # --- devices: TensorIterator.cpp, TensorUtils.cpp, OperationUtils.mm, Linear.mm

@@ -180,15 +180,6 @@ def event_on_other_stream() -> BackendText:
     return BackendText("NotImplementedError", "Non-default streams are not yet supported.")
 
 
-def command_buffer_failed(metal_text: str) -> BackendText:
-    """A Metal command buffer that failed, seen at the next wait, torch 2.15; earlier releases say nothing."""
-    return BackendText(
-        "RuntimeError",
-        f"MPS command buffer execution failed: {metal_text}. This error may have been asynchronously reported, so the "
-        "stack trace below might be incorrect.",
-    )
-
-
 # --- profiler: MPSProfiler.mm
 
 
@@ -200,18 +191,6 @@ def profiler_mode(token: str) -> BackendText:
 def profiler_running() -> BackendText:
     """`start` while a trace runs; the blank at the end is real."""
     return BackendText("RuntimeError", "Tracing Signposts is already enabled ")
-
-
-def profiler_variable(kind: str, value: int) -> BackendText:
-    """A bad environment variable: kind `profiling options` or `signpost types` (PYTORCH_MPS_TRACE_SIGNPOSTS) or
-    `log options` (PYTORCH_MPS_LOG_PROFILE_INFO)."""
-    name = "PYTORCH_MPS_LOG_PROFILE_INFO" if kind == "log options" else "PYTORCH_MPS_TRACE_SIGNPOSTS"
-    return BackendText("RuntimeError", f"invalid {kind} {value} passed to {name}")
-
-
-def schedule_interval_needs_intervals() -> BackendText:
-    """INCLUDE_SCHEDULE_INTERVAL with events only."""
-    return BackendText("RuntimeError", "the option 'INCLUDE_SCHEDULE_INTERVAL' only works for interval-based signposts")
 
 
 def capture_failed(file: str, metal_text: str) -> BackendText:
@@ -235,11 +214,6 @@ def binding_argument(binding: str) -> BackendText:
         "setStream": "invalid stream argument to setStream",
     }
     return BackendText("RuntimeError", texts[binding])
-
-
-def two_accelerators(other: str) -> BackendText:
-    """`torch.accelerator` when another accelerator is registered too."""
-    return BackendText("RuntimeError", f"Cannot have both MPS and {other}.")
 
 
 def generator_state(reason: str) -> BackendText:
