@@ -9,16 +9,14 @@ program has it.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
-from inspect import getattr_static
 from typing import Any, NamedTuple
 
 import torch
 
-from anymps.capture._core import Core
+from anymps.capture._core import Core, Undo, note_facts, stand_in
 from anymps.capture._generated_kernels import repeated_scatters, scattering_nodes
 from anymps.capture._kernel_lines import CodeLine, KernelLines
 
@@ -29,8 +27,6 @@ _SKIPPED = "Failed to handle graph break gracefully"
 """How Dynamo's reason begins where it cannot go on after the break, as in a loop: it leaves the function uncompiled."""
 _LONGEST = 300  # characters of a reason or a guard
 _NOWHERE = CodeLine("", 0, "")
-
-Undo = list[Callable[[], None]]
 
 
 class _Recompiled(NamedTuple):
@@ -45,10 +41,10 @@ class CompileWatch:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._undo: Undo = []
+        self._undo: list[Undo] = []
         self._loaded = False
         self._writing = False
-        self._told: set[tuple[int, str]] = set()
+        self._noted_lines: set[tuple[int, str]] = set()
         self._lines = KernelLines(core.is_internal)
         self._scatter_sites: dict[str, int] = {}  # by the name of a kernel that was written and not compiled yet
         self._recompiled: _Recompiled | None = None  # Dynamo compiles under a lock of its own
@@ -84,9 +80,7 @@ class CompileWatch:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, replacement: Any) -> None:
-        original = getattr_static(owner, name)
-        setattr(owner, name, replacement)
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._undo.append(stand_in(owner, name, replacement))
 
     def _inductor(self, _: Any, graph: Any, *__: Any, **___: Any) -> None:
         """Inductor begins with a graph of Dynamo's. Its Metal backend is loaded here, as it would be a moment later."""
@@ -121,7 +115,7 @@ class CompileWatch:
         for scatter in repeated_scatters(str(source)):
             lines = self._lines.of_library(str(source)).get(scatter.kernel)
             known = call if lines is None else self._site(lines[0])
-            self._write("repeated_scatter", sites.get(scatter.kernel, known), call, scatter._asdict())
+            note_facts(self._core, "repeated_scatter", sites.get(scatter.kernel, known), call, scatter._asdict())
 
     def _library(self, library: Any, source: Any, *_: Any, **__: Any) -> None:
         """A library is compiled. Its kernels run at the first of their lines; torch's own do not come by the tape."""
@@ -130,7 +124,7 @@ class CompileWatch:
             for kernel, lines in self._lines.of_library(str(source)).items():
                 place_kernel(kernel, lines[0])
                 for line in lines[1:]:
-                    self._write("fused", self._site(lines[0]), self._site(line), {"kernel": kernel})
+                    note_facts(self._core, "fused", self._site(lines[0]), self._site(line), {"kernel": kernel})
 
     def _site(self, line: CodeLine) -> int:
         return self._core.site(*line, "")
@@ -148,9 +142,10 @@ class CompileWatch:
         place = next((frame for frame in reversed(stack) if not self._core.is_internal(frame.filename)), None)
         call = self._core.current_site()
         site = call if place is None else self._core.site(place.filename, place.lineno or 0, place.name, "")
-        if (site, kind) not in self._told:
-            self._told.add((site, kind))
-            self._write(
+        if (site, kind) not in self._noted_lines:
+            self._noted_lines.add((site, kind))
+            note_facts(
+                self._core,
                 "graph_break",
                 site,
                 call,
@@ -175,10 +170,7 @@ class CompileWatch:
         internal = self._core.is_internal(code.co_filename)  # such as an optimizer's step
         site = call if internal else self._core.site(code.co_filename, code.co_firstlineno, code.co_name, "")
         facts = {"guard": guard, "limit": str(limit) if exceeded else "", "within": code.co_name if internal else ""}
-        self._write("recompiled", site, call, facts)
-
-    def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
-        self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)
+        note_facts(self._core, "recompiled", site, call, facts)
 
 
 def _telling(original: Callable[..., Any], told: Callable[..., None]) -> Callable[..., Any]:

@@ -1,8 +1,13 @@
-"""What a source of a recording offers to the capture: the native core, or the observer's interface to it."""
+"""What a source of a recording offers to the capture: the native core, or the observer's interface to it.
+
+And how the capture uses it everywhere: what stands in the place of a function of torch's, and marks with facts.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -11,6 +16,10 @@ if TYPE_CHECKING:
     from anymps.record.format import TotalRow
 
 Callback = Callable[..., Any] | None
+Finish = Callable[[BaseException | None], object]
+"""What to call when a watched call is through, with the exception that came or None."""
+Undo = Callable[[], None]
+"""What ends a watch."""
 DrainedRows = tuple[Any, Any, Any, Any, Any, int, Any]
 """Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds."""
 Assign = Callable[["torch.UntypedStorage", int, int], None]
@@ -105,3 +114,15 @@ class Core(Protocol):
 
     def forget_modules(self) -> None:
         """Forget all modules."""
+
+
+def stand_in(owner: Any, name: str, replacement: object) -> Undo:
+    """Put something in the place of a function of a module or class; what is returned puts the original back."""
+    original = getattr_static(owner, name)  # a static method as such, not the function in it
+    setattr(owner, name, replacement)
+    return lambda: setattr(owner, name, original)
+
+
+def note_facts(core: Core, what: str, site: int, other: int, facts: Mapping[str, object]) -> None:
+    """Write a mark `anymps::<what> {"fact": value}` for a line, and another line that belongs to it (0: none)."""
+    core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import json
 import linecache
 import multiprocessing.process
 import multiprocessing.queues
@@ -27,7 +26,7 @@ from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
 from anymps.capture._clocks import watch_clocks
 from anymps.capture._compiling import CompileWatch
-from anymps.capture._core import Core
+from anymps.capture._core import Core, Finish, Undo, note_facts, stand_in
 from anymps.capture._memory_growth import MemoryGrowth
 from anymps.capture._origins import user_frames
 from anymps.capture._precision import Precision
@@ -38,10 +37,6 @@ _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a wor
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
 _SPAWNING = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
-
-Undo = list[Callable[[], None]]
-Finish = Callable[[BaseException | None], object]
-"""What to call when a watched call is through, with the exception that came or None."""
 
 
 class Habits:
@@ -55,12 +50,12 @@ class Habits:
         self._memory_growth = MemoryGrowth(core.is_internal)
         self._compiling = CompileWatch(core)
         self._precision = Precision(core, self._note_once)
-        self._pace: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
-        self._told: set[tuple[str, int]] = set()
+        self._counted_optimizer: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
+        self._noted_lines: set[tuple[str, int]] = set()
 
-    def install(self) -> Undo:
+    def install(self) -> list[Undo]:
         """Start to watch; what is returned ends it."""
-        undo: Undo = []
+        undo: list[Undo] = []
         self._replace(undo, DataLoader, "__init__", self._loader_made)
         self._replace(undo, _BaseDataLoaderIter, "__init__", self._loader)
         self._replace(undo, multiprocessing.process.BaseProcess, "start", self._process)
@@ -76,12 +71,12 @@ class Habits:
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step."""
-        if self._pace is None:
-            self._pace = weakref.ref(optimizer)
-        if self._pace() is optimizer:
+        if self._counted_optimizer is None:
+            self._counted_optimizer = weakref.ref(optimizer)
+        if self._counted_optimizer() is optimizer:
             for grown in self._memory_growth.step():
                 site = self._core.site(grown.file, grown.line, grown.function, "")
-                self._write("keeps", site, 0, {"name": grown.name, "graph": grown.graph})
+                note_facts(self._core, "keeps", site, 0, {"name": grown.name, "graph": grown.graph})
         if optimizer in self._optimizers:
             return
         self._optimizers.add(optimizer)
@@ -97,19 +92,19 @@ class Habits:
         } | {
             name: sorted({repr(group[name]) for group in optimizer.param_groups if name in group}) for name in _OPTIONS
         }
-        self._write("optimizer", self._core.current_site(), self._made.get(optimizer, 0), facts)
+        note_facts(self._core, "optimizer", self._core.current_site(), self._made.get(optimizer, 0), facts)
 
     def copied(self, tensor: torch.Tensor, site: int, again: bool) -> None:
         """A CPU tensor was copied to mps at a line for the first time, or unchanged for the third step."""
         if again:
             name, kept = find_name(tensor, self._core.is_internal)
-            self._write("constant", site, 0, {"name": name, "kept": kept, "bytes": tensor.nbytes})
+            note_facts(self._core, "constant", site, 0, {"name": name, "kept": kept, "bytes": tensor.nbytes})
             return
         birth = find_birth(tensor, self._core.is_internal)
         if birth is not None:
             origin = self._core.site(birth.file, birth.line, birth.function, "")
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
-            self._write("born", site, origin, facts)
+            note_facts(self._core, "born", site, origin, facts)
 
     def _loader_made(self, loader: Any, *_: Any, **__: Any) -> None:
         self._loaders[loader] = self._core.current_site()
@@ -128,7 +123,7 @@ class Habits:
             facts |= {"unpicklable": next(_unpicklable(loader), "")} if method in _SPAWNING else {}
             facts |= {"on_mps": next(_on_mps(_Given.of(loader, "dataset", "collate_fn", "worker_init_fn")), "")}
         # Before the workers start, which may fail.
-        self._write("loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
+        note_facts(self._core, "loader", self._site_around_bars(), self._loaders.get(loader, 0), facts)
 
     def _process(self, process: Any) -> None:
         site = self._core.current_site()
@@ -137,7 +132,7 @@ class Habits:
             method = str(process._start_method or _chosen_start_method())
             facts: dict[str, object] = {"start_method": method, "guarded": _is_guarded()}
             unpicklable = next(_unpicklable(process, "_target", "_args"), "") if method in _SPAWNING else ""
-            self._write("process", site, 0, facts | {"unpicklable": unpicklable.lstrip("_")})
+            note_facts(self._core, "process", site, 0, facts | {"unpicklable": unpicklable.lstrip("_")})
 
     def _put(self, _: Any, *given: Any, **named: Any) -> None:
         # A thread of the queue's sends it later, and prints what torch says to that: here is the line.
@@ -176,11 +171,9 @@ class Habits:
         else:
             self._note_once("cuda_answered")
 
-    def _replace(self, undo: Undo, owner: Any, name: str, watched: Callable[..., Finish | None]) -> None:
+    def _replace(self, undo: list[Undo], owner: Any, name: str, watched: Callable[..., Finish | None]) -> None:
         """Tell `watched` of each call, with its arguments; what it gives is called when the call is through."""
-        original = getattr(owner, name)
-        setattr(owner, name, self._core.watch_calls(original, watched))
-        undo.append(lambda: setattr(owner, name, original))
+        undo.append(stand_in(owner, name, self._core.watch_calls(getattr(owner, name), watched)))
 
     def _site_around_bars(self) -> int:
         """The line of a loop, not that of a progress bar which the loop goes through: `for x in tqdm(loader)`."""
@@ -192,17 +185,14 @@ class Habits:
         return int(self._core.site(around.f_code.co_filename, around.f_lineno, around.f_code.co_name, ""))
 
     def _note(self, what: str, **facts: object) -> None:
-        self._write(what, self._core.current_site(), 0, facts)
+        note_facts(self._core, what, self._core.current_site(), 0, facts)
 
     def _note_once(self, what: str, other: int = 0, site: int | None = None, /, **facts: object) -> None:
         """Once a line: the running one, or `site`."""
         site = self._core.current_site() if site is None else site
-        if (what, site) not in self._told:
-            self._told.add((what, site))
-            self._write(what, site, other, facts)
-
-    def _write(self, what: str, site: int, other: int, facts: dict[str, object]) -> None:
-        self._core.note_pair(f"anymps::{what} {json.dumps(facts, sort_keys=True)}", site, other)
+        if (what, site) not in self._noted_lines:
+            self._noted_lines.add((what, site))
+            note_facts(self._core, what, site, other, facts)
 
 
 @functools.cache

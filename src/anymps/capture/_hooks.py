@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from anymps.capture._cold_code import ColdCode
-from anymps.capture._core import Assign, Core
+from anymps.capture._core import Assign, Core, Finish, Undo, stand_in
 from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._habits import Habits
 from anymps.capture._part import Part
@@ -45,7 +45,7 @@ class Hooks:
         self._part = part
         self._meters = meters
         self.habits = Habits(marks or core) if habits else None
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Undo] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
         self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         self._optimizer_count = 0
@@ -121,7 +121,7 @@ class Hooks:
     def _outside(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         """The closure in no phase of its own."""
 
-        def outside(*_: Any, **__: Any) -> Callable[[BaseException | None], object]:
+        def outside(*_: Any, **__: Any) -> Finish:
             former = self._core.set_phase(0)
             return lambda _: self._core.set_phase(former if self._undo else 0)
 
@@ -146,7 +146,7 @@ class Hooks:
         core = self._core
         original = _BaseDataLoaderIter.__next__
 
-        def reading(_: _BaseDataLoaderIter) -> Callable[[BaseException | None], object]:
+        def reading(_: _BaseDataLoaderIter) -> Finish:
             start = core.clock_ns()
             former = core.set_phase(int(Phase.BATCH))
 
@@ -185,9 +185,7 @@ class Hooks:
         self._core.watch_modules(call)
 
     def _replace(self, owner: Any, name: str, replacement: object) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, replacement)
-        self._undo.append(lambda: setattr(owner, name, original))
+        self._undo.append(stand_in(owner, name, replacement))
 
 
 def drain_modules(hooks: Hooks) -> Iterator[tuple[int, str, str]]:

@@ -33,7 +33,7 @@ class Part:
         self.first, self.last = steps
         self.seen = 0
         self._begin, self._end = begin, end
-        self._pace: weakref.ref[torch.optim.Optimizer] | None = None
+        self._counted_optimizer: weakref.ref[torch.optim.Optimizer] | None = None
 
     @property
     def begun(self) -> bool:
@@ -47,9 +47,9 @@ class Part:
 
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has stepped."""
-        if self._pace is None or self._pace() is None:
-            self._pace = weakref.ref(optimizer)
-        if self._pace() is not optimizer:
+        if self._counted_optimizer is None or self._counted_optimizer() is None:
+            self._counted_optimizer = weakref.ref(optimizer)
+        if self._counted_optimizer() is not optimizer:
             return
         self.seen += 1
         if self.seen == self.first:

@@ -14,9 +14,8 @@ from torch._guards import TracingContext
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
 
-from anymps.capture._core import Core
+from anymps.capture._core import Core, Finish
 
-Finish = Callable[[BaseException | None], object]
 Watched = Callable[..., Finish | None]
 _NEAR: Final = 8  # frames between `__enter__` and what calls it
 
@@ -35,7 +34,7 @@ class Precision:
         self._core = core
         self._note_once = note_once
         self._thread = threading.local()  # autocast is a state of the thread
-        self._births: weakref.WeakKeyDictionary[autocast, int] = weakref.WeakKeyDictionary()
+        self._allocations_at_entry: weakref.WeakKeyDictionary[autocast, int] = weakref.WeakKeyDictionary()
 
     def watched(self) -> Iterator[tuple[Any, str, Watched]]:
         """What to watch: its owner, its name, and what to tell of each call."""
@@ -70,7 +69,7 @@ class Precision:
                 if site is not None or not _is_in_graph(sys._getframe()):
                     self._note_once("autocast_island", switched_on, site, device=region.device, dtype=outer)
         elif region.device == "cpu":
-            self._births[region] = self._core.ledger_state()[0]
+            self._allocations_at_entry[region] = self._core.ledger_state()[0]
 
     def _compiled_site(self) -> int | None:
         """The line that torch.compile reads; None where it does not: the running line is then the program's."""
@@ -80,8 +79,8 @@ class Precision:
         return int(self._core.site(read[-1].filename, read[-1].lineno, read[-1].name, ""))
 
     def _left(self, region: Any, *_: Any) -> None:
-        births = self._births.pop(region, None)
-        if births is not None and self._core.ledger_state()[0] > births:
+        before = self._allocations_at_entry.pop(region, None)
+        if before is not None and self._core.ledger_state()[0] > before:
             self._note_once("autocast", device="cpu", dtype=_dtype(region), refused=False)
 
     def _scaler(self, scaler: Any, *given: Any, **named: Any) -> Finish | None:
