@@ -41,6 +41,11 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
+def step_name(step: int) -> str:
+    """`step 3`, of the step with the number 2: recordings count from 0, and people from 1, as trainers' logs do."""
+    return f"step {step + 1:,}"
+
+
 def size(number: float) -> str:
     """A number of bytes: `312 B`, `4 KiB`, `1.5 MiB`; the empty text for nothing."""
     if number == 0:

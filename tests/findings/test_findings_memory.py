@@ -266,8 +266,8 @@ def test_memory_that_every_step_leaves() -> None:
     finding = only(growing(2 * MIB))
     assert (finding.id, finding.site.line, finding.per_step) == ("MPS505", 20, 1.0)
     assert finding.what == (
-        "After each step 2.00 MiB more are left: 2.00 MiB after step 0, 8.00 MiB after step 3. "
-        "Left by steps 1 to 3: 6.00 MiB by `aten::add.Tensor` at train.py:20."
+        "After each step 2.00 MiB more are left: 2.00 MiB after step 1, 8.00 MiB after step 4. "
+        "Left by steps 2 to 4: 6.00 MiB by `aten::add.Tensor` at train.py:20."
     )
     assert finding.fix.startswith("Keep numbers, not tensors")
 
@@ -317,7 +317,7 @@ def test_a_cache_that_grows_with_changing_sizes() -> None:
     finding = only(growing(MIB, kept=False, sizes=(100 * MIB, 101 * MIB, 102 * MIB, 103 * MIB, 104 * MIB)))
     assert (finding.id, finding.site.line) == ("MPS506", 8)
     assert finding.what == (
-        "The allocator took 306.00 MiB more from step 0 to step 3, 414.00 MiB in all, while tensors never held more "
+        "The allocator took 306.00 MiB more from step 1 to step 4, 414.00 MiB in all, while tensors never held more "
         "than 104.00 MiB: `aten::bmm` asked for 4 different sizes, 100.00 MiB to 103.00 MiB."
     )
 

@@ -40,7 +40,7 @@ def test_terminal_has_the_peak_and_what_held_it() -> None:
     section = rendered("terminal").partition("\nMemory\n")[2].partition("\nFindings")[0]
     assert section == (
         "\n"
-        "  Peak 400 MiB in tensors (step 4, forward), 3 % of the working set of 13.3 GiB; the allocator took\n"
+        "  Peak 400 MiB in tensors (step 5, forward), 3 % of the working set of 13.3 GiB; the allocator took\n"
         "  up to 1 GiB in heaps.\n"
         "  Each step leaves 16 MiB more than the one before.\n"
         "\n"
@@ -90,7 +90,7 @@ def test_rounding_is_told_apart() -> None:
     section = "".join(renderer("terminal").pieces(recording, ())).partition("\nMemory\n")[2].partition("\nFindings")[0]
     assert section == (
         "\n"
-        "  Peak 19 MiB in tensors (step 0, backward), <1 % of the working set of 13.3 GiB; the allocator took\n"
+        "  Peak 19 MiB in tensors (step 1, backward), <1 % of the working set of 13.3 GiB; the allocator took\n"
         "  up to 32 MiB in heaps.\n"
         "  16 MiB of the peak was not requested: the allocator rounds sizes up, and gives a buffer of its\n"
         "  cache as a whole.\n"

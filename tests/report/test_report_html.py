@@ -168,7 +168,7 @@ def test_page_of_a_large_recording_has_an_end() -> None:
     [
         ([10, 20, 10, 10], [44, 88, 44, 44], "4 steps, 0 waits in each."),
         ([900, 20, 10, 10], [88, 88, 44, 44], "4 steps, 0 waits in each. The first took 900 ms and is cut off."),
-        ([10, 10, 900, 10], [22, 22, 88, 22], "4 steps, 0 waits in each. Step 2 took 900 ms and is cut off."),
+        ([10, 10, 900, 10], [22, 22, 88, 22], "4 steps, 0 waits in each. Step 3 took 900 ms and is cut off."),
         (
             [900, 10, 10, 800, 10], [88, 22, 22, 88, 22],
             "5 steps, 0 waits in each. 2 steps, the first among them, took longer than 40.0 ms, up to 900 ms, and are "

@@ -194,7 +194,7 @@ def test_a_trace_has_the_step_in_the_macs_time() -> None:
     events = json.loads("".join(renderer("trace").pieces(recording(20, 0), [])))["traceEvents"]
     ours = [event for event in events if event["pid"] == 2]
     names = [event["args"]["name"] for event in ours if event["ph"] == "M"]
-    assert names == ["the typical step (number 1) on an M3 Pro 18GB, predicted", "host", "GPU"]
+    assert names == ["the typical step (number 2) on an M3 Pro 18GB, predicted", "host", "GPU"]
     device = [event for event in ours if event["ph"] == "X" and event["tid"] == 2]
     assert [event["name"] for event in device] == ["aten::mm"] * 19
     one = predict_operator(PRODUCT, parse_mac("M3 Pro 18GB"), "2.13")

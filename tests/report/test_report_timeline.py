@@ -154,7 +154,7 @@ def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[st
     assert drawing is not None
     assert drawing["caption"].startswith(caption)
     assert not drawing["legend"]
-    assert drawing["sentence"].startswith("Step 1, 1.00 ms long: a typical step.")
+    assert drawing["sentence"].startswith("Step 2, 1.00 ms long: a typical step.")
     assert "host idle" not in render_terminal(made, [])
 
 

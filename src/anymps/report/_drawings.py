@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from anymps._text import step_name
 from anymps.record import Category, MemoryStory, Recording, Sample, StepSum
 from anymps.report import _text as text
 from anymps.report._lanes import TICKS, round_
@@ -57,8 +58,8 @@ def runs_drawing(recording: Recording) -> dict[str, Any] | None:
         "label": f"Length of every step. {sentence} The longest after the first took {text.duration(max(later))}.",
         "highest": text.duration(longest),
         "bars": bars,
-        "first": f"{sums[0].step:,}",
-        "last": f"{sums[-1].step:,}",
+        "first": f"{sums[0].step + 1:,}",
+        "last": f"{sums[-1].step + 1:,}",
     }
 
 
@@ -70,17 +71,17 @@ def _cut_off(sums: Sequence[StepSum], longest: int) -> str:
     most = text.duration(max(step.duration_ns for step in beyond))
     first = beyond[0] is sums[0]
     if len(beyond) == 1:
-        which = "The first" if first else f"Step {beyond[0].step:,}"
+        which = "The first" if first else step_name(beyond[0].step).capitalize()
         return f" {which} took {most} and is cut off."
     which = f"{len(beyond)} steps{', the first among them,' if first else ''}"
     return f" {which} took longer than {text.duration(longest)}, up to {most}, and are cut off."
 
 
-def memory_drawing(story: MemoryStory, first_step: int = 0) -> dict[str, Any] | None:
+def memory_drawing(story: MemoryStory) -> dict[str, Any] | None:
     """Memory over the steps, stacked by what it is used for, with the peak; None if there is too little of it.
 
     From left to right are allocations in their order: by time, the start of a run would take most of the room, and a
-    plan knows no times. The page calls the first step `first_step`.
+    plan knows no times.
     """
     samples = story.samples(_POINTS)
     if len(samples) < 2:
@@ -91,26 +92,26 @@ def memory_drawing(story: MemoryStory, first_step: int = 0) -> dict[str, Any] | 
     highest = max(peak, *(sample.reserved for sample in samples)) or 1
     bands, driver = _stacked(samples, across, highest)
     at = sums.index(peak)
-    step = samples[at].step + first_step
+    step = step_name(samples[at].step)
     held = ", ".join(f"{band['name']} {band['most']}" for band in bands) or "nothing"
     return {
-        "label": f"Memory over the steps. At most {text.size(peak) or 'nothing'}, in step {step}. "
+        "label": f"Memory over the steps. At most {text.size(peak) or 'nothing'}, in {step}. "
         f"At most by use: {held}. The tables below have the numbers for the peak.",
         "highest": text.size(highest),
-        "ticks": _step_ticks(samples, across, first_step),
+        "ticks": _step_ticks(samples, across),
         "bands": bands,
         "driver": driver,
         "peak": {
             "at": round_(100 * across[at]),
             "top": round_(20 + 140 - 138 * peak / highest),
-            "name": f"peak {text.size(peak)}, step {step}",
+            "name": f"peak {text.size(peak)}, {step}",
             "anchor": "end" if across[at] > 0.5 else "start",
             "shift": -8 if across[at] > 0.5 else 8,
         },
     }
 
 
-def _step_ticks(samples: Sequence[Sample], across: Sequence[float], first_step: int) -> list[dict[str, Any]]:
+def _step_ticks(samples: Sequence[Sample], across: Sequence[float]) -> list[dict[str, Any]]:
     first: dict[int, float] = {}
     for sample, at in zip(samples, across, strict=True):
         first.setdefault(sample.step, at)
@@ -119,7 +120,7 @@ def _step_ticks(samples: Sequence[Sample], across: Sequence[float], first_step: 
     last = -1.0
     for step, at in list(first.items())[::every]:
         if at - last >= _TICKS_APART:
-            ticks.append({"at": round_(100 * at), "label": f"step {step + first_step}"})
+            ticks.append({"at": round_(100 * at), "label": step_name(step)})
             last = at
     return ticks
 
@@ -148,6 +149,7 @@ def _stacked(samples: Sequence[Sample], across: Sequence[float], highest: int) -
 
 def _group_title(group: Sequence[StepSum]) -> str:
     longest = max(group, key=lambda step: step.duration_ns)
-    steps = f"step {group[0].step}" if len(group) == 1 else f"steps {group[0].step} to {group[-1].step}"
+    first, last = group[0].step, group[-1].step
+    steps = step_name(first) if len(group) == 1 else f"steps {first + 1:,} to {last + 1:,}"
     length = text.duration(longest.duration_ns) or "0 ns"
     return f"{steps}: {length}, {text.plural(longest.waits, 'wait')}, {longest.on_cpu} on the CPU"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from anymps._text import step_name
 from anymps.findings import growth_per_step, memory_limits
 from anymps.record import Holding, Moment, Phase, Recording
 from anymps.report import _text as text
@@ -57,7 +58,7 @@ def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:
 
 def _sentences(recording: Recording, peak: Moment) -> list[str]:
     story, limits = recording.memory_story, memory_limits(recording)
-    when = f"step {peak.step}" + (f", {peak.phase.label}" if peak.phase is not Phase.OTHER else "")
+    when = step_name(peak.step) + (f", {peak.phase.label}" if peak.phase is not Phase.OTHER else "")
     first = f"Peak {text.size(peak.allocated) or '0'} in tensors ({when})"
     if limits is not None:
         share = text.percent(peak.allocated, limits.working_set)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from anymps._text import step_name
 from anymps.findings import hurting_in
 from anymps.record import Recording, Span, Step, StepQueues, StepTimeline
 from anymps.report import _text as text
@@ -47,7 +48,8 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
     waits = sum(wait.count for wait in line.waits)
     on_cpu = sum(fallback.count for fallback in line.on_cpu)
     hurting = hurting_in(recording, step)
-    sentence = f"Step {step.step}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
+    which = step_name(step.step).capitalize()
+    sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
     if hurting:
         hurt = "hurts" if hurting == 1 else "hurt"
         sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"

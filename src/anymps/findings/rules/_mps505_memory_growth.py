@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from anymps._text import step_name
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._memory_limits import line_words
@@ -117,9 +118,9 @@ def _left(recording: Recording, steps: Sequence[StepMemory], growth: float) -> I
     lines = _by_line(held)
     first = steps[0].after
     what = (
-        f"After each step {format_size(round(growth))} more are left: {format_size(first)} after step {steps[0].step}, "
-        f"{format_size(steps[-1].after)} after step {steps[-1].step}. Left by steps {steps[1].step} to "
-        f"{steps[-1].step}: {line_words(lines[:_LINES])}."
+        f"After each step {format_size(round(growth))} more are left: {format_size(first)} after "
+        f"{step_name(steps[0].step)}, {format_size(steps[-1].after)} after {step_name(steps[-1].step)}. Left by steps "
+        f"{steps[1].step + 1:,} to {steps[-1].step + 1:,}: {line_words(lines[:_LINES])}."
     )
     fix = ""
     chain = {(one.operator, one.site) for one in held if one.phase is Phase.FORWARD}
@@ -197,7 +198,7 @@ def _shapes(recording: Recording, steps: Sequence[StepMemory]) -> Iterator[Findi
         return
     site, operator, sizes = varied
     what = (
-        f"The allocator took {format_size(grown)} more from step {steps[0].step} to step {steps[-1].step}, "
+        f"The allocator took {format_size(grown)} more from {step_name(steps[0].step)} to {step_name(steps[-1].step)}, "
         f"{format_size(reserved[-1])} in all, while tensors never held more than {format_size(max(peaks))}: "
         f"`{operator or 'unknown'}` asked for {number(len(sizes))} different sizes, {format_size(min(sizes))} to "
         f"{format_size(max(sizes))}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from anymps._text import step_name
 from anymps.report import _text as text
 from anymps.report.comparison import _words as words
 from anymps.report.comparison._drawings import loss_chart, losses_drawing
@@ -81,7 +82,7 @@ def _stops(found: Comparison) -> Iterator[Section]:
         if side.ending.error:
             site = side.ending.site
             where = f" at {words.place(site)}  {site.text}" if site.line else ""
-            when = f", in step {side.ending.steps + 1:,}" if any(one.ending.steps for one in found.sides) else ""
+            when = f", in {step_name(side.ending.steps)}" if any(one.ending.steps for one in found.sides) else ""
             rows.append(f"On {words.name_of(side)}{when}{where}: {side.ending.error}")
     if rows:
         more = Prose(("All calls that both runs made before the failure were compared.",), look="quiet")

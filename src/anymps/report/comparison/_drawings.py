@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from anymps._text import step_name
 from anymps.report._lanes import round_
 from anymps.report.comparison import _words as words
 
@@ -51,8 +52,8 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
             {"top": round_(_APART_TOP + _APART_HEIGHT * power / _NEAREST), "name": f"1e{power}" if power else "1"}
             for power in (0, -2, -4, -6, -8)
         ],
-        "first": f"step {first:,}",
-        "last": f"step {last:,}",
+        "first": step_name(pairs[0].step),
+        "last": step_name(pairs[-1].step),
     }
 
 
@@ -111,7 +112,7 @@ def loss_chart(found: Comparison, width: int, glyphs: Glyphs) -> list[str]:
             cells[right][column] = glyphs.bar if right == left else "x"
     lines = [f"{labels.get(row, ''):>{margin - 1}} {''.join(cells[row])}".rstrip() for row in range(_ROWS)]
     names = [side.name for side in found.sides]
-    first, last = f"step {pairs[0].step + 1:,}", f"step {pairs[-1].step + 1:,}"
+    first, last = step_name(pairs[0].step), step_name(pairs[-1].step)
     lines.append(f"{'':{margin}}{glyphs.floor * columns}")
     lines.append(f"{'':{margin}}{first}{last:>{max(columns - len(first), len(last) + 1)}}")
     lines.append(f"{'':{margin}}o {names[0]}   x {names[1]}   {glyphs.bar} both")

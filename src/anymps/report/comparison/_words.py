@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from anymps._text import step_name
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
 
@@ -96,7 +97,7 @@ def place(site: Site) -> str:
 
 def step(found: Comparison, call: Call, lead: str = "") -> str:
     """`step 3`, after `lead`; empty for a program without an optimizer."""
-    return f"{lead}step {call.step + 1:,}" if any(side.ending.steps for side in found.sides) else ""
+    return f"{lead}{step_name(call.step)}" if any(side.ending.steps for side in found.sides) else ""
 
 
 def short(call: Call) -> str:

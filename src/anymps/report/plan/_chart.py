@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import duration_short
+from anymps._text import duration_short, step_name
 from anymps.record import Category, Sample
 from anymps.report import _text as text
 from anymps.report.document import Glyphs
@@ -94,7 +94,7 @@ def _cell(sample: Sample, level: float, glyphs: Glyphs) -> str:
 
 def _peak_line(columns: Sequence[Sample], top: int, margin: int, glyphs: Glyphs) -> str:
     at = next(place for place, sample in enumerate(columns) if sum(sample.by_category) == top)
-    words = f"peak, {text.size(top)}, step {columns[at].step + 1}"
+    words = f"peak, {text.size(top)}, {step_name(columns[at].step)}"
     start = margin + at
     if start + 2 + len(words) <= margin + len(columns):
         return f"{'':{start}}{glyphs.peak} {words}"
@@ -110,7 +110,7 @@ def _step_lines(columns: Sequence[Sample], margin: int, glyphs: Glyphs) -> list[
         if place and sample.step == columns[place - 1].step:
             continue
         floor[place] = glyphs.step
-        name = f"step {sample.step + 1}"
+        name = step_name(sample.step)
         if place >= free and place + len(name) <= len(columns):
             names[place : place + len(name)] = name
             free = place + len(name) + 2

@@ -158,7 +158,7 @@ def _memory(plan: Plan, peak: Moment) -> Section:
     blocks.append(
         Drawing(
             "memory_drawing",
-            memory_drawing(plan.base.story, first_step=1),
+            memory_drawing(plan.base.story),
             lambda width, glyphs: memory_chart(plan.base.story, width, glyphs),
         )
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import duration, duration_range
+from anymps._text import duration, duration_range, step_name
 from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
@@ -137,8 +137,8 @@ def _files(files: Sequence[str]) -> str:
 
 
 def moment(step: int, phase: Phase) -> str:
-    """`step 2, backward`: steps are counted from 1 for people."""
-    return f"step {step + 1}, {phase.label}"
+    """`step 2, backward`."""
+    return f"{step_name(step)}, {phase.label}"
 
 
 def categories(peak: Moment) -> tuple[tuple[str, int], ...]:

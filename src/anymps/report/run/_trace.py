@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
+from anymps._text import step_name
 from anymps.findings import Finding
 from anymps.record import Fate, Flag, Phase, Recording, Wait
 from anymps.report._words import environment, verdict
@@ -96,9 +97,9 @@ class _Events:
                 known = alike[key] = self._alike(signature, site, module, kind)
             begin, end, wait, phase, track, arrows, timeless = known
             if step != at:
-                at, step_end = step, f"{step}}}}}"
+                at, step_end = step, f"{step + 1}}}}}"
             since = start - zero
-            last = f'{step},"bytes":{moved}}}}}' if moved else step_end
+            last = f'{step + 1},"bytes":{moved}}}}}' if moved else step_end
             times = f'{since // 1000}{_POINT[since % 1000]},"dur":{length // 1000}{_POINT[length % 1000]}'
             event = f"{begin}{times}{end}{last}"
             if wait is not None:
@@ -165,7 +166,7 @@ class _Events:
     def _steps(self) -> Iterator[str]:
         for step in self.recording.steps():
             if step.end_ns is not None:
-                yield self._slice(json.dumps(f"step {step.step}"), "step", step.start_ns, step.end_ns, _STEPS)
+                yield self._slice(json.dumps(step_name(step.step)), "step", step.start_ns, step.end_ns, _STEPS)
 
     def _memory(self) -> Iterator[str]:
         for sample in self.recording.memory():

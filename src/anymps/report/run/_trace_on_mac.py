@@ -24,7 +24,7 @@ def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
         return
     start = next(step.start_ns for step in recording.steps() if step.step == found.step) - zero
     yield track_name(
-        "process_name", _PROCESS, None, f"the typical step (number {found.step}) on an {found.mac.name}, predicted"
+        "process_name", _PROCESS, None, f"the typical step (number {found.step + 1}) on an {found.mac.name}, predicted"
     )
     for track, name in ((_HOST, "host"), (_DEVICE, "GPU")):
         yield track_name("thread_name", _PROCESS, track, name)
