@@ -139,7 +139,7 @@ def test_a_script_that_halves_its_batch_is_tried_within_the_macs_memory(tmp_path
     found = planned(tmp_path, RETRIES, "--mac", "M1 8GB", "--no-larger")
     (mac,) = found["macs"]
     assert mac["verdict"] == "fails"
-    assert mac["goes_on"] == {"steps": 2, "batch": 2048}
+    assert mac["recovery"] == {"steps": 2, "batch": 2048}
 
 
 def test_a_file_that_hides_a_package_is_named(tmp_path: Path) -> None:

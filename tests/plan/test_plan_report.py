@@ -224,7 +224,7 @@ def test_a_script_that_goes_on_after_memory_ran_out_is_told_as_that() -> None:
     shown = render_plan(plan, width=120, verbose=True)
     assert shown.startswith("On M1 8GB: memory runs out, and the script continues with batch 4.\n")
     assert "fails in step 1, forward, then continues with batch 4" in shown
-    assert json.loads(plan_json(plan))["macs"][0]["goes_on"] == {"steps": 3, "batch": 4}
+    assert json.loads(plan_json(plan))["macs"][0]["recovery"] == {"steps": 3, "batch": 4}
     every = planned()
     every = replace(every, base=replace(every.base, retries=True))
     sentence = "The script's code handles running out of memory: --mac shows what it does then."

@@ -137,7 +137,7 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
     assert '<th scope="col" class="num">host idle</th>' in page
     assert "host idle" in render_terminal(made, [])
     (wait,) = json.loads("".join(renderer("json").pieces(made, [])))["predicted_step"]["waits"]
-    assert wait["stands_seconds"] == pytest.approx(forecast(made).waits[0].stands)
+    assert wait["host_idle_seconds"] == pytest.approx(forecast(made).waits[0].stands)
 
 
 @pytest.mark.parametrize(

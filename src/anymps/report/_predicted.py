@@ -94,7 +94,7 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
                 "wait": wait.place.wait.label,
                 "waits": wait.waits,
                 "seconds": wait.seconds,
-                "stands_seconds": wait.stands,
+                "host_idle_seconds": wait.stands,
             }
             for wait in found.waits
         ],

@@ -134,7 +134,7 @@ def _mac(row: Row) -> dict[str, Any]:
         "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
         "largest_batch": row.largest_batch,
         "larger_unknown": row.larger_unknown,
-        "goes_on": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
+        "recovery": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
     }
 
 
