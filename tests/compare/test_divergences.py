@@ -30,7 +30,7 @@ def test_equal_runs_agree() -> None:
     assert found.agrees
     assert causes(found) == []
     assert (found.rounding.compared, found.rounding.same, found.rounding.share) == (2, 2, 0.0)
-    assert found.largest_apart == 0.0
+    assert found.largest_difference == 0.0
 
 
 def test_rounding_is_no_divergence() -> None:
@@ -47,33 +47,33 @@ def test_rounding_is_no_divergence() -> None:
     assert found.rounding.first.right[0].site.line == 10
 
 
-@pytest.mark.parametrize(("apart", "cause"), [(0.0, []), (1.0, [(Cause.NUMBER, 10)])])
-def test_what_is_saved_for_the_backward_in_another_dtype(apart: float, cause: list[tuple[Cause, int]]) -> None:
+@pytest.mark.parametrize(("difference", "cause"), [(0.0, []), (1.0, [(Cause.NUMBER, 10)])])
+def test_what_is_saved_for_the_backward_in_another_dtype(difference: float, cause: list[tuple[Cause, int]]) -> None:
     """The dtype of a norm's statistics is each device's own: the first result decides, and its numbers are compared."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         saved = sketch([0.5], dtype="bfloat16" if second else "float32")
-        return trace.call("native_layer_norm", 10, [X], [sketch([2.0, 4.0, 8.0 + second * apart]), saved])
+        return trace.call("native_layer_norm", 10, [X], [sketch([2.0, 4.0, 8.0 + second * difference]), saved])
 
     found = compared(make)
     assert causes(found) == cause
     assert found.agrees is not bool(cause)
 
 
-@pytest.mark.parametrize(("apart", "parts"), [(1e-6, False), (1e-3, True)])
-def test_a_number_of_its_own(apart: float, parts: bool) -> None:
+@pytest.mark.parametrize(("difference", "parts"), [(1e-6, False), (1e-3, True)])
+def test_a_number_of_its_own(difference: float, parts: bool) -> None:
     """From the same inputs: beyond the bound the kernels differ, within it is rounding."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
-        wrong = sketch([2.0, 4.0, 8.0 + second * apart])
-        return trace.call("mm", 10, [X, Y], [wrong]).call("mul", 11, [wrong], [sketch([9.0 + second * apart])])
+        wrong = sketch([2.0, 4.0, 8.0 + second * difference])
+        return trace.call("mm", 10, [X, Y], [wrong]).call("mul", 11, [wrong], [sketch([9.0 + second * difference])])
 
     found = compared(make)
     assert causes(found) == ([(Cause.NUMBER, 10)] if parts else [])
     assert found.agrees is not parts
     if parts:
-        assert found.divergences[0].apart == pytest.approx(apart)
-        assert found.divergences[0].allowed < apart
+        assert found.divergences[0].difference == pytest.approx(difference)
+        assert found.divergences[0].allowed < difference
 
 
 def test_exact_operators_may_not_differ() -> None:
@@ -94,7 +94,7 @@ def test_nan_is_never_rounding() -> None:
 
     found = compared(make)
     assert causes(found) == [(Cause.NUMBER, 10)]
-    assert found.divergences[0].apart == float("inf")
+    assert found.divergences[0].difference == float("inf")
 
 
 def test_random_streams() -> None:
@@ -109,7 +109,7 @@ def test_random_streams() -> None:
     found = compared(make)
     assert causes(found) == [(Cause.RANDOM, 10)]
     assert found.divergences[0].times == 3
-    assert [pair.apart for pair in found.losses] == [1.0, 1.0, 1.0]
+    assert [pair.difference for pair in found.losses] == [1.0, 1.0, 1.0]
 
 
 def test_autocast_and_what_follows_from_it() -> None:
@@ -202,14 +202,14 @@ def test_a_choice_by_rounding() -> None:
     assert causes(compared(make)) == [(Cause.CHOICE, 11)]
 
 
-@pytest.mark.parametrize(("apart", "parts"), [(1e-3, True), (2e-4, False)])
-def test_accumulated_rounding(apart: float, parts: bool) -> None:
+@pytest.mark.parametrize(("difference", "parts"), [(1e-3, True), (2e-4, False)])
+def test_accumulated_rounding(difference: float, parts: bool) -> None:
     """Within the bound at first, carried on beyond what tests of mps allow, or not so far."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         close = sketch([2.0, 2.0 + second * 1e-6])
         trace.call("mm", 10, [X, Y], [close])
-        return trace.call("log", 11, [close], [sketch([1.0 + second * apart])])
+        return trace.call("log", 11, [close], [sketch([1.0 + second * difference])])
 
     found = compared(make)
     assert causes(found) == ([(Cause.GROWN, 11)] if parts else [])

@@ -92,7 +92,7 @@ class Capture:
         steps: tuple[int, int] | None = None,
     ) -> None:
         self._path = path
-        self._part = Part(check_steps(steps), self._begin, self._end) if steps is not None else None
+        self._part = Part(check_steps(steps), self._begin_part, self._end_part) if steps is not None else None
         self._source = source
         self._script = script
         self._argv = list(argv)
@@ -190,7 +190,7 @@ class Capture:
         """Whether anything could be recorded yet: the first step of a part may not have come."""
         return self._part is None or self._part.begun
 
-    def _begin(self) -> None:
+    def _begin_part(self) -> None:
         """The first step of the part is about to begin, on the program's thread."""
         with self._lock:
             if self._writer is None or self._closed.is_set():
@@ -205,7 +205,7 @@ class Capture:
                 self._begin_ns = self.core.clock_ns()
                 self._writer.set_meta("begin_ns", self._begin_ns)
 
-    def _end(self) -> None:
+    def _end_part(self) -> None:
         """The last step of the part is over. The hooks stay: one of them calls this."""
         self._seconds = time.monotonic() - self._started
         self._real_after = real_calls()
@@ -359,6 +359,7 @@ class Capture:
             self._closed.set()
 
     def _note_refusal(self, number: int, kind: str, operator: str, error: str, message: str, culprit: Any) -> None:
+        # A bad index is reported by a later wait, when the frames of the call that was given it are gone.
         delayed = kind == RefusalKind.INDEX.value
         origin = None if delayed else find_origin(culprit, kind, self.core.is_internal)
         detail: dict[str, object] = {"operator": operator, "event": self.core.ledger_state()[0]}

@@ -42,13 +42,13 @@ class LossPair:
     right: float
 
     @property
-    def apart(self) -> float:
+    def difference(self) -> float:
         """The difference, relative to the larger."""
         if self.left == self.right or (math.isnan(self.left) and math.isnan(self.right)):
             return 0.0
         size = max(abs(self.left), abs(self.right))
-        apart = abs(self.left - self.right)
-        return apart / size if math.isfinite(apart) else math.inf
+        difference = abs(self.left - self.right)
+        return difference / size if math.isfinite(difference) else math.inf
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,12 @@ class Comparison:
     @property
     def losses_agree(self) -> bool:
         """Whether no loss differs by more than PyTorch's tests of mps allow for float32."""
-        return self.largest_apart <= LOSS_LIMIT
+        return self.largest_difference <= LOSS_LIMIT
 
     @property
-    def largest_apart(self) -> float:
+    def largest_difference(self) -> float:
         """The largest relative difference between two losses."""
-        return max((pair.apart for pair in self.losses), default=0.0)
+        return max((pair.difference for pair in self.losses), default=0.0)
 
 
 LOSS_LIMIT = 2 * 3e-5

@@ -46,27 +46,27 @@ def distance(one: Sketch, other: Sketch) -> float:
         return math.inf
     if one.digest == other.digest and one.dtype == other.dtype:
         return 0.0
-    apart = [abs(one.low - other.low), abs(one.high - other.high)]
+    difference = [abs(one.low - other.low), abs(one.high - other.high)]
     if one.count:
         # The sums themselves are rounded in float64.
         slack = 2.0**-48 * one.count * max(one.size, other.size)
-        apart.append(max(0.0, abs(one.total - other.total) - slack) / one.count)
-    apart += [_of_elements(*pair) for pair in zip(one.elements, other.elements, strict=False)]
-    return max(apart)
+        difference.append(max(0.0, abs(one.total - other.total) - slack) / one.count)
+    difference += [_of_elements(*pair) for pair in zip(one.elements, other.elements, strict=False)]
+    return max(difference)
 
 
 def _of_elements(one: float, other: float) -> float:
     if one == other or (math.isnan(one) and math.isnan(other)):
         return 0.0
-    apart = abs(one - other)
-    return apart if math.isfinite(apart) else math.inf
+    difference = abs(one - other)
+    return difference if math.isfinite(difference) else math.inf
 
 
 def relative(one: Sketch, other: Sketch) -> float:
     """The difference relative to the largest value."""
-    apart = distance(one, other)
+    difference = distance(one, other)
     size = max(one.size, other.size)
-    return apart / size if size and math.isfinite(apart) else math.inf if apart else 0.0
+    return difference / size if size and math.isfinite(difference) else math.inf if difference else 0.0
 
 
 def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, other: Sketch) -> float:

@@ -31,7 +31,7 @@ class Divergence:
     """Calls at which the runs diverge for a cause of their own, and how much their results differ.
 
     `left` and `right` are the first such calls; `times` counts those of this cause, operator and line.
-    `one` and `other` are the results that differ most; `apart` is the difference, `allowed` what rounding explains.
+    `one` and `other` are the results that differ most: by `difference`, of which rounding explains `allowed`.
     """
 
     cause: Cause
@@ -39,7 +39,7 @@ class Divergence:
     right: tuple[Call, ...]
     one: Sketch | None = None
     other: Sketch | None = None
-    apart: float = 0.0
+    difference: float = 0.0
     allowed: float = 0.0
     times: int = 1
 
@@ -51,26 +51,26 @@ class Divergence:
     @property
     def relative(self) -> float:
         """The difference relative to the largest value."""
-        return _relative(self.one, self.other, self.apart)
+        return _relative(self.one, self.other, self.difference)
 
 
-def _relative(one: Sketch | None, other: Sketch | None, apart: float) -> float:
+def _relative(one: Sketch | None, other: Sketch | None, difference: float) -> float:
     size = max(one.size if one else 0.0, other.size if other else 0.0)
-    return apart / size if size else math.inf if apart else 0.0
+    return difference / size if size else math.inf if difference else 0.0
 
 
 @dataclass(frozen=True)
 class Rounding:
     """What rounding did where inputs were the same bytes: `first` are the calls whose results were not.
 
-    `apart` is the first difference. `same` of `compared` results were the same bytes; `share` is the largest difference
+    `difference` is the first one. `same` of `compared` results were the same bytes; `share` is the largest difference
     relative to what is allowed.
     """
 
     first: Pair | None = None
     one: Sketch | None = None
     other: Sketch | None = None
-    apart: float = 0.0
+    difference: float = 0.0
     compared: int = 0
     same: int = 0
     share: float = 0.0
@@ -78,7 +78,7 @@ class Rounding:
     @property
     def relative(self) -> float:
         """The first difference relative to the largest value."""
-        return _relative(self.one, self.other, self.apart)
+        return _relative(self.one, self.other, self.difference)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Judge:
         found = Divergence(Cause.NUMBER, pair.left, pair.right)
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
-        found = replace(found, one=one, other=other, apart=distance(one, other), allowed=limit)
+        found = replace(found, one=one, other=other, difference=distance(one, other), allowed=limit)
         if any(call.is_random for call in (*pair.left, *pair.right)):
             # What it draws does not depend on what was in its memory before.
             if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
@@ -176,8 +176,9 @@ class Judge:
             self._take_own(pair, results, inputs)
         elif inputs.unmade is not None and self._nothing_differs(pair):
             one, other = inputs.unmade
-            self._add(replace(found, cause=Cause.DATA, one=one, other=other, apart=distance(one, other), allowed=0.0))
-        elif inputs.share <= _limit(pair) and found.apart > _most(pair, one, other):
+            outside = replace(found, cause=Cause.DATA, difference=distance(one, other), allowed=0.0)
+            self._add(replace(outside, one=one, other=other))
+        elif inputs.share <= _limit(pair) and found.difference > _most(pair, one, other):
             chosen = not one.is_floating or not other.is_floating
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
 
@@ -189,18 +190,18 @@ class Judge:
     def _take_own(self, pair: Pair, results: Sequence[tuple[Sketch, Sketch]], inputs: _Inputs) -> None:
         """From the same bytes: any difference is the operator's own."""
         for one, other in results:
-            apart, limit = distance(one, other), _allowed(pair, inputs.sketches, one, other)
+            difference, limit = distance(one, other), _allowed(pair, inputs.sketches, one, other)
             same = is_same(one, other)
             kept = self._rounding
-            share = 0.0 if same or not apart else apart / limit if limit else math.inf
+            share = 0.0 if same or not difference else difference / limit if limit else math.inf
             self._rounding = replace(
                 kept, compared=kept.compared + 1, same=kept.same + same, share=max(kept.share, min(share, 1.0))
             )
-            if apart > limit:
-                self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, apart, limit))
+            if difference > limit:
+                self._add(Divergence(Cause.NUMBER, pair.left, pair.right, one, other, difference, limit))
                 return
-            if apart and kept.first is None:
-                self._rounding = replace(self._rounding, first=pair, one=one, other=other, apart=apart)
+            if difference and kept.first is None:
+                self._rounding = replace(self._rounding, first=pair, one=one, other=other, difference=difference)
 
     def _nothing_differs(self, pair: Pair) -> bool:
         """Whether all until this forward call was bit-identical: some operators write more than their schema says."""
@@ -244,8 +245,9 @@ class _Inputs:
 
 def _as_rounded(one: Sketch, other: Sketch) -> float:
     """The relative difference; 0 if the narrower of two dtypes cannot represent it."""
-    apart = relative(one, other)
-    return 0.0 if one.dtype != other.dtype and apart <= 2 * max(map(roundoff, (one.dtype, other.dtype))) else apart
+    difference = relative(one, other)
+    as_cast = one.dtype != other.dtype and difference <= 2 * max(map(roundoff, (one.dtype, other.dtype)))
+    return 0.0 if as_cast else difference
 
 
 def _first(calls: Sequence[Call]) -> list[Value]:

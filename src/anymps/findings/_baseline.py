@@ -73,7 +73,7 @@ def write_baseline(path: Path, findings: Iterable[Finding], roots: Sequence[str]
     return sum(counts.values())
 
 
-def apart(
+def split_by_baseline(
     findings: Iterable[Finding], baseline: Counter[Known], roots: Sequence[str]
 ) -> tuple[list[Finding], list[Finding], list[Known]]:
     """The new findings, the known ones, and what the baseline names, each once, that the run did not show so often."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from anymps._paths import project_path
-from anymps.findings._baseline import apart
+from anymps.findings._baseline import split_by_baseline
 from anymps.findings._comments import suppress
 from anymps.findings._model import Finding
 from anymps.findings._settings import Settings
@@ -43,7 +43,7 @@ def select(
     """Sort findings out."""
     wanted = [_with_severity(finding, settings) for finding in findings if not _disabled(finding, settings, roots)]
     kept, suppressed = suppress(wanted)
-    new, known, gone = apart(kept, baseline, roots) if baseline is not None else (kept, [], [])
+    new, known, gone = split_by_baseline(kept, baseline, roots) if baseline is not None else (kept, [], [])
     return Selection(
         tuple(sorted(new, key=lambda finding: finding.order)), tuple(suppressed), tuple(known), tuple(gone)
     )

@@ -67,9 +67,9 @@ class _Prover:
             return line_between(changed, self.program, file, line)
 
         found = disagreement(self.before, self.again, after, tried, before_line)
-        apart = len({_is_safe(edit) for edit in tried}) > 1  # then a run is kept for those that are safe alone
-        enough = self.budget.left >= self.budget.longest * (2 if apart else 1)
-        if found is not None and found.chance and self.again is None and enough:
+        mixed = len({_is_safe(edit) for edit in tried}) > 1  # then a run is kept for those that are safe alone
+        has_time = self.budget.left >= self.budget.longest * (2 if mixed else 1)
+        if found is not None and found.chance and self.again is None and has_time:
             self.again = self.run(self.program)
             self.budget.spend(self.again.seconds)
             found = disagreement(self.before, self.again, after, tried, before_line)

@@ -108,7 +108,7 @@ class _Joiner:
         self._reach = _Reach()
 
     def add(self, name: str, recording: Recording) -> None:
-        self._bury()
+        self._free_living_buffers()
         since = replace(self._reach)
         numbers = self._map(recording)
         self._refusals(recording, numbers, since)
@@ -231,7 +231,7 @@ class _Joiner:
                 self._alive.append(row)
         self._writer.spool_allocations(bytes(ended))
 
-    def _bury(self) -> None:
+    def _free_living_buffers(self) -> None:
         """A process has ended, and its buffers with it: one event, at the end of its clock."""
         reach = self._reach
         for row in self._alive:

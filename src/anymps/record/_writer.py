@@ -298,7 +298,7 @@ def _row(key: str, value: object) -> tuple[str, str]:
     return key, json.dumps(redact_json(value))
 
 
-def _begin(connection: sqlite3.Connection, identity: int, meta: Mapping[str, object]) -> None:
+def _make_recording(connection: sqlite3.Connection, identity: int, meta: Mapping[str, object]) -> None:
     """Make an empty database a recording of a run of which only these facts are known."""
     create_tables(connection)
     connection.execute(f"PRAGMA user_version = {identity}")
@@ -307,7 +307,7 @@ def _begin(connection: sqlite3.Connection, identity: int, meta: Mapping[str, obj
 
 def _create_in_memory(identity: int, meta: Mapping[str, object]) -> sqlite3.Connection:
     connection = connect_memory()
-    _begin(connection, identity, meta)
+    _make_recording(connection, identity, meta)
     return connection
 
 
@@ -322,7 +322,7 @@ def _create(path: Path, identity: int, meta: Mapping[str, object]) -> sqlite3.Co
             try:
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
                     connection.execute("BEGIN")
-                    _begin(connection, identity, meta)
+                    _make_recording(connection, identity, meta)
                     connection.execute("COMMIT")
                 take_name(fresh, path)
             finally:

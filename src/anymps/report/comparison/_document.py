@@ -42,7 +42,13 @@ def comparison_document(found: Comparison) -> Document:
         eyebrow=("anymps compare", script, f"{first} and {second}"),
         state=_state(found),
         verdict=words.verdict(found),
-        sections=(*_first(found), *_stops(found), *_others(found), *_losses(found), _compared(found)),
+        sections=(
+            *_first_divergence(found),
+            *_stops(found),
+            *_later_divergences(found),
+            *_losses(found),
+            _compared(found),
+        ),
         figures=tuple(_figures(found)),
     )
 
@@ -53,7 +59,7 @@ def _state(found: Comparison) -> State:
     return "error" if any(side.ending.error for side in found.sides) else "warning"
 
 
-def _first(found: Comparison) -> Iterator[Section]:
+def _first_divergence(found: Comparison) -> Iterator[Section]:
     if found.first is not None:
         blocks: list[Block] = [Facts(tuple(_rows(found, found.first))), Prose((words.why(found, found.first),), "Why:")]
         advice = words.advice(found, found.first)
@@ -72,8 +78,8 @@ def _rows(found: Comparison, divergence: Divergence) -> Iterator[tuple[str, str 
     for side, sketch in zip(found.sides, (divergence.one, divergence.other), strict=True):
         if sketch is not None:
             yield side.name, words.numbers(sketch)
-    if apart := words.apart(divergence):
-        yield "difference", apart
+    if difference := words.difference(divergence):
+        yield "difference", difference
 
 
 def _stops(found: Comparison) -> Iterator[Section]:
@@ -89,7 +95,7 @@ def _stops(found: Comparison) -> Iterator[Section]:
         yield Section("stops", "Where the script fails", (Items(tuple(rows)), more), nav="Failure", folded=False)
 
 
-def _others(found: Comparison) -> Iterator[Section]:
+def _later_divergences(found: Comparison) -> Iterator[Section]:
     rest = found.divergences[1:]
     if not rest:
         return
@@ -140,7 +146,7 @@ def _losses(found: Comparison) -> Iterator[Section]:
             f"{pair.step + 1:,}",
             Measured(f"{pair.left:.7g}", pair.left),
             Measured(f"{pair.right:.7g}", pair.right),
-            Measured(words.percent(pair.apart) if pair.apart else "0", pair.apart),
+            Measured(words.percent(pair.difference) if pair.difference else "0", pair.difference),
         )
         for pair in (found.losses[place] for place in shown)
     )
@@ -159,7 +165,7 @@ def _losses(found: Comparison) -> Iterator[Section]:
             Drawing(
                 "losses_drawing",
                 losses_drawing(found),
-                (lambda width, glyphs: loss_chart(found, width, glyphs)) if found.largest_apart else None,
+                (lambda width, glyphs: loss_chart(found, width, glyphs)) if found.largest_difference else None,
             )
         )
     yield Section("losses", "Losses", (*blocks, table), remark=where, folded=False)
@@ -210,4 +216,4 @@ def _figures(found: Comparison) -> Iterator[tuple[str, str]]:
     yield "calls compared", f"{found.compared:,}"
     yield "divergences", f"{len(found.divergences):,}"
     if found.losses:
-        yield "largest loss difference", words.percent(found.largest_apart) if found.largest_apart else "0"
+        yield "largest loss difference", words.percent(found.largest_difference) if found.largest_difference else "0"

@@ -35,10 +35,10 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
         return _TOP + _HEIGHT * (high - value) / (high - low)
 
     names = [side.name for side in found.sides]
-    apart = words.percent(found.largest_apart) if found.largest_apart else "none"
+    largest = words.percent(found.largest_difference) if found.largest_difference else "none"
     first, last = pairs[0].step + 1, pairs[-1].step + 1
     return {
-        "label": f"The loss on {names[0]} and on {names[1]}, steps {first} to {last}. Largest difference: {apart}. "
+        "label": f"The loss on {names[0]} and on {names[1]}, steps {first} to {last}. Largest difference: {largest}. "
         "The table below lists the values.",
         "names": names,
         "curves": [
@@ -47,7 +47,7 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
         ],
         "high": f"{high:.4g}",
         "low": f"{low:.4g}",
-        "apart": _points(across, [_below(pair.apart) for pair in pairs]),
+        "apart": _points(across, [_below(pair.difference) for pair in pairs]),
         "ticks": [
             {"top": round_(_APART_TOP + _APART_HEIGHT * power / _NEAREST), "name": f"1e{power}" if power else "1"}
             for power in (0, -2, -4, -6, -8)
@@ -57,8 +57,8 @@ def losses_drawing(found: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _below(apart: float) -> float:
-    power = math.log10(apart) if 0 < apart < math.inf else (_NEAREST if not apart else _FURTHEST)
+def _below(difference: float) -> float:
+    power = math.log10(difference) if 0 < difference < math.inf else (_NEAREST if not difference else _FURTHEST)
     return _APART_TOP + _APART_HEIGHT * min(max(power, _NEAREST), _FURTHEST) / _NEAREST
 
 
@@ -80,7 +80,7 @@ def _kept(pairs: Sequence[LossPair], most: int) -> list[LossPair]:
     if len(pairs) <= most:
         return list(pairs)
     edges = [place * len(pairs) // most for place in range(most + 1)]
-    return [max(pairs[start:end], key=lambda it: it.apart) for start, end in pairwise(edges)]
+    return [max(pairs[start:end], key=lambda it: it.difference) for start, end in pairwise(edges)]
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

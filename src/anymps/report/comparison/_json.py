@@ -40,7 +40,7 @@ def comparison_json(found: Comparison) -> str:
         "calls_by_kernels": {"both": found.by_kernels.both, "one": found.by_kernels.one},
         "losses": {
             "line": _site(found.loss_site),
-            "difference": _number(found.largest_apart),
+            "difference": _number(found.largest_difference),
             "values": [[pair.step, _number(pair.left), _number(pair.right)] for pair in found.losses],
         },
     }
@@ -76,7 +76,7 @@ def _divergence(found: Comparison, divergence: Divergence) -> dict[str, Any]:
         "call": _call(divergence.call),
         "operators": [[call.operator for call in calls] for calls in (divergence.left, divergence.right)],
         "times": divergence.times,
-        "difference": _number(divergence.apart) if has else None,
+        "difference": _number(divergence.difference) if has else None,
         "relative": _number(divergence.relative) if has else None,
         "allowed": _number(divergence.allowed) if has else None,
         "results": [None if sketch is None else _sketch(sketch) for sketch in (divergence.one, divergence.other)],

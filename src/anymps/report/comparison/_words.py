@@ -55,7 +55,7 @@ def verdict(found: Comparison) -> str:
     if failed:
         return f"The script fails on {name_of(failed[0])} but not on {name_of(_other(found, failed[0]))}."
     if not found.losses_agree:
-        return f"The losses diverge by up to {percent(found.largest_apart)}, although no compared call does."
+        return f"The losses diverge by up to {percent(found.largest_difference)}, although no compared call does."
     if found.rounding.compared and found.rounding.same == found.rounding.compared:
         bound = f"all results from the same inputs are bit-identical ({found.rounding.compared:,} compared)"
     elif found.rounding.share:
@@ -64,8 +64,8 @@ def verdict(found: Comparison) -> str:
         bound = "no difference exceeds the rounding bound"
     losses = ""
     if found.losses:
-        apart = found.largest_apart
-        losses = "; the losses are identical" if not apart else f"; the losses differ by at most {percent(apart)}"
+        most = found.largest_difference
+        losses = "; the losses are identical" if not most else f"; the losses differ by at most {percent(most)}"
     return f"The runs agree: {bound}{losses}.{_on_both(found)}"
 
 
@@ -129,17 +129,17 @@ def _number(value: float) -> str:
     return f"{value:.9g}"
 
 
-def apart(divergence: Divergence) -> str:
+def difference(divergence: Divergence) -> str:
     """The difference: `0.012, 0.84 % of the largest value; rounding explains at most 2.4e-06`."""
     if divergence.one is None or divergence.other is None:
         return ""
     if divergence.one.shape != divergence.other.shape:
         return "different shapes"
-    if not math.isfinite(divergence.apart):
+    if not math.isfinite(divergence.difference):
         return "NaN or infinity in one run only"
-    if not divergence.apart:
+    if not divergence.difference:
         return "none in the values compared"
-    words = f"{divergence.apart:.3g}, {percent(divergence.relative)} of the largest value"
+    words = f"{divergence.difference:.3g}, {percent(divergence.relative)} of the largest value"
     return (
         f"{words}; rounding explains at most {divergence.allowed:.2g}" if divergence.cause.value == "number" else words
     )

@@ -64,7 +64,7 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
     is not known.
     """
     rows: list[dict[str, Any]] = []
-    values = [_pace(choice) for choice in plan.choices]
+    values = [_speed(choice) for choice in plan.choices]
     widest = max((high for _, _, high in filter(None, values)), default=0.0)
     if not widest:
         return None
@@ -95,7 +95,7 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _pace(choice: Choice) -> tuple[float, float, float] | None:
+def _speed(choice: Choice) -> tuple[float, float, float] | None:
     """Its speed against one's own, else samples or steps a second, with the ends of the interval."""
     if choice.time is None:
         return None

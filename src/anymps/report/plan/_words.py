@@ -76,13 +76,13 @@ def headline(plan: Plan) -> str:
 
 def _meaning(row: Row) -> str:
     if row.recovery is not None:
-        return f"memory runs out, and the script {_goes_on(row)}"
+        return f"memory runs out, and the script {_after_failure(row)}"
     if row.outcome.verdict.value == "pages" and row.outcome.with_others.value == "fails":
         return f"{_MEANING['pages']}; it fails if other allocations take {text.size(row.outcome.others)}"
     return _MEANING[row.outcome.verdict.value]
 
 
-def _goes_on(row: Row) -> str:
+def _after_failure(row: Row) -> str:
     """What the script does after memory ran out."""
     batch = row.recovery.batch if row.recovery is not None else None
     return f"continues with batch {batch}" if batch is not None else "continues"
@@ -215,7 +215,7 @@ def mac_table(plan: Plan) -> Table:
             text.size(outcome.mac.recommended_max_memory),
             "" if fails else text.size(outcome.peak_reserved),
             "" if fails else _signed(outcome.margin),
-            verdict(outcome) + (f", then {_goes_on(row)}" if row.recovery is not None else ""),
+            verdict(outcome) + (f", then {_after_failure(row)}" if row.recovery is not None else ""),
         ]
         if batches:
             largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"

@@ -44,7 +44,7 @@ def trace_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[
     yield "\n]}\n"
 
 
-class _Alike(NamedTuple):
+class _EventTexts(NamedTuple):
     """What calls of one operator, place, phase and thread have in common, put together once: texts but for numbers."""
 
     begin: str
@@ -83,7 +83,7 @@ class _Events:
 
         A recording has millions, so little is done for each: no function is called, no text made that others share.
         """
-        alike: dict[tuple[int, int, int, int], _Alike] = {}
+        texts: dict[tuple[int, int, int, int], _EventTexts] = {}
         forward: dict[int, tuple[int, int]] = {}  # by node of autograd that no backward has run: time and track
         newest = at = -1
         step_end = ""
@@ -92,9 +92,9 @@ class _Events:
         zero, calls = self._from_zero(self.recording.calls_in_brief())
         for start, length, signature, site, module, kind, step, moved, node in calls:
             key = (signature, site, module, kind)
-            known = alike.get(key)
+            known = texts.get(key)
             if known is None:
-                known = alike[key] = self._alike(signature, site, module, kind)
+                known = texts[key] = self._texts_of(signature, site, module, kind)
             begin, end, wait, phase, track, arrows, timeless = known
             if step != at:
                 at, step_end = step, f"{step + 1}}}}}"
@@ -137,7 +137,7 @@ class _Events:
         self._zero = min([first[0], *(step.start_ns for step in self.recording.steps()[:1])])
         return self._zero, chain([first], calls)
 
-    def _alike(self, signature: int, site: int, module: int, kind: int) -> _Alike:
+    def _texts_of(self, signature: int, site: int, module: int, kind: int) -> _EventTexts:
         thread, phase, wait, flags = kind >> 24, kind >> 16 & 0xFF, kind >> 8 & 0xFF, kind & 0xFF
         name, words = self._signature(signature)
         track = _THREADS + 2 * thread
@@ -150,7 +150,7 @@ class _Events:
                 f',\n{{"name":{_WAIT_WORDS[wait]},"cat":"wait","ph":"X","ts":',
                 f',"pid":{_PROCESS},"tid":{track + 1},"args":{{"operator":{name},{args}',
             )
-        return _Alike(
+        return _EventTexts(
             begin=f'{{"name":{name},"cat":{_PHASE_WORDS[phase]},"ph":"X","ts":',
             end=f',"pid":{_PROCESS},"tid":{track},"args":{{{args}',
             wait=waits,
