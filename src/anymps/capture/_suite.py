@@ -178,6 +178,7 @@ class SuiteCapture(Capture):
             refused, steps = {entry[_REFUSAL] for entry in entries}, {entry[_STEP] for entry in entries}
             refusals = [row for row in self._section_refusals if row[0] in refused]
             sites = {entry[_SITE] for entry in entries} | {site for row in refusals for site in row[5:7]}
+            # The mark of a copy that was touched too early names two more lines in its `sequence`.
             copies = [entry[_SEQUENCE] for entry in entries if entry[_FLAGS] & Flag.UNSAFE_COPY]
             sites |= {site for pair in copies for site in (pair & 0xFFFFFFFF, pair >> 32)}
             from anymps.record import RecordingWriter

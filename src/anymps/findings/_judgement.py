@@ -61,6 +61,7 @@ def unused(recording: Recording) -> bool:
 
 def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
     """What became of a run, by its recording and the findings that are shown with it."""
+    # What ended the run comes before what a finding says of it, and both before what is wrong at its end.
     ended, refused = ending(recording), len(recording.refusals())
     refusal, cuda = ending_refusal(recording), asked_for_cuda(recording)
     if refusal is not None:

@@ -35,6 +35,7 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
     number = sum(wait.waits for wait in step.waits if wait.place in chosen)
     if not number or not waits:
         return None
+    # A finding may be about some of the waits of a line alone, and costs their part.
     seconds = step.time.saved(chosen, {place for place in chosen if place.wait in _COPIES}) * min(1.0, waits / number)
     return _interval_ns(step, seconds)
 

@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import torch
@@ -66,19 +66,19 @@ class Found:
     dtype: str
     shapes: list[list[int]]
     layout: str
-    result: int
-    index: list[int]
     expected: str
-    found: str
-    allowed: str
-    bound: str
-    source: str
-    wrong: int
-    count: int
     backward: bool
-    mpsgraph: bool
     order: int
-    follows: int
+    result: int = 0
+    index: list[int] = field(default_factory=list)
+    found: str = ""
+    allowed: str = ""
+    bound: str = ""
+    source: str = ""
+    wrong: int = 1
+    count: int = 1
+    mpsgraph: bool = False
+    follows: int = 0
 
     @property
     def share(self) -> float:
@@ -179,19 +179,9 @@ class NumberCheck:
             dtype=str(inputs[0].dtype).removeprefix("torch.") if inputs else "",
             shapes=[list(tensor.shape) for tensor in inputs][:8],
             layout=_layout(inputs),
-            result=0,
-            index=[],
             expected=str(error).partition("\n")[0][:300],
-            found="",
-            allowed="",
-            bound="",
-            source="",
-            wrong=1,
-            count=1,
             backward=backward,
-            mpsgraph=False,
             order=sum(self.wrong.values()),
-            follows=0,
         )
         return self._tell(found, site)
 

@@ -84,9 +84,11 @@ def _settle(connection: sqlite3.Connection) -> None:
     optimizers = [round_ for round_ in rounds if round_.kind == RoundKind.OPTIMIZER]
     if optimizers:
         ends = sorted(anchor.end_ns for anchors in cycles(optimizers) for anchor in anchors)
+        # As many ends as optimizers' steps: the steps that the run was written with are these already.
         if len(ends) < len(optimizers):
             _renumber(connection, ends)
         return
+    # Without an optimizer a backward comes once a round, else a module's call, a batch, or what a line does.
     trains = False
     turns: list[int] = []
     if len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BACKWARD)):

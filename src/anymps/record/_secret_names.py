@@ -93,7 +93,7 @@ def is_secret(name: str) -> bool:
         behind = words[number + 1 :]
         if word == "key" and number and words[number - 1] in _SECRET_KEYS and (not behind or behind[0].isdigit()):
             return True
-        if word == "token":
+        if word == "token":  # `hf_token` is a secret; `pad_token` and `token_id` are of a tokenizer
             if not _VOCABULARY & set(words) and all(each in _STILL_A_TOKEN or each.isdigit() for each in behind):
                 return True
         elif word in _SECRET:

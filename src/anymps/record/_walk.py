@@ -137,7 +137,7 @@ def _shares(sums: _Sums) -> dict[Phase, PhaseShare]:
             share["bytes_to_mps"] += size
         elif direction == Direction.MPS_TO_CPU:
             share["bytes_to_cpu"] += size
-        elif direction == Direction.NONE and kind & _ON_CPU:
+        elif direction == Direction.NONE and kind & _ON_CPU:  # copies of a fallback are part of its own entry
             share["fallback_bytes"] += size
     for number, time in sums.times.items():
         numbers[Phase(number)]["time_ns"] += time

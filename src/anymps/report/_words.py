@@ -123,6 +123,7 @@ def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float,
         there = lines.waited.get(waiting.site.file_line, frozenset())
         for number in there & waits.keys():
             waits[number] += lines.per_step_there(waiting.per_step, there)
+    # Ranks often share the work unevenly: the step that waits most is the one that all others wait for.
     most = max(waits.values())
     names = [recording.parts[number].name for number, those in waits.items() if those == most]
     return most, names if len(names) < len(waits) else []

@@ -89,6 +89,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._read(func, args)
         site, in_backward = self._place()
         written = {id(tensor) for tensor in _written(func, args, kwargs)}
+        # What is overwritten unread is no input: its old values may differ between two runs, and nothing follows.
         skipped = written if func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func) else set()
         given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
         self._note_use(_tensors((args, kwargs)))
@@ -244,7 +245,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             (own, new) for own, new in zip(_written(func, args, kwargs), _written(func, copies, named), strict=True)
         ]
         for own, new in written:
-            own.copy_(new)
+            own.copy_(new)  # what the call writes in place, and its `out=`
         back = {id(new): own for own, new in written}
 
         def to_device(item: Any) -> Any:

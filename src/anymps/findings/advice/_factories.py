@@ -33,7 +33,7 @@ def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | 
     if (move is None and not given) or (given and name not in _FROM_VALUES):
         return None
     splices = []
-    if name in _FROM_VALUES:
+    if name in _FROM_VALUES:  # `torch.tensor(0.5)` as `torch.full((), 0.5)`, which copies nothing from the host
         end = place.code.span(made.func)[1]
         first = place.code.span(made.args[0])[0]
         splices += [Splice(end - len(name), end, _FROM_VALUES[name]), Splice(first, first, "(), ")]

@@ -37,11 +37,12 @@ def chooses_for(code: Code, node: ast.expr, function: str) -> bool:
     """Whether a text stands where a device is chosen: in an assignment, a default, or an argument of that name."""
     child: ast.AST = node
     parent = code.parents.get(node)
+    # Of `device = "cuda" if gpu else "cpu"` and of `name, device = "run", "cuda"` the place of the whole counts.
     while isinstance(parent, (ast.IfExp, ast.BoolOp)) or (
         isinstance(parent, (ast.Tuple, ast.List)) and isinstance(code.parents.get(parent), ast.Assign)
     ):
         if isinstance(parent, ast.IfExp) and child is parent.test:
-            return False
+            return False  # a test compares a device, and chooses none
         child, parent = parent, code.parents.get(parent)
     if isinstance(parent, ast.Assign):
         return any(NAMES_DEVICE.search(name_of(target)) for target in parent.targets)

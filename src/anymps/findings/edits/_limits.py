@@ -86,6 +86,7 @@ def _limited_by(node: ast.AST, tables: set[str]) -> Iterator[str]:
         while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
             node = node.orelse[0]
             tests.append(node.test)
+        # An `else` that raises refuses each device that no test before it names.
         if any(isinstance(statement, ast.Raise) for statement in node.orelse):
             yield from _compared(tests)
     elif isinstance(node, ast.Match):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 
 from anymps._errors import UnsupportedTorchError
@@ -35,12 +36,11 @@ DRAIN = (
     "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued more."
 )
 
-READ = Rule(
+_EVERY_STEP = partial(Rule, severity=Severity.WARNING, needs_steps=True, about_waits=True)
+
+READ = _EVERY_STEP(
     id="MPS201",
     title="Value read back in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.ITEM}),
     why=DRAIN,
     fix="Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
@@ -60,12 +60,9 @@ READ = Rule(
     ),
 )
 
-PRINT = Rule(
+PRINT = _EVERY_STEP(
     id="MPS202",
     title="Tensor printed or logged in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
     why=f"Showing a tensor reads it back. {DRAIN}",
     fix="Print or log every 50 steps, by the loop's own counter.",
@@ -84,12 +81,9 @@ PRINT = Rule(
     ),
 )
 
-INSIDE = Rule(
+INSIDE = _EVERY_STEP(
     id="MPS203",
     title="Operator waits internally in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.INSIDE_OPERATOR}),
     why=f"The operator needs a value on the host before it can continue. {DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
@@ -110,12 +104,9 @@ INSIDE = Rule(
     ),
 )
 
-TO_CPU = Rule(
+TO_CPU = _EVERY_STEP(
     id="MPS204",
     title="Tensor copied to the CPU in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.COPY_TO_CPU}),
     why=DRAIN,
     fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
@@ -135,12 +126,9 @@ TO_CPU = Rule(
     ),
 )
 
-SYNCHRONIZED = Rule(
+SYNCHRONIZED = _EVERY_STEP(
     id="MPS205",
     title="synchronize() in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.SYNCHRONIZE}),
     why=DRAIN,
     fix="Synchronize only around what you time: once before the clock starts and once before it stops, for many steps.",
@@ -159,12 +147,9 @@ SYNCHRONIZED = Rule(
     ),
 )
 
-DRAINED = Rule(
+DRAINED = _EVERY_STEP(
     id="MPS206",
     title="Event wait or empty_cache() in every step",
-    severity=Severity.WARNING,
-    needs_steps=True,
-    about_waits=True,
     waits=frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
     why=DRAIN,
     fix="Take it out of the loop.",

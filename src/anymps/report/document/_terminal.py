@@ -60,7 +60,7 @@ def _parts(document: Document, width: int, glyphs: Glyphs) -> Iterator[Renderabl
             if number and not (isinstance(block, Note) and block.brief):
                 yield Text()
             parts = _block(block, width, glyphs)
-            flush = isinstance(block, Prose) and not called
+            flush = isinstance(block, Prose) and not called  # sentences without a heading stand at the margin
             yield from (part.renderable for part in parts if isinstance(part, Padding)) if flush else parts
 
 
