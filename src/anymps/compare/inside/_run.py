@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -101,25 +102,36 @@ class TracedRun:
             self._is_entered = False
 
     def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
+        """`torch.autograd.backward`, which `Tensor.backward` calls, too.
+
+        Where a mode stands between, such as that of devices' names, torch hands the call to this function again.
+        """
+        within = threading.local()
 
         def backward(tensors: Any, *given: Any, **named: Any) -> Any:
-            tracer = self._tracer
-            site, _ = tracer.lines.now()
-            tracer.backward_site = self._writer.site(site) if site is not None else 0
-            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
-                if (
-                    getattr(tensor, "numel", lambda: 0)() == 1
-                    and not tensor.is_complex()
-                    and self._losses < _MOST_LOSSES
-                ):
-                    self._losses += 1
-                    with torch.utils._python_dispatch._disable_current_modes():
-                        value = float(tensor.detach())
-                    self._writer.row("loss", [tracer.step, tracer.backward_site, value])
-            return original(tensors, *given, **named)
+            if getattr(within, "is_watched", False):
+                return original(tensors, *given, **named)
+            self._note_losses(tensors if isinstance(tensors, (tuple, list)) else (tensors,))
+            within.is_watched = True
+            try:
+                return original(tensors, *given, **named)
+            finally:
+                within.is_watched = False
 
         return backward
+
+    def _note_losses(self, tensors: Iterable[Any]) -> None:
+        """Write the numbers that backward begins with."""
+        tracer = self._tracer
+        site, _ = tracer.lines.now()
+        tracer.backward_site = self._writer.site(site) if site is not None else 0
+        for tensor in tensors:
+            is_number = getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex()
+            if is_number and self._losses < _MOST_LOSSES:
+                self._losses += 1
+                with torch.utils._python_dispatch._disable_current_modes():
+                    value = float(tensor.detach())
+                self._writer.row("loss", [tracer.step, tracer.backward_site, value])
 
     def _watch_autocast(self) -> None:
         """Keep which dtype the innermost autocast casts to: in a call that it has cast it is off already."""

@@ -1,0 +1,129 @@
+"""What a run writes into its trace: steps, losses, autocast, and which calls; in a process of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from anymps.compare import Ending, Trace
+from anymps.compare.inside._tracer import Tracer
+from anymps.compare.inside._writer import TraceWriter
+from processes import run_with_torch
+
+RUN = """
+from pathlib import Path
+import torch
+from anymps.compare.inside._run import TracedRun
+
+run = TracedRun(
+    Path({path!r}), "cpu", full_steps=3, random_on_cpu=True, in_host_memory=False, by_kernels=lambda: 0, facts={{}}
+)
+run.start()
+model = torch.nn.Linear(2, 2).to("mps")  # the CPU, by another name
+one, other = (torch.optim.SGD([parameter], lr=0.1) for parameter in model.parameters())
+for step in range(13):
+    with torch.autocast("mps", dtype=torch.bfloat16, enabled=step == 1):
+        with torch.autocast("cuda", dtype=torch.float16, enabled=False):
+            y = model(torch.ones(1, 2))
+        y = model(torch.ones(1, 2, device="cuda"))
+    loss = (y.float() * 0 + step).mean()
+    torch.autograd.backward([loss, (y.float() * 2).sum()])
+    model(torch.ones(2, 2)).backward(torch.ones(2, 2))  # no loss
+    other.step()
+    one.step()
+run.close("ValueError of mine", None)
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """The trace of a small training."""
+    path = tmp_path_factory.mktemp("trained") / "trace"
+    assert run_with_torch(RUN.format(path=str(path))).lines == []
+    return Trace.open(path)
+
+
+def test_steps(trained: Trace) -> None:
+    """The optimizer that steps first counts them; of later ones each at twice the distance is traced."""
+    assert trained.traced_steps == [0, 1, 2, 5, 11]
+    assert sorted({call.step for call in trained.calls}) == [0, 1, 2, 5, 11]
+    counts = Counter(call.step for call in trained.calls if call.name == "addmm")
+    assert counts == {0: 3, 1: 3, 2: 3, 5: 3, 11: 3}
+    assert trained.ending == Ending("ValueError of mine", steps=13, is_cut=False, used=True, calls=len(trained.calls))
+    assert trained.facts == {"device": "cpu", "torch": torch.__version__, "used": "1"}
+
+
+def test_losses(trained: Trace) -> None:
+    """Each number that backward begins with, of all steps; what has more than one is none."""
+    assert [loss.step for loss in trained.losses] == [step for step in range(13) for _ in range(2)]
+    assert [loss.value for loss in trained.losses[::2]] == [float(step) for step in range(13)]
+    assert {loss.site.text for loss in trained.losses} == {""}  # a program that has no file
+
+
+def test_autocast(trained: Trace) -> None:
+    """The innermost one counts, to its end."""
+    casts = [(call.step, call.autocast) for call in trained.calls if call.name == "addmm"]
+    assert casts[:9] == [*[(0, "")] * 3, (1, ""), (1, "bfloat16"), (1, ""), *[(2, "")] * 3]
+
+
+def traced(path: Path, device: str, *, random_on_cpu: bool = False) -> tuple[TraceWriter, Tracer]:
+    """A tracer that is still to be entered."""
+    writer = TraceWriter(path)
+    return writer, Tracer(writer, device, in_host_memory=False, random_on_cpu=random_on_cpu, by_kernels=lambda: 0)
+
+
+def test_copies_that_one_device_may_not_need_are_no_calls(tmp_path: Path) -> None:
+    """In the same dtype; a cast computes."""
+    writer, tracer = traced(tmp_path / "trace", "cpu")
+    x = torch.ones(2)
+    with tracer:
+        x.clone(), x.to(torch.float32, copy=True), torch.empty(2).copy_(x)
+        torch.empty(2, dtype=torch.int64).copy_(x)
+        x.to(torch.float16)
+        x.view(2, 1).detach()
+    writer.close(Ending())
+    found = Trace.open(tmp_path / "trace").calls
+    assert [(call.name, call.results[0].sketch.dtype) for call in found] == [("copy", "int64"), ("_to_copy", "float16")]
+
+
+def test_the_device_is_used_when_something_is_on_it(mps_device: torch.device, tmp_path: Path) -> None:
+    """What the CPU computes beside it does not count."""
+    writer, tracer = traced(tmp_path / "trace", "mps")
+    x = torch.ones(2, device=mps_device)
+    with tracer:
+        torch.ones(2) + 1
+        assert not tracer.used
+        x.view(1, 2)
+        assert tracer.used
+    writer.close(Ending())
+    assert Trace.open(tmp_path / "trace").facts == {"used": "1"}
+
+
+def test_random_numbers_of_the_cpu(mps_device: torch.device, tmp_path: Path) -> None:
+    """Drawn by the CPU's generator wherever they go: written in place, made anew, and beside a generator of mps."""
+    writer, tracer = traced(tmp_path / "trace", "mps", random_on_cpu=True)
+
+    def drawn(device: torch.device | str) -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        x = torch.full((4,), 0.5, device=device)
+        generator = torch.Generator(device=device) if str(device) == "mps" else None
+        y = torch.zeros(4, device=device)
+        same = y.uniform_(generator=generator)
+        assert same is y
+        return [torch.bernoulli(x), torch.rand(3, device=device), y, torch.nn.functional.dropout(x, 0.5)]
+
+    expected = drawn("cpu")
+    with tracer:
+        found = drawn(mps_device)
+        alone = torch.rand(2)
+    writer.close(Ending())
+    assert [tensor.device.type for tensor in found] == ["mps"] * 4
+    assert [tensor.tolist() for tensor in found] == [tensor.tolist() for tensor in expected]
+    assert alone.device.type == "cpu"
+    calls = Trace.open(tmp_path / "trace").calls
+    assert [(call.name, call.with_generator) for call in calls if call.is_random] == [
+        *(("uniform", True), ("bernoulli", False), ("rand", False), ("bernoulli", False), ("rand", False))
+    ]
