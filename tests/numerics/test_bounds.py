@@ -33,7 +33,30 @@ def test_unit_roundoff() -> None:
         ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (32, 16, 3, 3)], (32, 16, 3, 3), 72),
         ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (32, 16, 3, 3)], (2, 16, 8, 8), 288),
         ("aten::_scaled_dot_product_attention_math_for_mps", [(1, 2, 7, 64), (1, 2, 9, 64)], (1, 2, 7, 64), 73),
+        ("aten::scaled_dot_product_attention", [(7, 64), (9, 64)], (7, 64), 73),
+        ("aten::scaled_dot_product_attention", [(7, 64), (9,)], (7, 64), 448),
+        ("aten::scaled_dot_product_attention", [(), (9, 64)], (7, 64), 576),
+        ("aten::scaled_dot_product_attention", [(7, 64)], (7, 64), 448),
         ("aten::embedding_dense_backward", [(4, 8, 32), (4, 8)], (100, 32), 1024),
+        ("aten::addmv", [(5,), (5, 7), (7,)], (5,), 7),
+        ("aten::addmm", [(64, 5)], (3, 5), 1),  # too few shapes to tell
+        ("aten::mv", [()], (), 1),
+        ("aten::var", [(6, 5), (2,)], (5,), 6),
+        ("aten::sum", [(3,)], (5, 2), 1),
+        ("aten::_softmax", [(3, 100, 7)], (3, 100, 7), 100),
+        ("aten::convolution", [(1, 16, 8, 8), (8, 16, 3, 3)], (1, 8, 6, 6), 144),
+        ("aten::convolution", [(1, 16, 8, 8), (8, 4), (3,)], (1, 8, 6, 6), 8),
+        ("aten::convolution", [(1, 16, 8, 8), (4,)], (1, 8, 6, 6), 1024),
+        ("aten::convolution", [(1, 16, 8, 8)], (1, 8, 6, 6), 1024),
+        ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8)], (2, 16, 8, 8), 2304),
+        ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (5,)], (2, 16, 8, 8), 2304),
+        ("aten::convolution_backward", [(9,), (2, 16, 8, 8), (5, 3)], (5, 3), 9),
+        ("aten::convolution_backward", [(2, 32, 6, 6), (2, 16, 8, 8), (32, 16, 3, 3)], (32,), 72),
+        ("aten::native_batch_norm", [(8, 3, 5, 5), (3,)], (8, 3, 5, 5), 200),
+        ("aten::native_batch_norm", [(8,)], (8,), 8),
+        ("aten::native_batch_norm", [], (), 1),
+        ("aten::native_layer_norm", [(8, 3, 5), (5,)], (8, 3, 5), 15),
+        ("aten::native_layer_norm", [], (), 1),
     ],
 )
 def test_sums_are_as_long_as_the_shapes_say(
@@ -91,9 +114,41 @@ def test_a_bound_is_taken_of_the_sum_of_the_absolute_values() -> None:
 
 
 def test_two_computed_results_may_be_twice_as_far_apart() -> None:
-    bound = bound_of("aten::mm", torch.float32, [(2, 8), (8, 2)], (2, 2))
-    assert bound.of_two().relative == 2 * bound.relative
-    assert isinstance(bound.of_two(), Bound)
+    """In the result's own share and near 0; all else is that of one."""
+    one = Bound(Kind.FUNCTION, torch.float16, 3e-3, 4e-5, 7, True, "somewhere")
+    assert one.of_two() == Bound(Kind.FUNCTION, torch.float16, 6e-3, 8e-5, 7, True, "somewhere")
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "shapes", "absolute"),
+    [
+        # A unit roundoff for each term, one each for the product and the result, and eight of `exp`.
+        ("aten::_log_softmax", torch.float32, [(2, 10)], 20 * U / (1 - 20 * U)),
+        ("aten::logsumexp", torch.float16, [(2, 10)], 30 * 2**-11 / (1 - 30 * 2**-11)),
+        ("aten::logsumexp", torch.float32, [(10**7,)], 1e-4),  # PyTorch's own tests allow no more
+        ("aten::_softmax", torch.float32, [(2, 10)], 0.0),
+    ],
+)
+def test_near_zero(operator: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], absolute: float) -> None:
+    """The logarithm of a sum may be off by as much as the sum is by its share; others by a subnormal number."""
+    tiny = torch.finfo(dtype).tiny
+    assert bound_of(operator, dtype, shapes).absolute == pytest.approx(tiny + absolute, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "relative", "absolute"),
+    [(torch.float32, 3e-5, 1e-4), (torch.complex64, 3e-5, 1e-4)],
+)
+def test_a_tested_bound_shrinks_with_the_result(dtype: torch.dtype, relative: float, absolute: float) -> None:
+    """The absolute tolerance is meant for numbers of about one: of smaller results it is as much smaller."""
+    bound = bound_of("aten::_cdist_forward", dtype)
+    allowed = bound.allowed(torch.tensor([0.5, 0.1, math.inf], dtype=torch.float64))
+    assert allowed.tolist() == pytest.approx(
+        [0.5 * relative + 0.5 * absolute, 0.1 * relative + 0.5 * absolute, math.inf]
+    )
+    assert bound.allowed(torch.tensor([9.0], dtype=torch.float64)).item() == pytest.approx(9 * relative + absolute)
+    assert bound.absolute_beside(0.25) == absolute / 4
+    assert bound.absolute_beside(4.0) == absolute
 
 
 def test_random_sums_in_any_order_stay_within_the_bound() -> None:

@@ -62,6 +62,11 @@ def test_near_the_largest_number_either_side_may_run_over() -> None:
     assert differences(wide(largest), narrow(math.inf), EXP) is None
     assert differences(wide(largest * (1 + 2**-24)), narrow(largest), EXP) is None
     assert differences(wide(largest / 8), narrow(math.inf), EXP) is not None
+    below = torch.nextafter(narrow(largest), narrow(0.0))
+    assert differences(wide(largest * (1 + 2**-23)), below, EXP) is None
+    assert differences(wide(-largest * (1 + 2**-23)), -below, EXP) is None
+    assert differences(wide(largest * (1 + 2**-23)), narrow(1.0), EXP) is not None
+    assert differences(wide(largest), narrow(math.nan), EXP) is not None
 
 
 def test_zero_for_a_subnormal_number_is_quieter_than_a_wrong_number() -> None:
