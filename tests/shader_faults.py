@@ -1,11 +1,21 @@
-"""What the checker of Metal kernels finds in one launch."""
+"""Metal kernels in their checked form, and what the checker finds in one launch."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
+import pytest
+import torch
+
 from anymps.metal import ShaderFault, ShaderFaultWarning, take_shader_faults
+
+
+def compile_checked(source: str) -> Any:
+    """The kernels of a source in their checked form, with no launch that they remember."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANYMPS_CHECK_SHADERS", "1")
+        return torch.mps.compile_shader(source)
 
 
 def faults_of(kernel: Any, *args: Any, **options: Any) -> list[ShaderFault]:

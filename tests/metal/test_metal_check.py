@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import torch
 
 import anymps
 from anymps.findings import Severity, find
-from anymps.metal import ShaderFaultWarning, take_shader_faults
+from anymps.metal import ShaderFaultWarning
 from metal_shaders import BASICS, GROUPS, HEAD
-from shader_faults import said_of
+from shader_faults import compile_checked, said_of
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
+pytestmark = pytest.mark.usefixtures("virtual_device", "no_faults_left")
 
 FAULTY = (
     HEAD
@@ -102,17 +101,8 @@ def faulty() -> Any:
     return _checked(FAULTY)
 
 
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Faults that no test takes are not the next one's."""
-    yield
-    take_shader_faults()
-
-
 def _checked(source: str) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANYMPS_CHECK_SHADERS", "1")
-        return torch.mps.compile_shader(source)
+    return compile_checked(source)
 
 
 def _floats(count: int = 64) -> torch.Tensor:

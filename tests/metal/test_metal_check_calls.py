@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ import torch
 
 from anymps.metal import take_shader_faults
 from metal_shaders import HEAD
-from shader_faults import faults_of
+from shader_faults import compile_checked, faults_of
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
+pytestmark = pytest.mark.usefixtures("virtual_device", "no_faults_left")
 
 SOURCE = (
     HEAD
@@ -62,16 +61,7 @@ kernel void both(device const float* a, device const float* b, device atomic_int
 @pytest.fixture(scope="module")
 def kernels() -> Any:
     """The kernels above in their checked form."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANYMPS_CHECK_SHADERS", "1")
-        return torch.mps.compile_shader(SOURCE)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Faults that no test takes are not the next one's."""
-    yield
-    take_shader_faults()
+    return compile_checked(SOURCE)
 
 
 def _said(kernel: Any, *args: Any, **options: Any) -> list[tuple[str, bool]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,9 +18,9 @@ from anymps.metal import take_shader_faults
 from anymps.metal.analysis import GridPlaces, Program, SimilarGroups
 from anymps.metal.checking import CheckedLaunch, CleanLaunches
 from metal_shaders import HEAD
-from shader_faults import said_of
+from shader_faults import compile_checked, said_of
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
+pytestmark = pytest.mark.usefixtures("virtual_device", "no_faults_left")
 
 KERNELS = 20  # in one source
 EXAMPLES = int(os.environ.get("ANYMPS_FUZZ_EXAMPLES", "0"))
@@ -53,18 +53,10 @@ kernel void from_both_ends(device float* o, uint i [[thread_position_in_grid]]) 
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Faults that no test takes are not the next one's."""
-    yield
-    take_shader_faults()
-
-
 @pytest.fixture(name="checked")
-def fixture_checked(monkeypatch: pytest.MonkeyPatch) -> Any:
+def fixture_checked() -> Any:
     """The kernels above in their checked form."""
-    monkeypatch.setenv("ANYMPS_CHECK_SHADERS", "1")
-    return torch.mps.compile_shader(SOURCE)
+    return compile_checked(SOURCE)
 
 
 @pytest.fixture(name="looks")
@@ -73,13 +65,13 @@ def fixture_looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     run, look = CheckedLaunch.run, CheckedLaunch.look
 
-    def running(launch: CheckedLaunch, *arguments: Any) -> str:
+    def running(check: CheckedLaunch, *arguments: Any) -> str:
         seen.append("all")
-        return run(launch, *arguments)
+        return run(check, *arguments)
 
-    def looking(launch: CheckedLaunch, *arguments: Any) -> Any:
-        seen.append(list(arguments[5]))
-        return look(launch, *arguments)
+    def looking(check: CheckedLaunch, launch: Any, chosen: Sequence[int], copied: Any) -> Any:
+        seen.append(list(chosen))
+        return look(check, launch, chosen, copied)
 
     monkeypatch.setattr(CheckedLaunch, "run", running)
     monkeypatch.setattr(CheckedLaunch, "look", looking)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,9 +19,9 @@ from anymps.metal import take_shader_faults
 from anymps.metal.analysis import Program, deciding_buffers
 from anymps.metal.checking import CheckedLaunch, CleanLaunches, _repeats
 from metal_shaders import HEAD
-from shader_faults import said_of
+from shader_faults import compile_checked, said_of
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
+pytestmark = pytest.mark.usefixtures("virtual_device", "no_faults_left")
 
 KERNELS = 20  # in one source
 EXAMPLES = int(os.environ.get("ANYMPS_FUZZ_EXAMPLES", "0"))
@@ -57,18 +56,10 @@ kernel void turn(device float* y, device const float* x, uint i [[thread_index_i
 )
 
 
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Faults that no test takes are not the next one's."""
-    yield
-    take_shader_faults()
-
-
 @pytest.fixture(name="checked")
-def fixture_checked(monkeypatch: pytest.MonkeyPatch) -> Any:
+def fixture_checked() -> Any:
     """The kernels above in their checked form, with no launch that they remember."""
-    monkeypatch.setenv("ANYMPS_CHECK_SHADERS", "1")
-    return torch.mps.compile_shader(SOURCE)
+    return compile_checked(SOURCE)
 
 
 @pytest.fixture(name="looks")
@@ -77,9 +68,9 @@ def fixture_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     run = CheckedLaunch.run
 
-    def noting(launch: CheckedLaunch, *arguments: Any) -> str:
+    def noting(check: CheckedLaunch, launch: Any, report: Any) -> str:
         seen.append(launch.kernel)
-        return run(launch, *arguments)
+        return run(check, launch, report)
 
     monkeypatch.setattr(CheckedLaunch, "run", noting)
     return seen

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-from anymps.metal import take_shader_faults
 from metal_shaders import HEAD
-from shader_faults import said_of
+from shader_faults import compile_checked, said_of
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
+pytestmark = pytest.mark.usefixtures("virtual_device", "no_faults_left")
 
 SOURCE = (
     HEAD
@@ -48,19 +46,10 @@ kernel void written(device float* out, constant uint& from, constant uint& to, u
 LINES = SOURCE.splitlines()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Faults that no test takes are not the next one's."""
-    yield
-    take_shader_faults()
-
-
 @pytest.fixture(scope="module")
 def checked() -> Any:
     """The kernels above in their checked form."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANYMPS_CHECK_SHADERS", "1")
-        return torch.mps.compile_shader(SOURCE)
+    return compile_checked(SOURCE)
 
 
 CALL = "out[i] = c10::metal::threadgroup_welford_combine(row, 256).x;"

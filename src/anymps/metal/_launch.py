@@ -24,6 +24,28 @@ Sizes3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel, as the checker is given it.
+
+    `tensors` are those of the arguments, tables included, with addresses of this machine's; `errors` is the argument of
+    that index.
+    """
+
+    kernel: str
+    entry: KernelEntry
+    bound: Arguments
+    tensors: Sequence[torch.Tensor]
+    grid: Sizes3
+    group: Sizes3
+    errors: tuple[int, ErrorBuffer] | None = None
+
+    @property
+    def missing(self) -> int:
+        """How many buffers the kernel takes that it was not given."""
+        return int(self.entry.buffers) - len(self.bound.slots) - (self.errors is not None)
+
+
+@dataclass(frozen=True)
 class Packed:
     """A call as `anymps_rt_call` takes it: `places` are where the bytes of constants begin, by buffer."""
 

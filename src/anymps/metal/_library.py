@@ -16,7 +16,7 @@ from anymps.metal._check_setting import checks_shaders
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
-from anymps.metal._launch import Launcher, Repeated, Sizes3, lies_along
+from anymps.metal._launch import Launch, Launcher, Repeated, Sizes3, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._signatures import (
     TENSOR,
@@ -43,7 +43,7 @@ _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the co
 class Checks:
     """How kernels are checked: what starts a check, what was clean, and a kernel's plain form, by name."""
 
-    start: Callable[[str], CheckedLaunch]
+    start: Callable[[], CheckedLaunch]
     clean: CleanLaunches
     plain: Callable[[str], MetalKernel]
 
@@ -306,7 +306,7 @@ class MetalKernel:
         if self._checks is None and not self._device.shaders_by_operator():
             self._run(bound, tensors, grid, group, error_buf_idx, None)
             return
-        check = self._checks.start(self._name) if self._checks is not None else None
+        check = self._checks.start() if self._checks is not None else None
 
         def run(buffers: Sequence[torch.Tensor]) -> None:
             self._run(bound, buffers, grid, group, error_buf_idx, check)
@@ -330,34 +330,35 @@ class MetalKernel:
         check: CheckedLaunch | None,
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
-        key = None
-        if self._checks is not None and error_index is None:
-            key = self._checks.clean.key(self._name, self._entry, bound, tensors, grid, group)
-            if self._checks.clean.has(key, self._name, self._entry, bound):
-                if check is not None:
-                    check.faults = self._checks.clean.faults(key)
-                self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
-                return
-            if check is not None and self._checks.clean.by_parts(key, check, self._entry, bound, tensors, grid, group):
-                self._checks.plain(self._name)._run(bound, tensors, grid, group, None, None)
-                return
-        if self._axis is not None and not lies_along(self._axis, grid, group):
-            self._use_fibers()
         errors = None if error_index is None else (error_index, ErrorBuffer())
-        why = ""
-        report: Report | None
-        if check is None:
-            report = self._launch(bound, tensors, grid, group, errors)
+        if check is not None:
+            self._run_checked(Launch(self._name, self._entry, bound, tensors, grid, group, errors), check)
         else:
-            report = Report()
-            why = check.run(self._entry, bound, tensors, grid, group, errors, report)
-            if self._checks is not None and not report.signal:
-                self._checks.clean.add(key, check.faults)
-        if report is not None and report.signal:
-            self._raise_fault(report, bound, why, errors is not None)
+            if self._axis is not None and not lies_along(self._axis, grid, group):
+                self._use_fibers()
+            report = self._launch(bound, tensors, grid, group, errors)
+            if report is not None and report.signal:
+                self._raise_fault(report, bound, "", errors is not None)
         message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
+
+    def _run_checked(self, launch: Launch, check: CheckedLaunch) -> None:
+        """Runs it under the checker, or in the plain form where the checker has nothing left to find."""
+        assert self._checks is not None
+        clean = self._checks.clean
+        key = clean.key(launch)
+        known = clean.has(key, launch)
+        if known:
+            check.faults = clean.faults(key)
+        if known or clean.by_parts(key, check, launch):
+            self._checks.plain(self._name)._run(launch.bound, launch.tensors, launch.grid, launch.group, None, None)
+            return
+        report = Report()
+        why = check.run(launch, report)
+        if report.signal:
+            self._raise_fault(report, launch.bound, why, launch.errors is not None)
+        clean.add(key, check.faults)
 
     def _raise_fault(self, report: Report, bound: Arguments, why: str, with_errors: bool = False) -> NoReturn:
         raise_interrupt(report)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from anymps.metal._arguments import LETTERS, PADDING, Arguments, Constant
-from anymps.metal._runtime import KernelEntry, Parameter
+from anymps.metal._launch import Launch
+from anymps.metal._runtime import Parameter
 from anymps.metal.checking._messages import ShaderFault
 
 _NAMES = {
@@ -31,8 +32,9 @@ _BYTES = frozenset("bB")  # memory as such
 _BY_INDUCTOR = "generated_kernel"  # its kernels know the strides of what they are given
 
 
-def argument_faults(kernel: str, entry: KernelEntry, bound: Arguments) -> Iterator[ShaderFault]:
-    """What is wrong with the arguments of one call."""
+def argument_faults(launch: Launch) -> Iterator[ShaderFault]:
+    """What is wrong with the arguments of one launch."""
+    kernel, entry, bound = launch.kernel, launch.entry, launch.bound
     subject = f"The Metal kernel `{kernel}`"
     given, taken = len(bound.slots), int(entry.buffers)
     if given > taken:
@@ -54,10 +56,11 @@ def argument_faults(kernel: str, entry: KernelEntry, bound: Arguments) -> Iterat
             yield from _number(kernel, index, slot, parameter)
 
 
-def unset_faults(kernel: str, entry: KernelEntry, source: str) -> Iterator[ShaderFault]:
+def unset_faults(launch: Launch, source: str) -> Iterator[ShaderFault]:
     """Variables of the kernel that are read before they are written, by what its compiler says."""
+    kernel = launch.kernel
     lines = source.splitlines()
-    for line, variable, sure in entry.unset:
+    for line, variable, sure in launch.entry.unset:
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
         name = f"the variable `{variable}`" if variable else "a variable"
         when = "before it is written" if sure else "which may not have been written yet"

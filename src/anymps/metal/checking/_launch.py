@@ -15,9 +15,10 @@ from pathlib import Path
 
 import torch
 
-from anymps.metal._arguments import PADDING, Arguments, Constant
+from anymps.metal._arguments import PADDING, Constant
 from anymps.metal._device import Device
-from anymps.metal._runtime import KernelEntry, Report, Triple, raise_interrupt, runtime
+from anymps.metal._launch import Launch
+from anymps.metal._runtime import Report, Triple, raise_interrupt, runtime
 from anymps.metal.checking._arguments import argument_faults, unset_faults
 from anymps.metal.checking._events import MOST_EVENTS, Area, Event, checker
 from anymps.metal.checking._messages import Launched, ShaderFault, describe
@@ -44,44 +45,27 @@ def take_shader_faults() -> list[ShaderFault]:
     return taken
 
 
-def buffer_count(entry: KernelEntry, bound: Arguments, errors: tuple[int, ctypes.Structure] | None) -> int:
-    """How many buffers a launch needs a place for."""
-    return max(int(entry.buffers), len(bound.slots), 0 if errors is None else errors[0] + 1, 1)
-
-
 @dataclass
 class CheckedLaunch:
-    """One launch of a kernel of a compiled source. `faults` are there once it has run."""
+    """What the checker does with one launch of a compiled source. `faults` are there once it has run."""
 
     source: str
     library: Path
-    kernel: str
     faults: list[ShaderFault] = field(default_factory=list)
 
-    def run(
-        self,
-        entry: KernelEntry,
-        bound: Arguments,
-        tensors: Sequence[torch.Tensor],
-        grid: Sequence[int],
-        group: Sequence[int],
-        errors: tuple[int, ctypes.Structure] | None,
-        report: Report,
-    ) -> str:
-        """Run it, with `errors` as the argument of that index. Returns why it was stopped, if the checker knows."""
-        memory = _memory_of(entry, bound, tensors, errors)
-        count = buffer_count(entry, bound, errors)
+    def run(self, launch: Launch, report: Report) -> str:
+        """Run it. Returns why it was stopped, if the checker knows."""
+        memory = _memory_of(launch)
 
-        def launch(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
-            runtime().anymps_rt_launch(entry, pointers, Triple(*grid), Triple(*group), 1, ctypes.byref(report))
+        def run(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+            grid, group = Triple(*launch.grid), Triple(*launch.group)
+            runtime().anymps_rt_launch(launch.entry, pointers, grid, group, 1, ctypes.byref(report))
 
-        found = self._run(entry, memory, count, launch)
-        missing = int(entry.buffers) - len(bound.slots) - (errors is not None)
-        launched = Launched(self.kernel, self.source, self.library, memory.names, missing)
+        found = self._run(launch, memory, run)
         self.faults = [
-            *argument_faults(self.kernel, entry, bound),
-            *unset_faults(self.kernel, entry, self.source),
-            *describe(found, launched),
+            *argument_faults(launch),
+            *unset_faults(launch, self.source),
+            *describe(found, Launched(launch.kernel, self.source, self.library, memory.names, launch.missing)),
         ]
         ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
         if ending is None or not report.signal:
@@ -89,14 +73,7 @@ class CheckedLaunch:
         return f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
 
     def look(
-        self,
-        entry: KernelEntry,
-        bound: Arguments,
-        tensors: Sequence[torch.Tensor],
-        grid: Sequence[int],
-        group: Sequence[int],
-        chosen: Sequence[int],
-        copied: Collection[int],
+        self, launch: Launch, chosen: Sequence[int], copied: Collection[int]
     ) -> dict[int, tuple[int, int, int]] | None:
         """Look at some groups of it alone, by their numbers; nothing of what they write is kept.
 
@@ -104,45 +81,41 @@ class CheckedLaunch:
         the memory that it lies in, and there the first byte that was touched and the one behind the last; None if
         anything was found, or the groups did not come to their end.
         """
-        memory = _memory_of(entry, bound, tensors, None, copied)
+        memory = _memory_of(launch, copied)
         report = Report()
         numbers = (ctypes.c_uint64 * len(chosen))(*chosen)
 
-        def launch(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+        def run(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
+            grid, group = Triple(*launch.grid), Triple(*launch.group)
             runtime().anymps_rt_launch_chosen(
-                entry, pointers, Triple(*grid), Triple(*group), numbers, len(chosen), ctypes.byref(report)
+                launch.entry, pointers, grid, group, numbers, len(chosen), ctypes.byref(report)
             )
 
-        found = self._run(entry, memory, buffer_count(entry, bound, None), launch)
+        found = self._run(launch, memory, run)
         raise_interrupt(report)
-        if report.signal or (
-            found and describe(found, Launched(self.kernel, self.source, self.library, memory.names, 0))
-        ):
+        launched = Launched(launch.kernel, self.source, self.library, memory.names, 0)
+        if report.signal or (found and describe(found, launched)):
             return None
         return memory.touched()
 
     def _run(
-        self,
-        entry: KernelEntry,
-        memory: _Memory,
-        count: int,
-        launch: Callable[[ctypes.Array[ctypes.c_void_p]], None],
+        self, launch: Launch, memory: _Memory, run: Callable[[ctypes.Array[ctypes.c_void_p]], None]
     ) -> list[Event]:
-        """Has the checker follow a launch on `count` buffers. Returns what it found."""
+        """Has the checker follow a launch. Returns what it found."""
         global _turn_of
         events = (Event * MOST_EVENTS)()
         if _turn.locked() and _turn_of == threading.get_ident():
             raise RuntimeError(
-                f"anymps: a signal handler launched the Metal kernel '{self.kernel}' while another one was checked: "
+                f"anymps: a signal handler launched the Metal kernel '{launch.kernel}' while another one was checked: "
                 "the checker follows one at a time"
             )
         with _turn:
             _turn_of = threading.get_ident()
             areas = memory.areas()
-            if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, entry.thread):
-                raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{self.kernel}'")
+            if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, launch.entry.thread):
+                raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{launch.kernel}'")
             try:
-                launch(memory.pointers(areas, count))
+                run(memory.pointers(areas, _buffer_count(launch)))
             finally:
                 found = checker().anymps_check_end(events, MOST_EVENTS)
                 _turn_of = 0
@@ -168,31 +141,30 @@ def _without_numbers(fault: ShaderFault) -> str:
     return _NUMBER.sub("", fault.what.partition(f" at line {fault.line}, ")[0] if fault.line else fault.what)
 
 
-def _memory_of(
-    entry: KernelEntry,
-    bound: Arguments,
-    tensors: Sequence[torch.Tensor],
-    errors: tuple[int, ctypes.Structure] | None,
-    copied: Collection[int] | None = None,
-) -> _Memory:
+def _buffer_count(launch: Launch) -> int:
+    """How many buffers a launch needs a place for."""
+    errors = 0 if launch.errors is None else launch.errors[0] + 1
+    return max(int(launch.entry.buffers), len(launch.bound.slots), errors, 1)
+
+
+def _memory_of(launch: Launch, copied: Collection[int] | None = None) -> _Memory:
     """The memory of a launch; `copied` are the arguments whose contents are copied in, None: all."""
     memory = _Memory()
-    rest = iter(tensors)
-    for index, slot in enumerate(bound.slots):
+    rest = iter(launch.tensors)
+    for index, slot in enumerate(launch.bound.slots):
         name = f"argument {index}"
         if isinstance(slot, Constant):
             data = ctypes.create_string_buffer(slot.data, len(slot.data))
             memory.places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
         elif isinstance(slot, torch.Tensor):
             given = copied is None or index in copied
-            memory.places[index] = memory.add_tensor(name, next(rest), not entry.written >> index & 1, given)
+            memory.places[index] = memory.add_tensor(name, next(rest), not launch.entry.written >> index & 1, given)
         else:
             memory.places[index] = memory.add_table(name, [next(rest) for _ in slot])
-    if errors is not None:
-        memory.places[errors[0]] = memory.add(
-            "the error buffer", ctypes.addressof(errors[1]), ctypes.sizeof(errors[1]), errors[1]
-        )
-    memory.add("threadgroup memory", None, int(entry.shared_bytes()), None)
+    if launch.errors is not None:
+        index, errors = launch.errors
+        memory.places[index] = memory.add("the error buffer", ctypes.addressof(errors), ctypes.sizeof(errors), errors)
+    memory.add("threadgroup memory", None, int(launch.entry.shared_bytes()), None)
     return memory
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
 
-import torch
-
-from anymps.metal._arguments import PADDING, Arguments, Constant
-from anymps.metal._runtime import KernelEntry
+from anymps.metal._arguments import PADDING, Constant
+from anymps.metal._launch import Launch
 from anymps.metal.analysis import GridPlaces, SimilarGroups, SimilarPart
 from anymps.metal.checking._launch import CheckedLaunch
 
@@ -22,29 +20,21 @@ _MOST_PARTS = 16
 _LARGEST = 1 << 31  # bytes: below it no index wraps within a buffer
 
 
-def clean_by_parts(
-    alike: SimilarGroups,
-    deciding: Collection[int],
-    check: CheckedLaunch,
-    entry: KernelEntry,
-    bound: Arguments,
-    tensors: Sequence[torch.Tensor],
-    grid: Sequence[int],
-    group: Sequence[int],
-) -> bool:
+def clean_by_parts(similar: SimilarGroups, deciding: Collection[int], check: CheckedLaunch, launch: Launch) -> bool:
     """Whether nothing is found in the groups that are looked at, and the others do as they do.
 
     `deciding` are the buffers whose contents decide what the kernel touches; no launch writes them.
     """
-    counts = [(threads + size - 1) // size for threads, size in zip(grid, group, strict=True)]
+    entry, bound = launch.entry, launch.bound
+    counts = [(threads + size - 1) // size for threads, size in zip(launch.grid, launch.group, strict=True)]
     total = counts[0] * counts[1] * counts[2]
-    if total < _FEWEST_GROUPS or int(entry.buffers) > len(bound.slots) or not alike.knows(check.kernel):
+    if total < _FEWEST_GROUPS or launch.missing > 0 or not similar.knows(launch.kernel):
         return False
     contents: dict[int, bytes] = {}
     starts: set[int] = set()
     sizes: dict[int, int] = {}
     numbers = [index for index, slot in enumerate(bound.slots) if isinstance(slot, Constant)]
-    rest = iter(tensors)
+    rest = iter(launch.tensors)
     for index, slot in enumerate(bound.slots):
         if isinstance(slot, Constant):
             contents[index], sizes[index] = slot.data[:-PADDING], len(slot.data) - PADDING
@@ -61,15 +51,15 @@ def clean_by_parts(
     if max(sizes.values(), default=0) >= _LARGEST:
         return False
     settled = frozenset(index for index in contents if not entry.written >> index & 1)
-    places = GridPlaces(grid, group, contents, settled, frozenset(starts))
-    parts = alike.parts(check.kernel, places, min(_MOST_PARTS, total // 2))
+    places = GridPlaces(launch.grid, launch.group, contents, settled, frozenset(starts))
+    parts = similar.parts(launch.kernel, places, min(_MOST_PARTS, total // 2))
     if parts is None:
         return False
     single = [part for part in parts if part.first == part.last]
     many = [part for part in parts if part.first != part.last]
     for looked in [[part] for part in many] + ([single] if single else []):
         chosen = [_number(part.first, counts) for part in looked]
-        touched = check.look(entry, bound, tensors, grid, group, chosen, deciding)
+        touched = check.look(launch, chosen, deciding)
         if touched is None or not all(_moves_well(part, touched, sizes, numbers) for part in looked):
             return False
     return True

@@ -12,14 +12,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from anymps.metal._arguments import Arguments, Constant
-from anymps.metal._runtime import KernelEntry
+from anymps.metal._arguments import Constant
+from anymps.metal._launch import Launch
 from anymps.metal.analysis import Program, SimilarGroups, deciding_buffers
 from anymps.metal.checking._arguments import argument_faults, unset_faults
 from anymps.metal.checking._launch import CheckedLaunch
@@ -72,25 +72,17 @@ class CleanLaunches:
         code = self._library.read_bytes()  # what its compiler could not rule out, it has a call for
         return deciding_buffers(self._program, divides=_DIVIDES in code, shifts=_SHIFTS in code)
 
-    def key(
-        self,
-        kernel: str,
-        entry: KernelEntry,
-        bound: Arguments,
-        tensors: Sequence[torch.Tensor],
-        grid: Sequence[int],
-        group: Sequence[int],
-    ) -> Hashable | None:
-        """What decides what a launch touches; None if that is not known. `tensors` have addresses of this machine's."""
-        deciding = self._deciding.get(kernel)
-        if deciding is None:
+    def key(self, launch: Launch) -> Hashable | None:
+        """What decides what a launch touches; None if that is not known."""
+        deciding = self._deciding.get(launch.kernel)
+        if deciding is None or launch.errors is not None:
             return None
         places: dict[int, int] = {}  # of storages, by address
         written: set[int] = set()
         read: list[tuple[int, int]] = []
-        parts: list[Hashable] = [kernel, tuple(grid), tuple(group)]
-        rest = iter(tensors)
-        for index, slot in enumerate(bound.slots):
+        parts: list[Hashable] = [launch.kernel, launch.grid, launch.group]
+        rest = iter(launch.tensors)
+        for index, slot in enumerate(launch.bound.slots):
             if isinstance(slot, Constant):
                 parts.append((slot.letter, slot.data if index in deciding else len(slot.data)))
                 continue
@@ -102,7 +94,7 @@ class CleanLaunches:
             place = places.setdefault(start, index)
             layout = (slot.dtype, slot.shape, slot.stride())
             parts.append((place, size, tensor.data_ptr() - start, layout))
-            if entry.written >> index & 1:
+            if launch.entry.written >> index & 1:
                 written.add(start)
             if index in deciding:
                 read.append((start, size))
@@ -113,32 +105,20 @@ class CleanLaunches:
             parts.append(hashlib.blake2b(content, digest_size=16).digest())
         return tuple(parts)
 
-    def has(self, key: Hashable | None, kernel: str, entry: KernelEntry, bound: Arguments) -> bool:
+    def has(self, key: Hashable | None, launch: Launch) -> bool:
         """Whether such a launch was clean, and this one's arguments are."""
         if key is None or key not in self._clean:
             return False
         # Numbers may not fit, and may be the strides that excuse a tensor.
-        by_layout = all(isinstance(slot, torch.Tensor) and slot.is_contiguous() for slot in bound.slots)
-        fits = by_layout or next(argument_faults(kernel, entry, bound), None) is None
+        by_layout = all(isinstance(slot, torch.Tensor) and slot.is_contiguous() for slot in launch.bound.slots)
+        fits = by_layout or next(argument_faults(launch), None) is None
         return fits and self._clean[key].may_pass()
 
-    def by_parts(
-        self,
-        key: Hashable | None,
-        check: CheckedLaunch,
-        entry: KernelEntry,
-        bound: Arguments,
-        tensors: Sequence[torch.Tensor],
-        grid: Sequence[int],
-        group: Sequence[int],
-    ) -> bool:
+    def by_parts(self, key: Hashable | None, check: CheckedLaunch, launch: Launch) -> bool:
         """Whether a launch is clean, by a look at one of all groups that do the same; it is kept then."""
-        kernel = check.kernel
-        if key is None or any(True for _ in unset_faults(kernel, entry, self._source)):
+        if key is None or next(unset_faults(launch, self._source), None) or next(argument_faults(launch), None):
             return False
-        if any(True for _ in argument_faults(kernel, entry, bound)):
-            return False
-        if not clean_by_parts(self._similar, self._deciding[kernel], check, entry, bound, tensors, grid, group):
+        if not clean_by_parts(self._similar, self._deciding[launch.kernel], check, launch):
             return False
         self.add(key, [])
         return True
