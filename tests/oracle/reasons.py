@@ -44,7 +44,8 @@ _REASONS = {
     "gelu_backward": "The CPU's code sets the tails to zero; the kernel does not.",
     "gelu_tanh_backward": "The CPU's code sets the tails to zero; the kernel does not.",
     "sigmoid_backward": "The device multiplies by 1 - y first, which may overflow; the kernel takes y·(1 - y) first.",
-    "tanh_backward": "The kernel flushes products with the smallest normal number to 0; complex ones cancel differently.",
+    "tanh_backward": "The kernel flushes products with the smallest normal number to 0; complex ones cancel "
+    "differently.",
     "mish_backward": "The kernel's factor for large negative numbers is zero, which turns infinity into NaN.",
     "logit_backward": "The gradient at NaN is 0 in the CPU's code, and NaN in the kernel.",
     "uniform_dist": "A value that rounds to the upper end becomes the lower end in torch 2.15, but not in torch 2.13.",
