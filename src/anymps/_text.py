@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def clean(text: str) -> str:
     """Text from the script or its environment, on one line and without control characters."""
@@ -39,6 +41,11 @@ def last_line(printed: str) -> str:
 def plural(number: int, word: str) -> str:
     """`1 step`, `3 steps`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def step_name(step: int) -> str:

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Final
 
 from anymps._errors import CostError, MacError
-from anymps._text import duration, duration_range
+from anymps._text import duration, duration_range, listed
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.forecast._same_work import HostTimes, with_times_of
@@ -273,8 +273,7 @@ def _missing(time: WalkedStep) -> str:
     parts = [f"{calls:,} of {operator}" for operator, calls in time.unpredicted[:_MOST_NAMED]]
     if others := sum(calls for _, calls in time.unpredicted[_MOST_NAMED:]):
         parts.append(f"{others:,} of others")
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed(parts)
 
 
 def _no_time(recording: Recording, mac: Mac, time: WalkedStep) -> str:

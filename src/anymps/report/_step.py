@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from anymps._text import listed
 from anymps.forecast import try_forecast
 from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, Recording, StepTable
 from anymps.report import _text as text
@@ -132,8 +133,7 @@ def _more(rare: RareWork, steps: int) -> str:
         text.plural(rare.on_cpu, "operator") + " on the CPU" if rare.on_cpu else "",
         text.plural(rare.waits, "wait") if rare.waits else "",
     ]
-    *others, last = [part for part in parts if part]
-    what = f"{', '.join(others)} and {last}" if others else last
+    what = listed([part for part in parts if part])
     if rare.steps == 1:
         return f"One of the {steps:,} steps does more: {what} beyond these numbers."
     when = f"Every {rare.every:,} steps, a step does" if rare.every > 1 else f"{rare.steps:,} of {steps:,} steps do"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anymps._text import listed
 from anymps.findings import (
     Finding,
     Judgement,
@@ -159,7 +160,7 @@ def _listed(names: Sequence[str]) -> str:
     more = len(shown) - _MOST_NAMES
     if more > 1:
         shown[_MOST_NAMES:] = [f"{more:,} more"]
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return listed(shown)
 
 
 def cost(finding: Finding) -> str:

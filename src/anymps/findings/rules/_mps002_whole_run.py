@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
+from anymps._text import listed
 from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
@@ -108,9 +109,9 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
     moved = [_moved(tensor) for tensor in unmoved if isinstance(tensor, dict)] if isinstance(unmoved, list) else []
     if moved:
         by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
-        places = [f"{whose} at {_listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
+        places = [f"{whose} at {listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
         then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
-        made = f" On the device, create the tensors made at {_listed(by_kind['made'])}: `device=device`."
+        made = f" On the device, create the tensors made at {listed(by_kind['made'])}: `device=device`."
         fix = f"{NOTHING_RAN.fix}{then}{made if by_kind['made'] else ''}"
     written = "Let the line choose mps too: `{new}`. Other machines behave as before."
     return NOTHING_RAN.finding(
@@ -122,10 +123,6 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         related_sites=[site for _, site in moved],
         related_as="move at",
     )
-
-
-def _listed(places: Sequence[str]) -> str:
-    return f"{', '.join(places[:-1])} and {places[-1]}" if len(places) > 1 else "".join(places)
 
 
 def _moved(place: dict[str, object]) -> tuple[str, Site]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
+from anymps._text import listed
 from anymps.findings._costs import COPY
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
@@ -301,11 +302,10 @@ def _round_trip(trips: list[Noted]) -> Finding:
     moved = sum(trip.occurrence.moved_bytes for trip in trips)
     per_step = sum(trip.occurrence.per_step for trip in trips)
     operators = _operators(trips)
-    between = "nothing had changed it" if not operators else f"only {_listed(operators)} had been applied to it"
+    names = listed([f"`{name}`" for name in operators])
+    between = "nothing had changed it" if not operators else f"only {names} had been applied to it"
     often = f"{times(per_step)} a step" if per_step else times(count)
-    fix = "" if not operators else f"Leave it on mps: {_listed(operators)} run there too."
-    if len(operators) == 1:
-        fix = fix.replace(" run there too", " runs there too")
+    fix = "" if not operators else f"Leave it on mps: {names} {'runs' if len(operators) == 1 else 'run'} there too."
     if back.via.startswith(_PACKING):
         fix = "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
     return ROUND_TRIP.finding(
@@ -342,8 +342,3 @@ def _has(recording: Recording, operator: str) -> bool:
         )
     except UnsupportedTorchError:
         return False
-
-
-def _listed(names: list[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import step_name
+from anymps._text import listed, step_name
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
 
@@ -169,7 +169,7 @@ def _autocast(found: Comparison, divergence: Divergence) -> str:
     known = found.lists.get(divergence.call.name)
     if known is not None:
         release = found.sides[1].facts.get("torch", "")
-        on = " and ".join(", ".join(known.devices).rsplit(", ", 1))
+        on = listed(known.devices)
         off = " or ".join(device for device in ("cpu", "cuda", "mps") if device not in known.devices)
         said += f" In torch {release}, `{known.name}` is on the autocast lists of {on}" + (
             f", but not of {off}." if off else "."
