@@ -18,6 +18,7 @@ from anymps._text import base_name
 from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
+from anymps.numerics._on_cpu import is_plain
 from anymps.numerics._operations import RANDOM, UNINITIALISED, Operation, drops, operation
 from anymps.numerics._reference import (
     LARGEST,
@@ -28,7 +29,6 @@ from anymps.numerics._reference import (
     tensors_or_none,
 )
 from anymps.numerics._terms import multiplications_of
-from anymps.numerics._widening import is_plain
 
 MARK: Final = "anymps::numbers"
 

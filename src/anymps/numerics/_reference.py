@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import torch
 
+from anymps.numerics._on_cpu import in_place, wide_dtype, widened
 from anymps.numerics._operations import Operation
-from anymps.numerics._reading import in_place
-from anymps.numerics._widening import wide_dtype, widened
 
 LARGEST: Final = 1 << 27
 """Numbers of a call that is compared: at most 1 GiB in float64."""

@@ -1,13 +1,14 @@
-"""Marks of our own among the entries: facts noted about a line, and non_blocking copies that were touched too early."""
+"""What is noted of entries: marks with facts about a line, non_blocking copies touched too early, refused calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from anymps._vocabulary import Flag
+from anymps._vocabulary import Flag, RefusalKind
 from anymps.record._conditions import Picked
-from anymps.record._facts import Noted, Occurrence, Site, UnsafeCopy
+from anymps.record._facts import Noted, Occurrence, Refusal, Site, UnsafeCopy
 from anymps.record._rows import Rows
+from anymps.record._sums import Word
 
 
 def read_noted(
@@ -46,3 +47,29 @@ def read_unsafe_copies(rows: Rows, site: Callable[[int], Site]) -> tuple[UnsafeC
         kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
         found.append(UnsafeCopy(kind, operator, site(touched), site(copy), site(wait), count))
     return tuple(found)
+
+
+def read_refusals(
+    rows: Rows, word: Word, facts: Callable[[str], dict[str, object]], site: Callable[[int], Site]
+) -> tuple[Refusal, ...]:
+    """Every refused call, in the order of the run; `facts` reads a detail, a JSON object."""
+    found = rows(
+        "SELECT r.kind, r.error, r.message, COALESCE(o.name, ''), r.detail, r.site, r.origin FROM refusals r "
+        "LEFT JOIN entries e ON e.id = r.entry LEFT JOIN signatures s ON s.id = e.signature "
+        "LEFT JOIN operators o ON o.id = s.operator ORDER BY r.id"
+    )
+    result = []
+    for kind, error, message, operator, text, at, origin in found:
+        detail = facts(text)
+        result.append(
+            Refusal(
+                kind=word(RefusalKind, kind),
+                error=error,
+                message=message,
+                operator=str(detail.get("operator") or operator),
+                site=site(at),
+                origin=site(origin),
+                detail=detail,
+            )
+        )
+    return tuple(result)

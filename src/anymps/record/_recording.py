@@ -32,13 +32,12 @@ from anymps.record._facts import (
     WaitQueue,
 )
 from anymps.record._file import open_readonly
-from anymps.record._marks import read_noted, read_unsafe_copies
+from anymps.record._marks import read_noted, read_refusals, read_unsafe_copies
 from anymps.record._memory import MemoryStory, read_samples, tell
 from anymps.record._numbered import read_signatures, read_sites
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
-from anymps.record._refusals import read_refusals
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table

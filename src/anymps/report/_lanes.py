@@ -25,15 +25,25 @@ def lane(kind: LaneKind, title: str, spans: Sequence[dict[str, Any]]) -> dict[st
     return {"kind": kind, "title": title, "spans": spans}
 
 
-def span(start: float, length: float, whole: float, name: str, title: str, look: str = "") -> dict[str, Any]:
-    """A span of a drawing that is `whole` long, with the name that it has room for and the title that it shows."""
+def span(
+    start: float, length: float, whole: float, name: str, look: str, *words: str, title: str = ""
+) -> dict[str, Any]:
+    """A span of a drawing that is `whole` long, with the name that it has room for.
+
+    Where a mouse rests on it, it shows a `title`: by default its name, its length and the `words`.
+    """
     return {
         **_place(start, length, whole),
         "name": name,
         "label": _label(name, 100 * length / whole),
         "look": look,
-        "title": title,
+        "title": title or ", ".join([text.clean(name), text.duration(length) or "0 ns", *words]),
     }
+
+
+def calls_words(calls: int) -> list[str]:
+    """How many calls a span stands for, if several."""
+    return [text.plural(calls, "call")] if calls > 1 else []
 
 
 def row(start: float, length: float, track: str, what: str, where: str, calls: int = 1) -> dict[str, str]:

@@ -9,7 +9,7 @@ from anymps._text import step_name
 from anymps.findings import hurting_in
 from anymps.record import Recording, Span, Step, StepQueues, StepTimeline
 from anymps.report import _text as text
-from anymps.report._lanes import drawing, lane, round_, row, span
+from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
 from anymps.report._timeline_on_mac import timeline_on_mac
 from anymps.report._words import fact
 
@@ -39,8 +39,9 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
                 part.end_ns - part.start_ns,
                 length,
                 name(part),
-                _title(part, name(part), directory),
                 look(part),
+                *calls_words(part.count),
+                *_where(part, directory),
             )
             for part in of
         ]
@@ -124,10 +125,6 @@ def _rows(line: StepTimeline, start: int, directory: str) -> Iterator[dict[str, 
         yield row(timed.start_ns - start, timed.end_ns - timed.start_ns, track, what, where, calls)
 
 
-def _title(timed: Span, name: str, directory: str) -> str:
-    words = [text.clean(name), text.duration(timed.end_ns - timed.start_ns) or "0 ns"]
-    if timed.count > 1:
-        words.append(text.plural(timed.count, "call"))
-    if timed.site.known and (timed.wait or timed.count == 1):
-        words.append(text.place(timed.site, directory))
-    return ", ".join(words)
+def _where(timed: Span, directory: str) -> list[str]:
+    """The line of a span; of several calls at once, which may have several, only that of waits."""
+    return [text.place(timed.site, directory)] if timed.site.known and (timed.wait or timed.count == 1) else []

@@ -10,7 +10,7 @@ from anymps.findings import numbered
 from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of, try_forecast
 from anymps.record import Recording
 from anymps.report import _text as text
-from anymps.report._lanes import drawing, lane, round_, row, span
+from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
 from anymps.report._words import fact
 
 # What the host does, by how it looks and what it is called; in the order of the legend.
@@ -35,11 +35,8 @@ def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
     def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
         return [_span(part, length, name or part.operator, look, directory) for part in of]
 
-    before = (
-        [span(0, 1e9 * line.before, length, "the step before", "the step before: the GPU still works for it", "before")]
-        if line.before
-        else []
-    )
+    still = "the step before: the GPU still works for it"
+    before = [span(0, 1e9 * line.before, length, "the step before", "before", title=still)] if line.before else []
     lanes = (
         lane("parts", "host: phases of the step", _phases(line, length)),
         lane("parts", "host: what it does", [_doing(busy, length) for busy in line.host]),
@@ -89,36 +86,25 @@ def _caption(found: Forecast, line: PredictedTimeline) -> str:
 
 def _phases(line: PredictedTimeline, length: float) -> list[dict[str, Any]]:
     return [
-        span(
-            1e9 * start,
-            1e9 * (end - start),
-            length,
-            phase.label,
-            f"{phase.label}, {text.duration(1e9 * (end - start)) or '0 ns'}",
-            f"phase p{int(phase)}",
-        )
+        span(1e9 * start, 1e9 * (end - start), length, phase.label, f"phase p{int(phase)}")
         for phase, start, end in line.phases
     ]
 
 
 def _doing(busy: BusySpan, length: float) -> dict[str, Any]:
     look, name = _HOST.get(busy.what, ("program", bound_words(busy.what)))
-    words = [name, text.duration(1e9 * (busy.end - busy.start)) or "0 ns"]
-    if busy.calls > 1 and busy.what == "launch":
-        words.append(text.plural(busy.calls, "call"))
-    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, ", ".join(words), f"does {look}")
+    words = calls_words(busy.calls) if busy.what == "launch" else []
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, f"does {look}", *words)
 
 
 def _span(busy: BusySpan, length: float, name: str, look: str, directory: str) -> dict[str, Any]:
-    words = [text.clean(name), text.duration(1e9 * (busy.end - busy.start)) or "0 ns"]
-    if busy.calls > 1:
-        words.append(text.plural(busy.calls, "call"))
+    words = calls_words(busy.calls)
     if look == "mps":
         words += [f"most often {text.clean(busy.operator)}" if busy.calls > 1 else text.clean(busy.operator)]
         words.append(f"bound by {bound_words(busy.what)}")
     if busy.place is not None:
         words.append(_where(busy.place, directory))
-    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, ", ".join(words), look)
+    return span(1e9 * busy.start, 1e9 * (busy.end - busy.start), length, name, look, *words)
 
 
 def _queue(line: PredictedTimeline) -> list[dict[str, str]]:
