@@ -32,6 +32,11 @@ class AnympsError(Exception):
     exit_code: ClassVar[int] = 2
     """Exit status of a command that ends with this error (2: usage or environment)."""
 
+    @property
+    def reason(self) -> str:
+        """Its text for the middle of a sentence: some begin with our name, for a traceback that shows them alone."""
+        return str(self).removeprefix("anymps: ")
+
 
 class MacError(AnympsError, ValueError):
     """The text names no Mac, or a Mac that was never sold."""

@@ -103,7 +103,7 @@ def _release(_: click.Context, __: click.Parameter, text: str) -> str:
     try:
         return check_release(text) if text else ""
     except CostError as error:
-        raise UsageError(f"--torch: {str(error).removeprefix('anymps: ')}") from None
+        raise UsageError(f"--torch: {error.reason}") from None
 
 
 def _steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:

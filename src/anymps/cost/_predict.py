@@ -132,7 +132,7 @@ def step_time(
         try:
             time = operator_time(call, mac, release, coefficients)
         except CostError as error:
-            left_out[str(error).removeprefix("anymps: ")] += count
+            left_out[error.reason] += count
             continue
         device += count * time.device
         host += count * time.host

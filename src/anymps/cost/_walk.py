@@ -361,7 +361,7 @@ class _Book:
         try:
             time = operator_time(call, self._mac, self._release, self._coefficients)
         except CostError as error:
-            return str(error).removeprefix("anymps: ")
+            return error.reason
         if not time.device:
             return time, 0.0, 0.0
         about = time.kind, call, self._mac, self._coefficients

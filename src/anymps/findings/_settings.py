@@ -145,7 +145,7 @@ def _mac(key: str, value: object) -> str:
     try:
         parse_mac(text)
     except MacError as error:
-        raise _WrongError(f"{key}: {str(error).removeprefix('anymps: ')}") from None
+        raise _WrongError(f"{key}: {error.reason}") from None
     return text
 
 

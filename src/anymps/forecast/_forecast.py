@@ -195,7 +195,7 @@ def why_no_forecast(recording: Recording) -> str:
     try:
         forecast(recording)
     except CostError as error:
-        reason = str(error).removeprefix("anymps: ")
+        reason = error.reason
         return f"{reason[:1].upper()}{reason[1:]}."
     return ""
 

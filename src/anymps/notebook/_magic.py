@@ -66,7 +66,7 @@ def load_ipython_extension(shell: Any) -> None:
             path = vars(asked).pop("record")
             return _recorded(shell, cell, Settings(**vars(asked)), path)
         except AnympsError as error:
-            raise one_line(str(error).removeprefix("anymps: ")) from None
+            raise one_line(error.reason) from None
 
     watch(shell)
     remember()

@@ -255,7 +255,7 @@ def _larger(words: Sequence[str], measured: Measured, run: Callable[[Scenario], 
     except Stopped as stopped:
         return _Larger(no_larger=NoLarger.STOPPED, problem=stopped.what)
     except PlanError as error:
-        return _Larger(no_larger=NoLarger.STOPPED, problem=str(error).removeprefix("anymps: "))
+        return _Larger(no_larger=NoLarger.STOPPED, problem=error.reason)
     if measured.limit is not None or larger.limit is not None:
         return _Larger(no_larger=NoLarger.LATE)
     stretch = Stretch.between(measured.trace, batch, larger.trace, 2 * batch)
@@ -291,7 +291,7 @@ def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], m
     except Stopped as stopped:
         return Change(scenario, 0, 0, (), f"the script stopped: {stopped.what}")
     except PlanError as error:
-        return Change(scenario, 0, 0, (), str(error).removeprefix("anymps: "))
+        return Change(scenario, 0, 0, (), error.reason)
     if measured.without_effect:
         return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:

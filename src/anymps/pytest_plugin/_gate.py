@@ -80,7 +80,7 @@ class Gate:
         try:
             capture.__enter__()
         except AnympsError as error:
-            raise pytest.UsageError(f"--mps: {str(error).removeprefix('anymps: ')}") from None
+            raise pytest.UsageError(f"--mps: {error.reason}") from None
         self.capture = capture
         if self._settings.check_numbers is not None:
             from anymps.numerics import start_checking

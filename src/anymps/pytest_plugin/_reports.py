@@ -45,7 +45,7 @@ class Reports:
                 found = select(find(recording), self._settings, roots(recording, self._settings))
                 self._outputs.write(recording, found.findings, sys.stdout)
         except AnympsError as error:
-            return [f"--mps-report: {str(error).removeprefix('anymps: ')}"], False
+            return [f"--mps-report: {error.reason}"], False
         return [f"mps report ({output.form}): {output.path}" for output in self._outputs.items], True
 
 

@@ -39,7 +39,7 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Pytes
         # How the tests' processes start is their own business, and none of those is judged.
         state = enable(**{**settings.device(), "start_method": "system"}, quiet=True)
     except AnympsError as error:
-        text = str(error).removeprefix("anymps: ").replace("--require", "--mps-require")
+        text = error.reason.replace("--require", "--mps-require")
         raise pytest.UsageError(f"--mps: {text}") from None
     if settings.mac is not None:
         set_variable("mac", settings.mac)  # a child process that enables the device gets the same Mac

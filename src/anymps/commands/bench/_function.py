@@ -149,7 +149,7 @@ def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
                 # An optimizer that it calls has ended a step of its own: this one holds the whole call.
                 capture.core.note_round(int(RoundKind.CALLED), 0, start)
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
-        return Prediction(timing, None, str(error).removeprefix("anymps: "))
+        return Prediction(timing, None, error.reason)
     return predict(timing, capture.recording, torch)
 
 

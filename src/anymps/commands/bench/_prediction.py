@@ -144,7 +144,7 @@ def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction
     try:
         return Prediction(timing, forecast(recording, alone=timing.calls == 1, torch=torch))
     except CostError as error:
-        return Prediction(timing, None, str(error).removeprefix("anymps: ").removeprefix("no time can be predicted: "))
+        return Prediction(timing, None, error.reason.removeprefix("no time can be predicted: "))
 
 
 def _queued(found: Forecast) -> float:

@@ -95,7 +95,7 @@ class BenchSession:
             try:
                 self._capture = capture.__enter__()
             except AnympsError as error:  # a Mac without a compiler, a recording of the script's own
-                self._unrecorded = str(error).removeprefix("anymps: ")
+                self._unrecorded = error.reason
                 self._since = _MOST_WAITED
 
         before = register_module_forward_pre_hook(begin)

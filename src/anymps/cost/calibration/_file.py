@@ -54,7 +54,7 @@ def _read(path: Path, chip: str, cores: int, release: str, *_: int) -> Coefficie
     try:
         calibration = read_calibration(path, chip, cores, release)
     except CostError as error:
-        why_not = str(error).removeprefix("anymps: ")
+        why_not = error.reason
         return replace(shipped(), calibration=f"{why_not[0].upper()}{why_not[1:]}.")
     return calibrated(shipped(), calibration, f"Calibrated on this machine, {date_in_words(calibration.date)}.")
 

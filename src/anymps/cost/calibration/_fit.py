@@ -59,7 +59,7 @@ def refusal(timed: Timed, mac: Mac, torch: str, coefficients: Coefficients) -> s
     try:
         expected = expected_seconds(timed.call, timed.mode, mac, torch, coefficients)
     except CostError as error:
-        return str(error).removeprefix("anymps: ")
+        return error.reason
     if not timed.seconds > 0:
         return "it took no time"
     if not 1 / _FARTHEST < timed.seconds / expected < _FARTHEST:
