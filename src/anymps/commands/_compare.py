@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from anymps._command_settings import CompareSettings
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._text import last_line
 from anymps.commands._judge import UNUSED
-from anymps.commands._options import takes
 from anymps.commands._runner import run_target
-from anymps.commands._script_command import ScriptCommand
+from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
 from anymps.commands.isolated import TRACE, TraceOrder, TraceSession
@@ -32,15 +29,12 @@ PART: Final = 1
 _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are available", "NVIDIA driver")
 
 
-@click.command(
-    cls=ScriptCommand,
-    short_help="Run a script on two devices, or on two releases' kernels, and show where the numbers diverge.",
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+@script_command(
+    "compare",
+    "Run a script on two devices, or on two releases' kernels, and show where the numbers diverge.",
+    module="Compare a module, as `python -m` runs it.",
+    private="--trace",
 )
-@takes("compare")
-@click.option("--trace", hidden=True)
-@click.option("-m", "module", metavar="MODULE", help="Compare a module, as `python -m` runs it.")
-@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def compare(asked: CompareSettings, trace: str | None, module: str | None, words: tuple[str, ...]) -> int:
     """Run a script on two devices with the same seeds, and show where and why the numbers diverge.
 
@@ -58,17 +52,16 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     from anymps.device import build
     from anymps.findings import read_settings
 
-    asked = asked.filled(read_settings(Path.cwd() if target.is_module else Path(target.name)))
+    asked = asked.filled(read_settings(target.place))
     if any(_is_mps(device) for device in (asked.of, asked.other)):
         build()  # build here if needed: the processes that run the script may not write the user's files
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
-    command = ["-m", module, *words] if module is not None else list(words)
     names = _names(asked)
-    sides = _run(asked, command, names)
+    sides = _run(asked, target.words, names)
     if not asked.cuda_as_mps and any(_asks_for_cuda(side) for side in sides):
         say("the script asks for CUDA; running it again with mps in its place (--cuda-as-mps)")
         asked = replace(asked, cuda_as_mps=True)
-        sides = _run(asked, command, names)
+        sides = _run(asked, target.words, names)
     errors = [side.trace.ending.error for side in sides]
     if all(errors):
         raise UsageError(f"the script fails in both runs, so there is nothing to compare: {errors[0]}")

@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from anymps._command_settings import PlanSettings
 from anymps._settings import set_variable
-from anymps.commands._options import takes
 from anymps.commands._runner import run_target
-from anymps.commands._script_command import ScriptCommand
+from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
 from anymps.commands.isolated import PlanSession
@@ -21,17 +18,12 @@ if TYPE_CHECKING:
     from anymps.plan import Plan
 
 
-@click.command(
-    cls=ScriptCommand,
-    short_help="Show which Macs a training script fits on.",
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+@script_command(
+    "plan",
+    "Show which Macs a training script fits on.",
+    module="Plan a module, as `python -m` runs it; all later arguments go to it.",
+    private="--measure",
 )
-@takes("plan")
-@click.option("--measure", hidden=True)
-@click.option(
-    "-m", "module", metavar="MODULE", help="Plan a module, as `python -m` runs it; all later arguments go to it."
-)
-@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
     """Show which Macs a training script fits on, before the first real step.
 
@@ -56,7 +48,7 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
         chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system"
     )  # for the allocator of the replay
     found = make_plan(
-        ["-m", module, *words] if module is not None else list(words),
+        target.words,
         asked=chosen,
         what_if=changes,
         base=Scenario(batch=asked.batch, sequence=asked.sequence),

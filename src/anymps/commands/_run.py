@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import click
-
 from anymps._command_settings import RunSettings
 from anymps._errors import UsageError
 from anymps.commands._notebook import NotebookSession, NotebookTarget, is_notebook
-from anymps.commands._options import takes
 from anymps.commands._runner import run_target
-from anymps.commands._script_command import ScriptCommand
+from anymps.commands._script_command import script_command
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.report import Output, Outputs
 
 
-@click.command(
-    cls=ScriptCommand,
-    short_help="Run a script or notebook on mps, and report what to change.",
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+@script_command(
+    "run",
+    "Run a script or notebook on mps, and report what to change.",
+    module="Run a module, as `python -m` does; all later arguments go to it.",
 )
-@takes("run")
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as `python -m` does; all later arguments go to it.")
-@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Run a script, or a notebook, on the mps device and report what happened.
 

@@ -50,7 +50,7 @@ class RunSession:
         """
         if self._asked.report_to is not None:
             _check_writable(self._asked.report_to)
-        self._judge = Judge(Path.cwd() if target.is_module else Path(target.name), self._asked)
+        self._judge = Judge(target.place, self._asked)
         self._asked = asked = self._asked.filled(self._judge.project)
         self._outputs.check(asked.record)
         asked.hand_on()
@@ -98,8 +98,7 @@ class RunSession:
         """Write the pages that were asked for while the script runs, too; without a file they come at its end alone."""
         pages = [output for output in self._outputs.items if output.form == "html" and not output.to_stdout]
         if pages and self._place is not None:
-            start = Path.cwd() if target.is_module else Path(target.name)
-            self._page = LivePage(capture, self._place, pages, start, self._asked)
+            self._page = LivePage(capture, self._place, pages, target.place, self._asked)
             self._page.start()
 
     def finish(self, ending: dict[str, object]) -> int:

@@ -14,6 +14,7 @@ import types
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from anymps import capture
@@ -55,6 +56,16 @@ class Target:
         if words:
             return cls(words[0], words[1:])
         raise UsageError(f"name a script, or a module with -m (anymps {command} --help)")
+
+    @property
+    def words(self) -> list[str]:
+        """What python's command line says to run it."""
+        return [*(["-m"] if self.is_module else []), self.name, *self.arguments]
+
+    @property
+    def place(self) -> Path:
+        """Where the project's settings are looked for: at the script, or for a module where we are."""
+        return Path.cwd() if self.is_module else Path(self.name)
 
     def check(self) -> None:
         """Raise TargetNotFoundError if the target cannot be there. Runs nothing of it, not even a parent package."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-import click
-
 from anymps._command_settings import BenchSettings
 from anymps._errors import UsageError
-from anymps.commands._options import takes
 from anymps.commands._runner import run_target
-from anymps.commands._script_command import ScriptCommand
+from anymps.commands._script_command import script_command
 from anymps.commands._target import Target
 from anymps.commands.bench._function import BenchFunction
 from anymps.commands.bench._session import BenchSession
@@ -19,9 +16,7 @@ from anymps.commands.calibrate import calibrate
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 
 
-@click.command(cls=ScriptCommand, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
-@takes("bench")
-@click.argument("words", metavar="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...", nargs=-1)
+@script_command("bench", words="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...")
 def bench(asked: BenchSettings, words: tuple[str, ...]) -> int:
     """Time a function, or the optimizer steps of a script.
 

@@ -9,14 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from anymps._command_settings import FixSettings
 from anymps._errors import UsageError
 from anymps._text import duration
-from anymps.commands._options import takes
 from anymps.commands._runner import run_target
-from anymps.commands._script_command import ScriptCommand
+from anymps.commands._script_command import script_command
 from anymps.commands._show import say
 from anymps.commands._target import Target
 from anymps.commands.fix._runs import Runs, Tried
@@ -28,14 +25,7 @@ if TYPE_CHECKING:
     from anymps.fix import Edit, Ran, Script
 
 
-@click.command(
-    cls=ScriptCommand,
-    short_help="Fix a script's findings, keeping only proven changes.",
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-)
-@takes("fix")
-@click.option("--prove", hidden=True)
-@click.argument("words", metavar="SCRIPT [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+@script_command("fix", "Fix a script's findings, keeping only proven changes.", private="--prove")
 def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
 
