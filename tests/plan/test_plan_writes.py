@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.plan import run_apart
+from anymps.plan import run_isolated
 
 LAYERED = """
 import os, sys, tempfile
@@ -69,7 +69,7 @@ def layered(folder: Path, text: str, head: str = "", *, supervised: bool = True)
             str(private),
             str(folder),
         )
-        status = run_apart(words, file, 300)
+        status = run_isolated(words, file, 300)
     told = output.read_text(encoding="utf-8")
     assert status == 0, told
     assert state(folder) == before

@@ -147,7 +147,7 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
 
 def _run_side(asked: CompareSettings, device: str, command: list[str], python: Path | None) -> _Ran:
     from anymps.compare import Trace
-    from anymps.plan import run_apart
+    from anymps.plan import run_isolated
 
     with tempfile.TemporaryDirectory(prefix="anymps-compare-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -167,7 +167,7 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
             words[0] = str(python)
         output, errors = folder / "output", folder / "errors"
         with output.open("wb") as out, errors.open("wb") as error:
-            status = run_apart(words, out, asked.seconds, error)
+            status = run_isolated(words, out, asked.seconds, error)
         trace = Trace.open(folder / TRACE)
         if status is None:  # the interrupt at the time limit is not the script's error
             trace.ending = replace(trace.ending, error="", is_cut=True)

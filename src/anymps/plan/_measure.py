@@ -152,7 +152,7 @@ def measure(
             command.append("--fallback" if fallback else "--no-fallback")
         written = Path(folder, "output")
         with written.open("wb") as file:
-            status = run_apart([*command, *arguments], file, seconds)
+            status = run_isolated([*command, *arguments], file, seconds)
         output = written.read_text(encoding="utf-8", errors="replace")
         if status is not None and status < 0:
             raise _killed(-status)
@@ -181,7 +181,9 @@ def _killed(number: int) -> Stopped:
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
-def run_apart(command: Sequence[str], output: BinaryIO, seconds: float, errors: BinaryIO | None = None) -> int | None:
+def run_isolated(
+    command: Sequence[str], output: BinaryIO, seconds: float, errors: BinaryIO | None = None
+) -> int | None:
     """Run the command and return its status, negative for a signal, as `subprocess` has it.
 
     None if it had to be told to stop after `seconds`; what it recorded is kept then. Its standard error goes to the

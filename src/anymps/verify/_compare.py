@@ -166,9 +166,9 @@ def _values(mac: Answer, ours: Answer, operator: str, seen: _Seen) -> Found:
     if mac.get("digest") == ours.get("digest") or "values" not in mac or "values" not in ours:
         return  # the same, or random on one side at least
     seen.exactly = False
-    from anymps.verify.cases import apart
+    from anymps.verify.cases import value_difference
 
-    how = apart(mac, ours, operator)
+    how = value_difference(mac, ours, operator)
     if how is not None:
         yield "values", *how
     elif mac.get("values") == ours.get("values") and _is_exact(mac):

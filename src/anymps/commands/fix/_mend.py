@@ -62,7 +62,7 @@ class Mender:
         """Where an error hid what comes after it, there is another round."""
         checks = Checks(self._runs, self._budget, self._progress, device_options(self._program, self._runs.words))
         mended = Mended(self._program, self._program)
-        before, found = self._begin()
+        before, found = self._starting_point()
         mended.before = before
         refused: list[Suggestion] = []
         for _ in range(_ROUNDS):
@@ -114,7 +114,7 @@ class Mender:
             else replace(tried, cut=not whole or self._runs.order.steps is not None)
         )
 
-    def _begin(self) -> tuple[Ran | None, tuple[Finding, ...]]:
+    def _starting_point(self) -> tuple[Ran | None, tuple[Finding, ...]]:
         """The script as it stands: from a recording that is there, else by running it."""
         self._last: Ran | None = None
         if (known := self._kept.load()) is not None:

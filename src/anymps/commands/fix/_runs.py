@@ -21,7 +21,7 @@ from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, Order, error_of
 from anymps.findings import Finding
 from anymps.forecast import HostTimes, host_times, try_forecast
-from anymps.plan import run_apart
+from anymps.plan import run_isolated
 from anymps.record import Recording, Site
 from anymps.report import size
 
@@ -186,7 +186,7 @@ class Runs:
             output, errors = folder / "output", folder / "errors"
             began = time.monotonic()
             with output.open("wb") as out, errors.open("wb") as error:
-                status = run_apart(command, out, seconds, error)
+                status = run_isolated(command, out, seconds, error)
             took = time.monotonic() - began
             printed, told = (file.read_text(encoding="utf-8", errors="replace") for file in (output, errors))
             yield _Ended(folder, status, printed, told, took)

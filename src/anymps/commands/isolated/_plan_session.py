@@ -30,7 +30,7 @@ class PlanSession:
         self._order: dict[str, Any] = json.loads(order)
         self._fallback = fallback
         self._capture: Capture | None = None
-        self._turns = StepCounter(self._order["steps"])
+        self._counter = StepCounter(self._order["steps"])
         self._layer: Layer | None = None
         self._folder = ""
 
@@ -70,7 +70,7 @@ class PlanSession:
         self._hollow.__enter__()  # type: ignore[no-untyped-call]
         capture = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
         self._capture = capture.__enter__()
-        end_after(self._turns, self._keep_facts)
+        end_after(self._counter, self._keep_facts)
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording."""
@@ -93,7 +93,7 @@ class PlanSession:
             "unrecorded": unrecorded,
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
-            "steps": self._turns.taken,
+            "steps": self._counter.taken,
             "last_batch": self._applied.last_batch,
             "embeds": self._hollow.embeds,
             "retries": tells_of_retries(self._folder),

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def end_after(turns: StepCounter, after_each: Callable[[], None] = lambda: None) -> None:
-    """End the script when `turns` has had enough: optimizers that take turns make a step together.
+def end_after(counter: StepCounter, after_each: Callable[[], None] = lambda: None) -> None:
+    """End the script when `counter` has counted enough steps: optimizers that take turns make a step together.
 
     `after_each` is called after each step of an optimizer, the last one too.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     def after_step(optimizer: Optimizer, *_: Any) -> None:
-        enough = turns.step(_key(optimizer))
+        is_last = counter.step(_key(optimizer))
         after_each()
-        if enough:
+        if is_last:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
             raise StepsDone(0)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.verify.cases._agreeing import apart
     from anymps.verify.cases._answering import answered
     from anymps.verify.cases._asked import cases_of
     from anymps.verify.cases._case import Answer, Case
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from anymps.verify.cases._samples import Draws
     from anymps.verify.cases._timed_calls import TIMED_CALLS, TimedCall, prepare
     from anymps.verify.cases._timing import RUNS, Measurement, measure, swapped_out
+    from anymps.verify.cases._value_differences import value_difference
     from anymps.verify.cases._values import DTYPES, inputs, line
     from anymps.verify.cases._waiting import WAITING, WaitingCall
 
@@ -26,7 +26,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_agreeing": "apart",
+            "_value_differences": "value_difference",
             "_answering": "answered",
             "_asked": "cases_of",
             "_case": "Answer Case",

@@ -10,7 +10,7 @@ import torch
 from anymps.numerics import Bound, Kind, bound_of, differences
 
 
-def apart(theirs: dict[str, Any], ours: dict[str, Any], operator: str) -> tuple[str, str] | None:
+def value_difference(theirs: dict[str, Any], ours: dict[str, Any], operator: str) -> tuple[str, str] | None:
     """How the values that two devices gave for one call differ beyond rounding: theirs and ours; None if they do not.
 
     Both are results of `_answering`, of the same dtype and shape. Each may be as far from the exact number as the
