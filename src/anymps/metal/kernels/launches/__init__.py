@@ -12,97 +12,79 @@ from collections.abc import Mapping
 from anymps.metal.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.metal.kernels.launches._columns import COLUMNS as _COLUMNS
+from anymps.metal.kernels.launches._cat import CAT as _CAT
 from anymps.metal.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.metal.kernels.launches._ctc import CTC as _CTC
 from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
-from anymps.metal.kernels.launches._factors import FACTORS as _FACTORS
+from anymps.metal.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
 from anymps.metal.kernels.launches._fills import FILLS as _FILLS
-from anymps.metal.kernels.launches._found import FOUND as _FOUND
-from anymps.metal.kernels.launches._grouped import GROUPED as _GROUPED
-from anymps.metal.kernels.launches._groups import GROUPS as _GROUPS
-from anymps.metal.kernels.launches._halves import HALVES as _HALVES
+from anymps.metal.kernels.launches._gather_scatter import GATHER_SCATTER as _GATHER_SCATTER
+from anymps.metal.kernels.launches._glu import GLU as _GLU
+from anymps.metal.kernels.launches._group_norm import GROUP_NORM as _GROUP_NORM
+from anymps.metal.kernels.launches._grouped_products import GROUPED_PRODUCTS as _GROUPED_PRODUCTS
 from anymps.metal.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
-from anymps.metal.kernels.launches._image_gradients import IMAGE_GRADIENTS as _IMAGE_GRADIENTS
-from anymps.metal.kernels.launches._images import IMAGES as _IMAGES
+from anymps.metal.kernels.launches._im2col import IM2COL as _IM2COL
+from anymps.metal.kernels.launches._index_slices import INDEX_SLICES as _INDEX_SLICES
 from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
-from anymps.metal.kernels.launches._joins import JOINS as _JOINS
 from anymps.metal.kernels.launches._linalg import LINALG as _LINALG
-from anymps.metal.kernels.launches._lookups import LOOKUPS as _LOOKUPS
-from anymps.metal.kernels.launches._losses import LOSSES as _LOSSES
+from anymps.metal.kernels.launches._lu import LU as _LU
 from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.metal.kernels.launches._medians import MEDIANS as _MEDIANS
+from anymps.metal.kernels.launches._nll_loss import NLL_LOSS as _NLL_LOSS
+from anymps.metal.kernels.launches._nonzero import NONZERO as _NONZERO
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.metal.kernels.launches._pads import PADS as _PADS
-from anymps.metal.kernels.launches._places import PLACES as _PLACES
-from anymps.metal.kernels.launches._quantized import QUANTIZED as _QUANTIZED
+from anymps.metal.kernels.launches._pooling import POOLING as _POOLING
 from anymps.metal.kernels.launches._ranges import RANGES as _RANGES
-from anymps.metal.kernels.launches._renorm import RENORM as _RENORM
-from anymps.metal.kernels.launches._rows import ROWS as _ROWS
-from anymps.metal.kernels.launches._samplers import SAMPLERS as _SAMPLERS
+from anymps.metal.kernels.launches._resampling import RESAMPLING as _RESAMPLING
+from anymps.metal.kernels.launches._row_reductions import ROW_REDUCTIONS as _ROW_REDUCTIONS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
-from anymps.metal.kernels.launches._searches import SEARCHES as _SEARCHES
-from anymps.metal.kernels.launches._selections import SELECTIONS as _SELECTIONS
-from anymps.metal.kernels.launches._slices import SLICES as _SLICES
 from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
-from anymps.metal.kernels.launches._solves import SOLVES as _SOLVES
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
-from anymps.metal.kernels.launches._spread import SPREAD as _SPREAD
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
-from anymps.metal.kernels.launches._triangles import TRIANGLES as _TRIANGLES
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
 from anymps.metal.kernels.launches._uniques import UNIQUES as _UNIQUES
-from anymps.metal.kernels.launches._windows import WINDOWS as _WINDOWS
 
 DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
+    **_IM2COL,
+    **_EMBEDDING_BAGS,
+    **_POOLING,
+    **_RESAMPLING,
+    **_INDEX_SLICES,
+    **_CAT,
+    **_NONZERO,
+    **_GLU,
+    **_NLL_LOSS,
+    **_GROUPED_PRODUCTS,
+    **_LU,
+    **_GATHER_SCATTER,
+    **_GROUP_NORM,
+    **_ROW_REDUCTIONS,
     **_NEVER_ALONE,
     **_BINARY,
     **_TERNARY,
-    **_ROWS,
-    **_LOOKUPS,
     **_SCANS,
-    **_PLACES,
     **_SORTS,
-    **_WINDOWS,
-    **_GROUPS,
     **_OPTIMIZERS,
-    **_COLUMNS,
     **_FILLS,
-    **_SEARCHES,
-    **_IMAGES,
     **_INDEXING,
-    **_JOINS,
-    **_TRIANGLES,
-    **_SLICES,
-    **_FOUND,
-    **_IMAGE_GRADIENTS,
-    **_SPREAD,
     **_PADS,
     **_RANGES,
     **_HISTOGRAMS,
-    **_RENORM,
     **_ATTENTION,
     **_NORMS,
     **_DISTANCES,
     **_MATRICES,
-    **_QUANTIZED,
     **_LINALG,
-    **_SAMPLERS,
-    **_HALVES,
     **_SOFTMAX,
-    **_LOSSES,
     **_CONVOLUTIONS,
     **_CTC,
-    **_GROUPED,
-    **_SELECTIONS,
     **_MEDIANS,
     **_UNIQUES,
-    **_SOLVES,
-    **_FACTORS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

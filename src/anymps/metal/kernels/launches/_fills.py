@@ -1,8 +1,11 @@
-"""Fills: with a number, and with a number where a mask says so.
+"""Fills: with a number, with a number where a mask says so, and outside of a triangle or a diagonal.
 
 Source: `fill_mps_kernel` of `aten/src/ATen/native/mps/operations/ConstantOps.mm` and `masked_fill__mps` of
 `Indexing.mm` in the pytorch tree, at states with the arguments that the kernels of torch 2.13's wheel describe. A dense
 tensor is filled with zero, or with a byte, by a blit command, which no kernel of the wheel does.
+
+Source: `Eye.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and for triangles the arguments that the
+kernels of torch 2.13's wheel describe: a thread an element, by column, row and matrix; sizes come innermost first.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import is_dense, sizes_of, strides_of
-from anymps.metal.kernels.launches._types import NAMES
+from anymps.metal.kernels.launches._elements import is_dense, result_of, sizes_of, strides_of
+from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MOST = 1024  # threads of a group
+_ONE_PASS = 1 << 22  # elements of a matrix that one kernel writes, zeros and ones
 
 
 def _number(value: Any, dtype: torch.dtype) -> torch.Tensor | None:
@@ -101,4 +105,54 @@ def _masked_fill(call: Call) -> Work | None:
     return Work((x,), (Launch(name, buffers, (math.prod(x.shape),)),), kept=bool(call.written))
 
 
-FILLS: dict[str, Describe] = {"fill": _fill, "masked_fill": _masked_fill}
+def _triangle(call: Call, which: str) -> Work | None:
+    x, diagonal = call.given["self"], call.given["diagonal"]
+    if not call.is_read or call.foreign or x.dim() < 2 or not 0 < x.numel() <= MOST_32:
+        return None
+    if x.is_conj() or x.is_neg() or abs(diagonal) > MOST_32:
+        return None
+    out = torch.empty(x.shape, dtype=x.dtype, device="cpu") if not call.written else call.written[0]
+    if out.shape != x.shape or out.dtype != x.dtype:
+        return None
+    of = NAMES.get(x.dtype)
+    name = call.first([f"{which}_inplace_int_{of}" if out is x else f"{which}_int_{of}"])
+    if name is None:
+        return None
+    given = (out,) if out is x else (out, x)
+    strides = [list(reversed(one.stride())) for one in given]
+    buffers = (*given, *strides, sizes_of(x.shape), [diagonal, x.dim()])
+    rows, columns = x.shape[-2:]
+    return Work((out,), (Launch(name, buffers, (columns, rows, math.prod(x.shape[:-2]))),), kept=True)
+
+
+def _eye(call: Call) -> Work | None:
+    rows = call.given["n"]
+    columns = call.given.get("m", rows)
+    if not call.is_read or not call.written or rows <= 0 or columns <= 0:
+        return None
+    out = result_of(call, (rows, columns), call.written[0].dtype)
+    if out is None:
+        return None
+    of = NAMES.get(out.dtype)
+    first, second = out.stride()
+    if rows * columns > _ONE_PASS:
+        name = call.first([f"eye_diag_{of}"])
+        if name is None:
+            return None
+        out.zero_()
+        return Work((out,), (Launch(name, (out, first + second), (min(rows, columns),)),))
+    name = call.first([f"eye_{of}"])
+    if name is None:
+        return None
+    turned = first < second  # threads go along the smaller stride
+    grid = (rows, columns) if turned else (columns, rows)
+    return Work((out,), (Launch(name, (out, max(first, second), min(first, second)), grid),))
+
+
+FILLS: dict[str, Describe] = {
+    "fill": _fill,
+    "masked_fill": _masked_fill,
+    "tril": lambda call: _triangle(call, "tril"),
+    "triu": lambda call: _triangle(call, "triu"),
+    "eye": _eye,
+}

@@ -1,10 +1,13 @@
-"""Sorts along a dimension, and the first numbers of one: all of them, the largest `k`, or the one at a place.
+"""Sorts along a dimension (all numbers, the largest `k`, or the one at a place), and searches in sorted numbers.
 
 Source: `aten/src/ATen/native/mps/operations/Sort.mm` of the pytorch tree, at a state whose kernels are those of torch
 2.13's wheel. A group of threads sorts a block, four numbers a thread. Rows of several blocks are merged pairwise, or
 sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied. Torch
 2.15 sorts floats of one block as integers of the same order, unless the sort must be stable (sort_out_mps_impl in its
 wheel's libtorch_cpu).
+
+Source of searches: `Bucketization.mm` beside it, at a state with the arguments that the kernels of torch 2.13's wheel
+describe. A group takes up to 1024 numbers, and there are up to 1024 groups.
 """
 
 from __future__ import annotations
@@ -61,6 +64,11 @@ class _Rows:
         return () if self.chosen is None else (list(self.chosen),)
 
 
+_Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Launches, the room that they need, and where the values and places of the last one are."""
+_MOST_GROUPS = 1024  # of a search
+
+
 def _width(count: int, size: int, rows: int) -> int:
     """Threads of a group: a power of two; fewer for one or two long rows, and for numbers of eight bytes."""
     wanted = -(-count // _A_THREAD)
@@ -97,10 +105,6 @@ def _single(rows: _Rows, width: int) -> list[Launch]:
     name = f"sort_block{rows.topk}_{_NAMES[rows.x.dtype]}_tptg{width}{stable}"
     buffers = (rows.x, rows.values, rows.places, rows.count, list(rows.strides), rows.descending, *rows.selection())
     return [Launch(name, buffers, (width, rows.rows, 1), (width, 1, 1))]
-
-
-_Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-"""Launches, the room that they need, and where the values and places of the last one are."""
 
 
 def _merged(rows: _Rows, width: int, keyed: bool) -> _Passed:
@@ -281,4 +285,38 @@ def _kth(call: Call) -> Work | None:
     return None if outs is None else sort_along(call, x, dim, *outs, settings)
 
 
-SORTS: dict[str, Describe] = {"sort": _sort, "topk": _topk, "kthvalue": _kth}
+def _search(call: Call, x: object, boundaries: torch.Tensor, right: bool, sorter: torch.Tensor | None) -> Work | None:
+    if not call.is_read or call.written or call.foreign or not isinstance(x, torch.Tensor):
+        return None
+    given = [x, boundaries, *([] if sorter is None else [sorter])]
+    if x.dtype != boundaries.dtype or not all(one.is_contiguous() and one.numel() for one in given):
+        return None
+    dtype = torch.int32 if call.given["out_int32"] else torch.int64
+    name = call.first([f"searchsorted_{NAMES.get(x.dtype)}_{NAMES[dtype]}{'_sorter' * (sorter is not None)}"])
+    if name is None or not boundaries.dim():
+        return None
+    out = torch.empty(x.shape, dtype=dtype, device="cpu")
+    group = min(_MOST, x.numel())
+    groups = min(_MOST_GROUPS, -(-x.numel() // group))
+    sizes = (x.shape[-1] if x.dim() else 1, boundaries.shape[-1], x.numel(), int(right), int(boundaries.dim() == 1))
+    buffers = (x, boundaries, out, *sizes, *given[2:])
+    return Work((out,), (Launch(name, buffers, (groups * group,), (group,)),), kept=True)
+
+
+def _searchsorted(call: Call) -> Work | None:
+    right = call.given["right"] or call.given["side"] == "right"
+    return _search(call, call.given["self"], call.given["sorted_sequence"], right, call.given["sorter"])
+
+
+def _bucketize(call: Call) -> Work | None:
+    boundaries = call.given["boundaries"]
+    return _search(call, call.given["self"], boundaries, call.given["right"], None) if boundaries.dim() == 1 else None
+
+
+SORTS: dict[str, Describe] = {
+    "sort": _sort,
+    "topk": _topk,
+    "kthvalue": _kth,
+    "searchsorted": _searchsorted,
+    "bucketize": _bucketize,
+}

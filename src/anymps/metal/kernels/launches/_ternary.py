@@ -1,8 +1,10 @@
-"""Operators of three tensors, each element by itself, and clamps between numbers.
+"""Operators of three tensors, each element by itself, clamps between numbers, and gradients of samplers.
 
 Source: `c10/metal/indexing.h` (ternary_dense, ternary_strided, each with a cast) of torch 2.13's wheel, the arguments
 that its kernels describe, `exec_ternary_kernel` of `aten/src/ATen/native/mps/OperationUtils.mm`, and the clamps of
 `aten/src/ATen/native/TensorCompare.cpp` and its `mps/operations` twin of the pytorch tree.
+
+Source of samplers: `Distributions.mm` of the pytorch tree.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from anymps.metal.kernels.launches._unary import launch_of_one
 _FLAT = (2, 14)
 """Until this release a strided launch counts its threads in one row; in torch 2.15 they have three positions. There a
 launch that casts tells of the result, too, to which it casts last."""
+"""`lerp` by a number is one of two tensors, and told there."""
 
 
 def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
@@ -210,6 +213,20 @@ def _where(call: Call) -> Work | None:
     return _work(out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
 
 
+def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
+    tensors = [call.given[name] for name in names]
+    first = tensors[0]
+    if call.written or call.foreign or not first.numel():
+        return None
+    if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
+        return None
+    name = call.first([f"{kernel}_{NAMES.get(first.dtype)}"])
+    if name is None:
+        return None
+    out = torch.empty(first.shape, dtype=first.dtype, device="cpu")
+    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),), kept=True)
+
+
 TERNARY: dict[str, Describe] = {
     "where": _where,
     "clamp": _clamp,
@@ -218,5 +235,6 @@ TERNARY: dict[str, Describe] = {
     "lerp": _lerp,
     "addcmul": _scaled("addcmul"),
     "addcdiv": _scaled("addcdiv"),
+    "_standard_gamma_grad": lambda call: _sampler_gradient(call, "standard_gamma_grad", "self", "output"),
+    "_dirichlet_grad": lambda call: _sampler_gradient(call, "dirichlet_grad", "x", "alpha", "total"),
 }
-"""`lerp` by a number is one of two tensors, and told there."""

@@ -1,7 +1,8 @@
-"""Slices along a dimension that a tensor of indices names: copied, filled, and taken together with others.
+"""Slices along a dimension that a tensor of indices names: copied, filled, added to, selected, reduced.
 
 Source: `Indexing.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at a state with the arguments that
-the kernels of torch 2.13's wheel describe.
+the kernels of torch 2.13's wheel describe, or, for `index_select` and `index_add`, those of torch 2.15's: there a
+kernel of its own checks the indices first, a thread each.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write
+from anymps.metal.kernels.launches._elements import have_numbers, operand_to_write, result_of
 from anymps.metal.kernels.launches._types import MOST_32, NAMES
 
 _RARE = 16  # from one index in so many places on, a mask is filled first
 _INDICES = (torch.int64, torch.int32)
+_CHECK_ERRORS = 3
+_CROWDED = 16  # so many indices a slice, and halves are added up in float32
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+_INDEX_NAMES = {torch.int64: "long", torch.int32: "int"}
+_WIDEST = 8  # bytes that a thread copies
 
 
 def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
@@ -175,4 +181,104 @@ def _reduce(call: Call) -> Work | None:
     return Work((out,), tuple(known)) if len(known) == len(launches) else None
 
 
-SLICES: dict[str, Describe] = {"index_copy": _copy, "index_fill": _fill, "index_reduce": _reduce}
+def _line(index: torch.Tensor) -> torch.Tensor | None:
+    """The indices as one dimension; None for those that no kernel takes."""
+    if index.dim() > 1 or index.dtype not in _INDEX_NAMES:
+        return None
+    return index.view(1) if index.dim() == 0 else index
+
+
+def _check(index: torch.Tensor, size: int) -> Launch:
+    buffers = (index, index.stride(0), size)
+    return Launch(f"index_check_bounds_{_INDEX_NAMES[index.dtype]}", buffers, (index.numel(),), errors=_CHECK_ERRORS)
+
+
+def _params(dim: int, index: torch.Tensor, of: torch.Tensor, walked: torch.Tensor) -> dict[str, Any]:
+    """`walked` is the tensor of which each element has a thread."""
+    params: dict[str, Any] = {"ndim": walked.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
+    for word, one in (("self", of), ("source", walked)):
+        params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
+    return params
+
+
+def _selects(call: Call, *tensors: torch.Tensor) -> bool:
+    return isinstance(call.given["dim"], int) and not call.foreign and have_numbers(tensors)
+
+
+def _bytes_at_once(x: torch.Tensor, out: torch.Tensor, row: int) -> int:
+    """The most bytes, up to eight, that divide a slice and where both tensors begin."""
+    size, least = _WIDEST, x.element_size()
+    starts = (row, x.storage_offset() * least, out.storage_offset() * least)
+    while size > least and any(one % size for one in starts):
+        size //= 2
+    return size
+
+
+def _select(call: Call) -> Work | None:
+    x, index = call.given["self"], _line(call.given["index"])
+    if index is None or not x.dim() or not _selects(call, x, index) or x.dtype not in NAMES:
+        return None
+    dim, count = call.given["dim"] % x.dim(), index.numel()
+    out = result_of(call, (*x.shape[:dim], count, *x.shape[dim + 1 :]), x.dtype)
+    if out is None:
+        return None
+    check, to = _check(index, x.shape[dim]), _INDEX_NAMES[index.dtype]
+    if check.kernel not in call.kernels:
+        return None
+    if not all(one.is_contiguous() for one in (x, out, index)):
+        name = call.first([f"index_select_dim_{8 * x.element_size()}bit_{to}"])
+        buffers: tuple[Any, ...] = (out, index, x, _params(dim, index, x, out))
+        grid: tuple[int, ...] = (out.numel(),)
+    else:
+        row = math.prod(x.shape[dim + 1 :]) * x.element_size()
+        size = _bytes_at_once(x, out, row)
+        inner = row // size
+        name = call.first([f"index_select_dim_dense_{8 * size}bit_{to}"])
+        params = {"inner": inner, "in_dim_size": x.shape[dim], "out_dim_size": count, "index_stride": index.stride(0)}
+        buffers, grid = (out, index, x, params), (inner, count, math.prod(x.shape[:dim]))
+    return None if name is None else Work((out,), (check, Launch(name, buffers, grid)))
+
+
+def _add(call: Call) -> Work | None:
+    x, source = call.given["self"], call.given["source"]
+    index = _line(call.given["index"])
+    if index is None or not _selects(call, x, source, index) or source.dtype != x.dtype or source.dim() != x.dim():
+        return None
+    if torch.are_deterministic_algorithms_enabled():
+        return None  # the host adds by `index_put_`
+    out = operand_to_write(call, x)
+    alpha = call.given["alpha"]
+    if out is None or (not out.dim() and out.numel() != 1):
+        return None
+    into, source = (one.view(1) if one.dim() == 0 else one for one in (out, source))
+    dim = call.given["dim"] % into.dim()
+    if index.numel() != source.shape[dim] or any(
+        one != other for at, (one, other) in enumerate(zip(into.shape, source.shape, strict=True)) if at != dim
+    ):
+        return None
+    dtype = into.dtype
+    crowded = index.numel() // into.shape[dim] >= _CROWDED and dtype in _WIDER
+    if crowded:
+        dtype = _WIDER[dtype]
+        added, source = into.to(dtype), source.to(dtype)
+    else:
+        added = into
+    if not (dtype.is_floating_point or dtype.is_complex) and not isinstance(alpha, (bool, int)):
+        return None
+    check = _check(index, into.shape[dim])
+    name = call.first([f"index_add_{NAMES.get(dtype)}_{_INDEX_NAMES[index.dtype]}"])
+    if name is None or check.kernel not in call.kernels:
+        return None
+    number = complex(alpha) if dtype.is_complex else alpha
+    buffers = (added, index, source, _params(dim, index, added, source), number)
+    launches = (check, Launch(name, buffers, (source.numel(),)))
+    return Work((out,), launches, copies=((into, added),) if crowded else ())
+
+
+INDEX_SLICES: dict[str, Describe] = {
+    "index_copy": _copy,
+    "index_fill": _fill,
+    "index_reduce": _reduce,
+    "index_select": _select,
+    "index_add": _add,
+}

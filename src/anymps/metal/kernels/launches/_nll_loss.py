@@ -63,7 +63,7 @@ def _backward(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (out, *given, params), (target.numel(),), errors=_ERRORS),))
 
 
-LOSSES: dict[str, Describe] = {
+NLL_LOSS: dict[str, Describe] = {
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _forward),
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _backward),
 }

@@ -213,4 +213,4 @@ def _solve(call: Call) -> Work | None:
     return _complete(call, Work((out,), tuple(steps.launches), copies=((out, found),)))
 
 
-FACTORS: dict[str, Describe] = {"linalg_lu_factor_ex": _factor, "linalg_lu_solve": _solve}
+LU: dict[str, Describe] = {"linalg_lu_factor_ex": _factor, "linalg_lu_solve": _solve}

@@ -150,7 +150,7 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     return Work((total,), (*counting, adding), cast, kept=cast is None, made=made)
 
 
-PLACES: dict[str, Describe] = {
+GATHER_SCATTER: dict[str, Describe] = {
     "gather": _gather,
     "scatter": _scatter_named,
     "scatter_add": lambda call: _scatter(call, "add"),

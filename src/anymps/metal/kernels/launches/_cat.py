@@ -43,4 +43,4 @@ def _cat(call: Call) -> Work | None:
     return Work((out,), tuple(launches), kept=True)
 
 
-JOINS: dict[str, Describe] = {"cat": _cat}
+CAT: dict[str, Describe] = {"cat": _cat}

@@ -84,4 +84,4 @@ def _work(call: Call, x: torch.Tensor, other: torch.Tensor, offsets: torch.Tenso
     return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
 
 
-GROUPED: dict[str, Describe] = {"_grouped_mm": _grouped}
+GROUPED_PRODUCTS: dict[str, Describe] = {"_grouped_mm": _grouped}

@@ -64,7 +64,7 @@ def _repeat_interleave(call: Call) -> Work | None:
     return Work((out,), (Launch(name, (repeats, ends, out, repeats.stride(0)), (repeats.numel(),)),)) if total else None
 
 
-FOUND: dict[str, Describe] = {
+NONZERO: dict[str, Describe] = {
     "nonzero": _nonzero,
     "nonzero_static": _nonzero,
     "repeat_interleave": _repeat_interleave,

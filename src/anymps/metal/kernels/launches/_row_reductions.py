@@ -98,7 +98,7 @@ def _by_release(name: str, later: Describe) -> Describe:
     return lambda call: read.get(call.release, later)(call)
 
 
-ROWS: dict[str, Describe] = {
+ROW_REDUCTIONS: dict[str, Describe] = {
     **{name: _by_release(name, lambda call: None) for name in ("sum", "nansum", "mean", "prod", "var", "std")},
     **{name: _by_release(name, _extreme(name, torch.int64)) for name in ("argmax", "argmin")},
     **{name: _by_release(name, _extreme(kernel)) for name, kernel in {"amax": "max", "amin": "min"}.items()},

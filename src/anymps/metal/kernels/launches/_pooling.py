@@ -1,4 +1,4 @@
-"""Pooling: the mean of each window, the largest number of one in three dimensions, and what flows back through it.
+"""Pooling: means and largest numbers of windows, what flows back, and numbers put back where a pool found them.
 
 Source: `ATen/native/mps/kernels/Pooling.h` of torch 2.13's wheel, and the arguments that its kernels describe. A thread
 an element of the result; backwards, a thread an element of the gradient adds to each place of its window. The largest
@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.metal.kernels.launches._elements import have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
 _SPACE = 3  # dimensions
+_ERRORS = 4  # the slot of the error buffer of an unpooling
 
 
 def _each(value: Sequence[int] | int, dims: int) -> list[int]:
@@ -115,10 +117,61 @@ def _avg_pool_backward(call: Call) -> Work | None:
     return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
 
 
-WINDOWS: dict[str, Describe] = {
+def _may_unpool(call: Call, *tensors: torch.Tensor) -> bool:
+    return call.is_read and not call.written and not call.foreign and have_numbers(tensors)
+
+
+def _unpool(call: Call, dims: int) -> Work | None:
+    x, places, size = (call.given[name] for name in ("self", "indices", "output_size"))
+    name = call.first([f"max_unpool_{NAMES.get(x.dtype)}"])
+    if name is None or not _may_unpool(call, x, places) or x.dim() not in (dims + 1, dims + 2) or len(size) != dims:
+        return None
+    if places.shape != x.shape or places.dtype != torch.int64 or min(size) <= 0:
+        return None
+    out = torch.zeros((*x.shape[:-dims], *size), dtype=x.dtype, device="cpu")
+    params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": dims, "indices_strides": places.stride()}
+    for word, one in (("input", x), ("output", out)):
+        params |= {f"{word}_sizes": list(one.shape), f"{word}_strides": one.stride()}
+    return Work((out,), (Launch(name, (out, x, places, params), (x.numel(),), None, _ERRORS),))
+
+
+def _adaptive_max_pool2d(call: Call) -> Work | None:
+    x, size = call.given["self"], call.given["output_size"]
+    sizes: Sequence[int] = x.shape[-2:]
+    if not call.is_read_or_older or call.written or x.dim() not in (3, 4) or not x.numel():
+        return None
+    if any(large < small or small <= 0 for large, small in zip(sizes, size, strict=True)):
+        return None
+    name = call.first([f"max_pool_{NAMES.get(x.dtype)}"])
+    if name is None:
+        return None
+    strides = [large // small for large, small in zip(sizes, size, strict=True)]
+    windows = [large - (small - 1) * step for large, small, step in zip(sizes, size, strides, strict=True)]
+    out = torch.empty((*x.shape[:-2], *size), dtype=x.dtype, device="cpu")
+    places = torch.empty(out.shape, dtype=torch.int64, device="cpu")
+    params = {
+        "dims": x.dim(),
+        "pooling_dims": 2,
+        "kernel_size": windows,
+        "stride": strides,
+        "padding": [0, 0],
+        "dilation": [1, 1],
+        "return_indices": True,
+    }
+    if call.release > (2, 13):  # the kernel then finds each window's ends itself: wheels of torch 2.14.1 and 2.15.0
+        params["adaptive"] = True
+    for word, tensor in (("input", x), ("output", out), ("indices", places)):
+        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
+    return Work((out, places), (Launch(name, (x, out, places, params), (out.numel(),)),))
+
+
+POOLING: dict[str, Describe] = {
     "max_pool3d_with_indices": _max_pool,
     "max_pool3d_with_indices_backward": _max_pool_backward,
     "avg_pool2d": lambda call: _avg_pool(call, 2),
     "avg_pool3d": lambda call: _avg_pool(call, 3),
     "avg_pool3d_backward": _avg_pool_backward,
+    "max_unpool2d": lambda call: _unpool(call, 2),
+    "max_unpool3d": lambda call: _unpool(call, 3),
+    "adaptive_max_pool2d": _adaptive_max_pool2d,
 }

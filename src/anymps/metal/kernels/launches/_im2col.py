@@ -1,7 +1,7 @@
-"""Windows of an image as columns and back, and the gradients of bags of embeddings.
+"""Windows of an image as columns and back, and windows added up where they overlap.
 
-Source: `aten/src/ATen/native/mps/operations/Im2Col.mm`, `Col2Im.mm` and `EmbeddingBag.mm` of the pytorch tree, and the
-arguments that the kernels of torch 2.13's wheel describe.
+Source: `aten/src/ATen/native/mps/operations/Im2Col.mm`, `Col2Im.mm` and `UnfoldBackward.mm` of the pytorch tree, and
+the arguments that the kernels of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.metal.kernels.launches._elements import have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
 _GROUP, _LANES, _MOST = 64, 32, 1024
-_MAX = 2  # EmbeddingBagMode
 
 
 def _windows(call: Call, height: int, width: int) -> list[int] | None:
@@ -74,59 +74,20 @@ def _col2im(call: Call) -> Work | None:
     return Work((out if x.dim() == 3 else out.squeeze(0),), (launch,))
 
 
-def _bag_gradient(call: Call) -> Work | None:
-    gradient, indices, bags, sizes, largest = (
-        call.given[name] for name in ("grad", "indices", "offset2bag", "bag_size", "maximum_indices")
-    )
-    scales, mode = call.given["per_sample_weights"], call.given["mode"]
-    name = call.first([f"embedding_bag_backward_{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"])
-    if not call.is_read_or_older or call.written or call.foreign or name is None or call.given["scale_grad_by_freq"]:
+def _unfold_backward(call: Call) -> Work | None:
+    gradient, shape = call.given["grad_in"], call.given["input_sizes"]
+    name = call.first([f"unfold_backward_{NAMES.get(gradient.dtype)}"])
+    plain = call.is_read and not call.written and not call.foreign and have_numbers((gradient,))
+    if name is None or not plain or not shape or 0 in shape:
         return None
-    if not all(one.is_contiguous() for one in (indices, bags)) or not indices.numel() or not gradient.numel():
-        return None
-    if bags.numel() != indices.numel() or not sizes.any():
-        return None  # what the CPU leaves out in its own forward
-    features = gradient.shape[1]
-    out = torch.zeros((call.given["num_weights"], features), dtype=gradient.dtype, device="cpu")
-    params = {
-        "weight_grad_strides": out.stride(),
-        "output_grad_strides": gradient.stride(),
-        "max_indices_strides": largest.stride() if mode == _MAX else (0, 0),
-        "use_per_sample_weights": scales is not None,
-        "per_sample_weights_stride": 0 if scales is None else scales.stride(0),
-        "feature_size": features,
-        "mode": mode,
-        "padding_idx": call.given["padding_idx"],
-    }
-    threads = gradient.numel() if mode == _MAX else bags.numel() * features
-    buffers = (gradient, indices, bags, sizes, largest, scales, out, params)
-    return Work((out,), (Launch(name, buffers, (threads,)),))
+    out = torch.zeros(shape, dtype=gradient.dtype, device="cpu")
+    settings = [call.given["dim"] % len(shape), call.given["size"], call.given["step"], len(shape)]
+    buffers = (gradient, out, gradient.stride(), list(shape), out.stride(), settings)
+    return Work((out,), (Launch(name, buffers, (out.numel(),)),), kept=True, made=(Made(out, "zeros"),))
 
 
-def _scale_gradient(call: Call) -> Work | None:
-    gradient, weight, indices, bags = (call.given[name] for name in ("grad", "weight", "indices", "offset2bag"))
-    types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"
-    name = call.first([f"embedding_bag_per_sample_weights_backward_{types}"])
-    if not call.is_read_or_older or call.written or call.foreign or name is None or not indices.numel():
-        return None
-    if not all(one.is_contiguous() for one in (indices, bags)) or bags.numel() != indices.numel():
-        return None
-    out = torch.zeros(indices.numel(), dtype=gradient.dtype, device="cpu")
-    params = {
-        "output_grad_strides": gradient.stride(),
-        "weight_strides": weight.stride(),
-        "per_sample_weights_grad_stride": out.stride(0),
-        "feature_size": gradient.shape[1],
-        "padding_idx": call.given["padding_idx"],
-    }
-    launch = Launch(name, (gradient, weight, indices, bags, out, params), (indices.numel() * gradient.shape[1],))
-    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
-
-
-COLUMNS: dict[str, Describe] = {
+IM2COL: dict[str, Describe] = {
     "im2col": _im2col,
     "col2im": _col2im,
-    "_embedding_bag_dense_backward": _bag_gradient,
-    "_embedding_bag_backward": lambda call: None if call.given["sparse"] else _bag_gradient(call),
-    "_embedding_bag_per_sample_weights_backward": _scale_gradient,
+    "unfold_backward": _unfold_backward,
 }

@@ -78,4 +78,4 @@ def _frexp(call: Call) -> Work | None:
     return None if name is None else Work(outs, (Launch(name, (*outs, x, *places), (x.numel(),)),), kept=True)
 
 
-HALVES: dict[str, Describe] = {"glu": _glu, "glu_backward": _glu_backward, "frexp": _frexp}
+GLU: dict[str, Describe] = {"glu": _glu, "glu_backward": _glu_backward, "frexp": _frexp}

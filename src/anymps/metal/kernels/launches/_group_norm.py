@@ -90,4 +90,4 @@ def _backward(call: Call) -> Work | None:
     return Work((of_x, of_weight, of_bias), launches, kept=True)
 
 
-GROUPS: dict[str, Describe] = {"native_group_norm": _forward, "native_group_norm_backward": _backward}
+GROUP_NORM: dict[str, Describe] = {"native_group_norm": _forward, "native_group_norm_backward": _backward}
