@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
-from anymps.metal.translation._fission_facts import Names
 from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_names import (
     base,
@@ -21,7 +20,7 @@ from anymps.metal.translation._fission_names import (
     is_vector,
     signed_indices,
 )
-from anymps.metal.translation._fission_own import hold_own
+from anymps.metal.translation._fission_private_elements import hold_own
 from anymps.metal.translation._fission_text import (
     PLANE,
     Call,
@@ -35,7 +34,8 @@ from anymps.metal.translation._fission_text import (
     Step,
     group_function,
 )
-from anymps.metal.translation._fission_turns import Turns, read_turns
+from anymps.metal.translation._fission_uniformity import Names
+from anymps.metal.translation._fission_vector_loops import Turns, read_turns
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
 from anymps.metal.translation._structure import Function

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from anymps.metal.translation._fission_turns import Turns, turn_lines
+from anymps.metal.translation._fission_vector_loops import Turns, turn_lines
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")

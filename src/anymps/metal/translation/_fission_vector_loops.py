@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing
-from anymps.metal.translation._fission_facts import Names
 from anymps.metal.translation._fission_loops import is_steady, read_loop
 from anymps.metal.translation._fission_names import dereferences
+from anymps.metal.translation._fission_uniformity import Names
 from anymps.metal.translation._pure_calls import PURE, WHOLE
 from anymps.metal.translation._statements import ASSIGNMENTS, Statement, Unread, changed_names, read_statements
 from anymps.metal.translation._tokens import Token
