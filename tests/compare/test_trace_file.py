@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from anymps.compare import Bound, Ending, Site, Trace, places
+from anymps.compare import Bound, Call, Ending, Site, Trace, places
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
@@ -54,6 +56,42 @@ def test_backward_has_the_forward_line(tmp_path: Path) -> None:
     trace = traced(tmp_path / "trace", autograd=True)
     lines = {call.name: (call.in_backward, call.site.text) for call in trace.calls}
     assert lines["threshold_backward"] == (True, "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()")
+
+
+def calls_of(path: Path, program: Callable[[], object]) -> tuple[Call, ...]:
+    """What is traced of a program."""
+    writer = TraceWriter(path)
+    with Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0):
+        program()
+    writer.close(Ending(is_cut=False))
+    return tuple(Trace.open(path).calls)
+
+
+@pytest.mark.parametrize(
+    ("call", "draws"),
+    [
+        (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.0), False),
+        (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), True),
+        (lambda x: torch.native_dropout(x, 0.5, train=False), False),
+        (lambda x: torch.native_dropout(x, 0.5, train=True), True),
+        (lambda x: torch.rrelu(x, training=False), False),
+        (lambda x: torch.multinomial(x[0, 0, 0].abs(), 1), True),
+    ],
+)
+def test_a_call_without_dropout_draws_nothing(
+    tmp_path: Path, call: Callable[[torch.Tensor], object], draws: bool
+) -> None:
+    """Attention and dropout draw random numbers only with a probability, and only in training."""
+    calls = calls_of(tmp_path / "trace", lambda: call(torch.ones(1, 2, 3, 4)))
+    assert len(calls) > 1
+    assert any(one.is_random for one in calls) is draws
+
+
+def test_a_generator_of_the_program(tmp_path: Path) -> None:
+    """The trace tells a generator that the program gave from torch's own."""
+    generator = torch.Generator().manual_seed(0)
+    calls = calls_of(tmp_path / "trace", lambda: (torch.rand(2), torch.rand(2, generator=generator)))
+    assert [(one.is_random, one.with_generator) for one in calls] == [(True, False), (True, True)]
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

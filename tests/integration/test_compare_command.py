@@ -37,6 +37,21 @@ for step in range(3):
 torch.{device}.synchronize()
 """
 
+SCALER_FOR_CUDA = """
+import warnings
+warnings.simplefilter("ignore")
+import torch
+scaler = torch.amp.GradScaler("cuda")
+weight = torch.ones(3, device="mps", requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(2):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = torch.nn.functional.mse_loss(weight @ torch.eye(3, device="mps"), torch.zeros(3, device="mps"))
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
 STOPS = """
 import torch
 device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
@@ -87,6 +102,13 @@ def test_a_script_that_names_its_device(tmp_path: Path, device: str, move: str) 
     status, found, said = run(tmp_path, HARD_CODED.format(device=device, move=move))
     assert (status, found["agrees"], found["used"], found["losses"]["difference"]) == (0, True, True, 0.0)
     assert ("running it again with mps in its place" in said) is (device == "cuda")
+
+
+def test_what_the_script_has_for_cuda_is_off_in_both_runs(tmp_path: Path) -> None:
+    """Autocast and the gradient scaler for CUDA do nothing for mps, so they do nothing for the CPU either."""
+    status, found, _ = run(tmp_path, SCALER_FOR_CUDA)
+    assert (status, causes(found), found["agrees"]) == (0, [], True)
+    assert found["losses"]["values"][0][1:] == [1.0, 1.0]
 
 
 def test_a_script_that_stops_on_one_side(tmp_path: Path) -> None:

@@ -117,6 +117,17 @@ def _is_mps(side: str) -> bool:
     return side == "mps" or _is_release(side)
 
 
+def _renamed(asked: CompareSettings, device: str) -> tuple[str, ...]:
+    """The names of devices that mean `device` in one run.
+
+    "cuda" means the CPU only if it is a GPU in the other run. Otherwise autocast and gradient scalers for CUDA do
+    nothing in the run on mps, and must do nothing on the CPU either.
+    """
+    if device == "cpu":
+        return ("mps", "cuda") if asked.cuda_as_mps or "cuda" in (asked.of, asked.other) else ("mps",)
+    return ("mps",) if device == "cuda" else ()
+
+
 def _names(asked: CompareSettings) -> tuple[str, str]:
     """The names of the runs: their devices, or whose kernels they are on, with a qualifier if both use the same one."""
     first, second = (f"{side}'s kernels" if _is_release(side) else side for side in (asked.of, asked.other))
@@ -161,6 +172,7 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
             asked.full_steps,
             asked.steps,
             asked.random == "cpu",
+            _renamed(asked, device),
         )
         words = own_command("compare", "--trace", order.to_json(), *command)
         if python is not None:

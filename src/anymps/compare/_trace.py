@@ -198,7 +198,7 @@ class _Reader:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._sites = [Site()]
-        self._operators: list[tuple[str, bool]] = []
+        self._operators: list[str] = []
         self._sketches: list[Sketch] = []
         self._bounds: list[Bound] = []
 
@@ -215,7 +215,7 @@ class _Reader:
         elif kind == "site":
             self._sites.append(Site(*value))
         elif kind == "operator":
-            self._operators.append((value[0], value[1]))
+            self._operators.append(value)
         elif kind == "bound":
             self._bounds.append(Bound(*value))
         elif kind == "read":
@@ -236,19 +236,18 @@ class _Reader:
             trace.ending = Ending(site=site, **value)
 
     def _call(self, value: Any) -> Call:
-        number, operator, site, step, backward, inputs, results, bound, generator, autocast, kernel = value
-        name, is_random = self._operators[operator]
+        number, operator, site, step, backward, inputs, results, bound, draws, autocast, kernel = value
         return Call(
             number,
-            name,
+            self._operators[operator],
             self._sites[site],
             step,
             bool(backward),
             tuple(Value(self._sketches[sketch], memory) for sketch, memory in inputs),
             tuple(Value(self._sketches[sketch], memory) for sketch, memory in results),
             self._bounds[bound],
-            is_random,
-            bool(generator),
+            draws > 0,
+            draws == 2,
             autocast,
             bool(kernel),
         )

@@ -30,7 +30,8 @@ TRACE: Final = "trace.jsonl"
 class TraceOrder:
     """What the process is asked for: its `folder`, the `device`, the arguments of `anymps.enable` for mps.
 
-    `steps` ends the script after that many steps of its loop; `full_steps` of them are traced call by call.
+    `steps` ends the script after that many steps of its loop; `full_steps` of them are traced call by call. `names` are
+    those of devices that mean `device` in the script.
     """
 
     folder: str
@@ -39,6 +40,7 @@ class TraceOrder:
     full_steps: int
     steps: int | None = None
     random_on_cpu: bool = False
+    names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, text: str) -> TraceOrder:
@@ -93,6 +95,7 @@ class TraceSession:
             random_on_cpu=order.random_on_cpu,
             in_host_memory=in_host_memory,
             by_kernels=count_real_calls,
+            names=order.names,
             facts=facts,
         )
         self._run.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,12 @@ class TracedRun:
         random_on_cpu: bool,
         in_host_memory: bool,
         by_kernels: Callable[[], int],
+        names: Collection[str],
         facts: dict[str, str],
     ) -> None:
         self._writer = TraceWriter(path)
         self._writer.row("facts", {"device": device, "torch": torch.__version__, **facts})
-        self._device, self._full = device, full_steps
+        self._device, self._full, self._names = device, full_steps, names
         self._tracer = Tracer(
             self._writer,
             device,
@@ -53,9 +54,8 @@ class TracedRun:
 
     def start(self) -> None:
         """Begin: what runs from now on is traced."""
-        names = {"cpu": ("mps", "cuda"), "cuda": ("mps",), "mps": ()}[self._device]
-        if names:
-            rename_devices(names, self._device)
+        if self._names:
+            rename_devices(self._names, self._device)
         torch.compiler.set_stance("force_eager")  # compiled code has no calls to compare
         torch.autograd.backward = self._watching(torch.autograd.backward)
         self._watch_autocast()

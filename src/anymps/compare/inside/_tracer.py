@@ -119,7 +119,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 inputs,
                 [self._value(tensor) for tensor in results],
                 self._bound(func, given, results),
-                int(is_random and _has_generator((args, kwargs))),
+                _draws(func, args, kwargs) if is_random else 0,
                 self.autocast,
                 int(by_kernel),
             ],
@@ -128,7 +128,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _kind(self, func: Any) -> tuple[bool, bool, int]:
-        """Whether it computes, whether it draws random numbers, and its number."""
+        """Whether it computes, whether it can draw random numbers, and its number."""
         kind = self._kinds.get(func)
         if kind is None:
             namespace, _, name = func._schema.name.rpartition("::")
@@ -137,7 +137,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             computes = not is_view and namespace != "profiler" and name.rstrip("_") not in _NOT_COMPUTED
             computes = computes and name not in _NOT_COMPUTED
             is_random = torch.Tag.nondeterministic_seeded in func.tags
-            number = self._writer.operator(str(func), is_random)
+            number = self._writer.operator(str(func))
             if computes:
                 self._tell_lists(name)
             kind = self._kinds[func] = computes, is_random, number
@@ -276,8 +276,19 @@ def _has_out(func: Any) -> bool:
     return any(argument.is_out for argument in func._schema.arguments)
 
 
-def _has_generator(tree: Any) -> bool:
-    return any(isinstance(item, torch.Generator) for item in pytree.tree_leaves(tree))
+def _draws(func: Any, args: Any, kwargs: Any) -> int:
+    """Of an operator that can draw random numbers: 0 if this call draws none, 2 if from a generator it was given, or 1.
+
+    Attention, recurrent layers and dropout draw nothing with a dropout of 0 or outside of training.
+    """
+    named = {one.name: args[place] for place, one in enumerate(func._schema.arguments[: len(args)])} | kwargs
+    values = {one.name: named.get(one.name, one.default_value) for one in func._schema.arguments}
+    if (
+        any(values.get(name) == 0 for name in ("dropout_p", "dropout"))
+        or values.get("train", values.get("training")) is False
+    ):
+        return 0
+    return 2 if any(isinstance(item, torch.Generator) for item in pytree.tree_leaves((args, kwargs))) else 1
 
 
 def _devices_named(kwargs: Any) -> set[torch.device]:

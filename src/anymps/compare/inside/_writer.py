@@ -54,13 +54,13 @@ class TraceWriter:
                 self.row("site", [site.file, site.line, site.function, site.text])
             return number
 
-    def operator(self, name: str, is_random: bool) -> int:
+    def operator(self, name: str) -> int:
         """The number of an operator."""
         with self._lock:
             number = self._operators.get(name)
             if number is None:
                 number = self._operators[name] = len(self._operators)
-                self.row("operator", [name, is_random])
+                self.row("operator", name)
             return number
 
     def bound(self, bound: Bound) -> int:
