@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anymps.compare import Bound, Call, Ending, Loss, Read, Site, Sketch, Trace, Value
 
@@ -40,14 +40,16 @@ class Tracing:
         backward: bool = False,
         random: bool = False,
         by_kernel: bool = False,
+        memory: Mapping[Sketch, int] | None = None,
     ) -> Tracing:
-        """Add a call."""
+        """Add a call. `memory` has the addresses of tensors, for those that have one."""
         number = len(self.trace.calls)
         site = Site(FILE, line, "main", f"line {line}")
-        values = tuple(Value(it) for it in inputs), tuple(Value(it) for it in results)
+        address = dict(memory or {})
+        values = tuple(tuple(Value(it, address.get(it, 0)) for it in side) for side in (inputs, results))
         name = f"aten.{operator}.default"
         given = (bound, random, False, autocast, by_kernel)
-        self.trace.calls.append(Call(number, name, site, self.step, backward, *values, *given))
+        self.trace.calls.append(Call(number, name, site, self.step, backward, values[0], values[1], *given))
         return self
 
     def loss(self, value: float) -> Tracing:

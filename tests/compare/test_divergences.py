@@ -167,6 +167,54 @@ def test_pieces_with_different_results() -> None:
     assert [call.name for call in found.divergences[0].right] == ["linear"]
 
 
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_pieces_that_fold_dimensions_and_transpose(apart: float) -> None:
+    """Attention in pieces: keys come transposed, the result with folded dimensions; only final results count."""
+    query, value = sketch([1.0, -2.0, 3.0, 4.0]), sketch([5.0, 6.0, 7.0, 8.0])
+    keys, transposed = sketch([9.0, 2.0, -1.0, 4.0], shape=(2, 2)), sketch([9.0, -1.0, 2.0, 4.0], shape=(2, 2))
+    result = [3.0, 1.0, 2.0 + apart, 7.0]
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mm", 9, [X], [query]).call("mm", 9, [X], [value])
+        if second:
+            trace.call("mul", 10, [query], [sketch([0.5, -1.0, 1.5, 2.0], shape=(2, 2))])
+            trace.call("bmm", 10, [transposed, value], [sketch(result, shape=(4, 1))])
+        else:
+            trace.call("attention", 10, [query, keys, value], [sketch([3.0, 1.0, 2.0, 7.0], shape=(2, 2))])
+        return trace.call("relu", 11, [sketch([7.0, 8.0])], [X]).call("sum", 12, [X], [Y])
+
+    assert causes(compared(make)) == ([(Cause.NUMBER, 10)] if apart else [])
+
+
+def test_a_result_in_memory_that_an_earlier_piece_read() -> None:
+    """The result of the last piece counts, although it lies where an intermediate tensor was read and freed."""
+    mask, other = sketch([1.0, 0.0]), sketch([80.0, 90.0])
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        result = sketch([7.0 + second, 8.0])
+        if second:
+            at = {mask: 1, other: 2, result: 1}
+            trace.call("ones", 10, [], [mask], memory=at).call("tril", 10, [mask], [other], memory=at)
+            trace.call("bmm", 10, [X], [result], memory=at)
+        else:
+            trace.call("attention", 10, [X], [result])
+        return trace.call("relu", 11, [result], [X]).call("sum", 12, [X], [Y])
+
+    found = compared(make)
+    assert causes(found)[0] == (Cause.NUMBER, 10)
+    assert found.divergences[0].apart == 1.0
+
+
+def test_a_reordered_input_of_one_operator_is_different_data() -> None:
+    """Only pieces may take a tensor transposed: the same samples in another order are other data."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        data = sketch([3.0, 1.0, -2.0] if second else [1.0, -2.0, 3.0])
+        return trace.call("relu", 10, [data], [sketch([3.0, 1.0, 0.0] if second else [1.0, 0.0, 3.0])])
+
+    assert causes(compared(make)) == [(Cause.DATA, 10)]
+
+
 def test_different_paths_through_the_program() -> None:
     """Lines that only one run executes, with the value read before them."""
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from anymps.compare import Bound, Call, Ending, Site, Trace, places
+from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
@@ -56,6 +57,32 @@ def test_backward_has_the_forward_line(tmp_path: Path) -> None:
     trace = traced(tmp_path / "trace", autograd=True)
     lines = {call.name: (call.in_backward, call.site.text) for call in trace.calls}
     assert lines["threshold_backward"] == (True, "result = (torch.arange(6.0).reshape(2, 3) @ weight).relu()")
+
+
+def test_what_autograd_adds_up_has_the_line_of_the_view(tmp_path: Path) -> None:
+    """A view takes part although it is no call of its own: the sum of gradients at its input has its line."""
+
+    def program() -> None:
+        x = torch.ones(2, 3, requires_grad=True) * 2
+        z = x.reshape(3, 2) @ torch.ones(2, 1)
+        y = x.exp()  # the newest runs backward first
+        (y.sum() + z.sum()).backward()
+
+    found = {call.name: call.site.text for call in calls_of(tmp_path / "trace", program) if call.in_backward}
+    assert found["add"] == found["mm"] == "z = x.reshape(3, 2) @ torch.ones(2, 1)"
+
+
+def test_lines_of_forward_calls() -> None:
+    """A node has its own line or that of the call before it; what was noted first stays, and the oldest are dropped."""
+    lines = ForwardLines()
+    assert lines.line_of(5, otherwise=99) == 99
+    for sequence, line in ((4, 40), (8, 80), (6, 60), (8, 81)):
+        lines.add(sequence, line)
+    assert [lines.line_of(sequence, 99) for sequence in (3, 4, 5, 6, 7, 8, 9)] == [99, 40, 40, 60, 60, 80, 80]
+    assert lines.line_of(2**64 - 1, otherwise=99) == 99
+    for sequence in range(10, 10 + (1 << 16)):
+        lines.add(sequence, sequence)
+    assert [lines.line_of(sequence, 99) for sequence in (8, 1 << 16)] == [99, 1 << 16]
 
 
 def calls_of(path: Path, program: Callable[[], object]) -> tuple[Call, ...]:

@@ -52,6 +52,27 @@ for step in range(2):
     scaler.update()
 """
 
+ATTENTION = """
+import torch
+import torch.nn.functional as F
+device = "mps" if torch.backends.mps.is_available() else "cpu"
+torch.manual_seed(0)
+blocks = torch.nn.ModuleList([torch.nn.Linear(32, 96) for _ in range(3)]).to(device)
+optimizer = torch.optim.SGD(blocks.parameters(), lr=0.1)
+data = torch.randn(4, {length}, 32).to(device)
+for step in range(3):
+    x = data
+    for block in blocks:
+        parts = block(x).split(32, dim=2)
+        q, k, v = (part.reshape(4, {length}, 2, 16).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + y.transpose(1, 2).reshape(4, {length}, 32)
+    loss = x.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
 STOPS = """
 import torch
 device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
@@ -102,6 +123,14 @@ def test_a_script_that_names_its_device(tmp_path: Path, device: str, move: str) 
     status, found, said = run(tmp_path, HARD_CODED.format(device=device, move=move))
     assert (status, found["agrees"], found["used"], found["losses"]["difference"]) == (0, True, True, 0.0)
     assert ("running it again with mps in its place" in said) is (device == "cuda")
+
+
+@pytest.mark.parametrize("length", [64, 16])  # 16: keys and their transpose have one shape
+def test_attention_that_runs_in_pieces_on_mps(tmp_path: Path, length: int) -> None:
+    """The CPU has one operator for attention and its backward, mps many: the runs agree."""
+    status, found, _ = run(tmp_path, ATTENTION.format(length=length))
+    assert (status, causes(found), found["agrees"]) == (0, [], True)
+    assert found["losses"]["difference"] < 1e-6
 
 
 def test_what_the_script_has_for_cuda_is_off_in_both_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -32,27 +33,40 @@ def roundoff(dtype: str) -> float:
 
 
 def is_same(one: Sketch, other: Sketch) -> bool:
-    """Whether both are the same bytes."""
-    return one.dtype == other.dtype and one.shape == other.shape and one.digest == other.digest
+    """Whether both are the same bytes, in any shape."""
+    return one.dtype == other.dtype and one.digest == other.digest
+
+
+def is_reordered(one: Sketch, other: Sketch) -> bool:
+    """Whether both seem to hold the same elements in another order, as a tensor and its transpose do."""
+    same = (one.dtype, one.low, one.high, one.nans, one.infinities) == (
+        *(other.dtype, other.low, other.high),
+        *(other.nans, other.infinities),
+    )
+    return same and one.count == other.count and abs(one.total - other.total) <= _slack(one, other)
 
 
 def distance(one: Sketch, other: Sketch) -> float:
-    """The largest difference that the sketches show; infinite if NaN, infinities or shapes differ.
+    """The largest difference that the sketches show; infinite if NaN, infinities or the numbers of elements differ.
 
     It is the largest among the kept elements, the smallest and largest values, and the means. None of these can differ
-    by more than the tensors do, so a tensor within a bound never exceeds it here.
+    by more than the tensors do, so a tensor within a bound never exceeds it here. Shapes count by their elements alone:
+    one operator in pieces may fold dimensions, as attention does for `bmm`.
     """
-    if one.shape != other.shape or one.nans != other.nans or one.infinities != other.infinities:
+    if one.count != other.count or one.nans != other.nans or one.infinities != other.infinities:
         return math.inf
     if one.digest == other.digest and one.dtype == other.dtype:
         return 0.0
     difference = [abs(one.low - other.low), abs(one.high - other.high)]
     if one.count:
-        # The sums themselves are rounded in float64.
-        slack = 2.0**-48 * one.count * max(one.size, other.size)
-        difference.append(max(0.0, abs(one.total - other.total) - slack) / one.count)
+        difference.append(max(0.0, abs(one.total - other.total) - _slack(one, other)) / one.count)
     difference += [_of_elements(*pair) for pair in zip(one.elements, other.elements, strict=False)]
     return max(difference)
+
+
+def _slack(one: Sketch, other: Sketch) -> float:
+    """How far apart two sums of the same elements may be: they are rounded in float64."""
+    return 2.0**-48 * one.count * max(one.size, other.size)
 
 
 def _of_elements(one: float, other: float) -> float:
@@ -93,7 +107,7 @@ def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, othe
 
 
 def closest(left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[Sketch, Sketch]]:
-    """The tensors that correspond to each other: first those with the same bytes, then the nearest of the same shape.
+    """The tensors that correspond to each other: those with the same bytes, else the nearest with as many elements.
 
     What has no partner is left out.
     """
@@ -107,8 +121,13 @@ def closest(left: Sequence[Value], right: Sequence[Value]) -> Iterator[tuple[Ske
             waiting.remove(partner)
             yield value.sketch, partner
     for sketch in later:
-        fitting = [other for other in waiting if other.shape == sketch.shape]
+        fitting = [other for other in waiting if other.count == sketch.count]
         if fitting:
-            nearest = min(fitting, key=lambda other, sketch=sketch: distance(sketch, other))  # type: ignore[misc]
+            nearest = min(fitting, key=functools.partial(_unlikeness, sketch))
             waiting.remove(nearest)
             yield sketch, nearest
+
+
+def _unlikeness(one: Sketch, other: Sketch) -> tuple[bool, float, bool]:
+    """The smaller, the likelier is it that both are one tensor."""
+    return not is_reordered(one, other), distance(one, other), one.shape != other.shape

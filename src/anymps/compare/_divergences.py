@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anymps.compare._align import Pair
-from anymps.compare._distance import allowed, closest, distance, is_same, relative, roundoff
+from anymps.compare._distance import allowed, closest, distance, is_reordered, is_same, relative, roundoff
 from anymps.compare._trace import Bound, Call, Sketch, Trace, Value
 
 
@@ -170,7 +170,7 @@ class Judge:
                 self._add(replace(found, cause=Cause.AUTOCAST if is_cast else Cause.DTYPE))
             self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
             return
-        if any(one.shape != other.shape for one, other in results):
+        if pair.is_single and any(one.shape != other.shape for one, other in results):
             self._add(replace(found, cause=Cause.SIZES))
         elif inputs.are_same:
             self._take_own(pair, results, inputs)
@@ -231,7 +231,8 @@ class _Inputs:
         if pair.is_single and len(left) == len(right):
             self.pairs = [(one.sketch, other.sketch) for one, other in zip(left, right, strict=True)]
         else:
-            self.pairs = list(closest(left, right))
+            # A piece may take a tensor transposed: attention takes its keys so.
+            self.pairs = [both for both in closest(left, right) if not is_reordered(*both)]
         self.sketches = [sketch for both in self.pairs for sketch in both]
         self.share = max((_as_rounded(one, other) for one, other in self.pairs), default=0.0)
         self.are_same = self.share == 0
@@ -267,14 +268,15 @@ def _first(calls: Sequence[Call]) -> list[Value]:
 def _last(calls: Sequence[Call]) -> list[Value]:
     """What calls leave behind: of what was written more than once, the last."""
     found: dict[object, Value] = {}
+    read: set[object] = set()
     for number, call in enumerate(calls):
+        read.update(value.memory for value in call.inputs if value.memory)
         for place, value in enumerate(call.results):
             found[value.memory or (number, place)] = value
-    if len(calls) > 1:  # without intermediate results
-        read = {value.memory for call in calls for value in call.inputs if value.memory}
-        kept = {key: value for key, value in found.items() if key not in read}
-        found = kept or found
-    return list(found.values())
+            read.discard(value.memory)  # what was read there before was freed, or is written anew
+    # Without intermediate results, which a later call reads.
+    kept = {key: value for key, value in found.items() if key not in read} if len(calls) > 1 else found
+    return list((kept or found).values())
 
 
 def _reads(pair: Pair) -> bool:

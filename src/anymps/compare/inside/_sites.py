@@ -1,7 +1,11 @@
-"""The program's line that made a call: the innermost frame that is neither torch's nor an installed package's."""
+"""The program's line that made a call: the innermost frame that is neither torch's nor an installed package's.
+
+A call of backward has the line of its forward call.
+"""
 
 from __future__ import annotations
 
+import bisect
 import linecache
 import os
 import sys
@@ -26,6 +30,41 @@ class _Owner(Enum):
     TORCH = auto()
     OTHER = auto()
     """Ours or Python's."""
+
+
+_ACCUMULATES: Final = 2**64 - 1
+"""The sequence number of nodes that add up the gradient of a leaf (torch/csrc/autograd/function.h, 2.11 to 2.15)."""
+
+_MOST_CALLS: Final = 1 << 16
+
+
+class ForwardLines:
+    """The lines of forward calls by autograd's sequence numbers, for the calls of their backward.
+
+    A line is any number that stands for it. Views count: a device may have more of them for one operator than another
+    has, and what autograd adds up for the input of such an operator belongs to its line on both.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[int, int] = {}
+        self._sequences: list[int] = []
+        """The keys of `_lines`, sorted."""
+
+    def add(self, sequence: int, line: int) -> None:
+        """Note the line of a call that can have made the node `sequence`, the newest; what made it came first."""
+        if sequence in self._lines:
+            return
+        if len(self._sequences) >= _MOST_CALLS:
+            for old in self._sequences[: _MOST_CALLS // 2]:
+                del self._lines[old]
+            del self._sequences[: _MOST_CALLS // 2]
+        self._lines[sequence] = line
+        bisect.insort(self._sequences, sequence)
+
+    def line_of(self, sequence: int, otherwise: int) -> int:
+        """The line of the node `sequence`, or of the call before it; `otherwise` if there is none."""
+        place = bisect.bisect_right(self._sequences, sequence)
+        return otherwise if sequence == _ACCUMULATES or not place else self._lines[self._sequences[place - 1]]
 
 
 class Lines:

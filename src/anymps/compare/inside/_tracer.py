@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps.compare._trace import Bound
-from anymps.compare.inside._sites import Lines
+from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._writer import TraceWriter
 from anymps.numerics import bound_of
@@ -18,7 +18,6 @@ from anymps.numerics import bound_of
 MOST_CALLS: Final = 40_000
 """Calls that one trace holds, about 100 MB of memory where two are compared."""
 
-_SEQUENCES: Final = 1 << 16  # forward lines that backward may ask for
 _NOT_COMPUTED: Final = (
     *("alias", "contiguous", "detach", "empty", "empty_like", "empty_permuted", "empty_strided", "is_pinned"),
     *("is_same_size", "lift", "lift_fresh", "new_empty", "new_empty_strided", "pin_memory", "record_stream"),
@@ -74,7 +73,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.is_on = True
         self.autocast = ""
         self.backward_site = 0
-        self._forward: dict[int, int] = {}
+        self._forward = ForwardLines()
         self._kinds: dict[Any, tuple[bool, bool, int]] = {}
         self._bounds: dict[Any, int] = {}
 
@@ -82,17 +81,20 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         computes, is_random, operator = self._kind(func)
         run = self._draw_on_cpu if is_random and self.random_on_cpu else _call
+        tensors = _tensors((args, kwargs))
         if not (computes and self.is_on):
-            self._note_use(_tensors((args, kwargs)))
+            self._note_use(tensors)
+            if self.is_on:
+                self._place(tensors)
             return run(func, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
-        site, in_backward = self._place()
+        site, in_backward = self._place(tensors)
         written = {id(tensor) for tensor in _written(func, args, kwargs)}
         # What is overwritten unread is no input: its old values may differ between two runs, and nothing follows.
         skipped = written if func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func) else set()
-        given = [tensor for tensor in _tensors((args, kwargs)) if readable(tensor) and id(tensor) not in skipped]
-        self._note_use(_tensors((args, kwargs)))
+        given = [tensor for tensor in tensors if readable(tensor) and id(tensor) not in skipped]
+        self._note_use(tensors)
         inputs = [self._value(tensor) for tensor in given]
         before = self._by_kernels()
         out = run(func, args, kwargs)
@@ -160,16 +162,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._writer.row("lists", [name.rstrip("_") or name, candidate, found])
                 return
 
-    def _place(self) -> tuple[int, bool]:
-        """The line of a call, that of its forward for one of backward; and whether it is backward's."""
+    def _place(self, tensors: Iterable[torch.Tensor]) -> tuple[int, bool]:
+        """The line of a call of `tensors`, that of its forward for one of backward; and whether it is backward's."""
         node = torch._C._current_autograd_node()
         if node is not None:
-            return self._forward.get(node._sequence_nr(), self.backward_site), True
+            return self._forward.line_of(node._sequence_nr(), self.backward_site), True
         site, _ = self.lines.now()
         number = self._writer.site(site) if site is not None else 0
-        if len(self._forward) > _SEQUENCES:
-            self._forward = dict(list(self._forward.items())[_SEQUENCES // 2 :])
-        self._forward[torch._C._autograd._get_sequence_nr() - 1] = number
+        if any(tensor.requires_grad for tensor in tensors):  # others make no node, and would take the one before
+            self._forward.add(torch._C._autograd._get_sequence_nr() - 1, number)
         return number, False
 
     def _read(self, func: Any, args: Any) -> Any:
