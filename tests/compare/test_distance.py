@@ -28,9 +28,10 @@ def test_roundoff(dtype: str, expected: float) -> None:
 
 
 def test_the_same_bytes() -> None:
-    """Dtype, shape and digest."""
+    """Dtype and digest, in any shape."""
     assert is_same(ONE, ONE)
-    for other in (replace(ONE, dtype="float16"), replace(ONE, shape=(3, 1)), replace(ONE, digest="other")):
+    assert is_same(ONE, replace(ONE, shape=(3, 1)))
+    for other in (replace(ONE, dtype="float16"), replace(ONE, digest="other")):
         assert not is_same(ONE, other)
 
 

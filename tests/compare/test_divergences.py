@@ -202,7 +202,7 @@ def test_a_result_in_memory_that_an_earlier_piece_read() -> None:
 
     found = compared(make)
     assert causes(found)[0] == (Cause.NUMBER, 10)
-    assert found.divergences[0].apart == 1.0
+    assert found.divergences[0].difference == 1.0
 
 
 def test_a_reordered_input_of_one_operator_is_different_data() -> None:

@@ -19,7 +19,8 @@ import torch
 from anymps.compare.inside._run import TracedRun
 
 run = TracedRun(
-    Path({path!r}), "cpu", full_steps=3, random_on_cpu=True, in_host_memory=False, by_kernels=lambda: 0, facts={{}}
+    Path({path!r}), "cpu", full_steps=3, random_on_cpu=True, in_host_memory=False, by_kernels=lambda: 0,
+    names=("mps", "cuda"), facts={{}},
 )
 run.start()
 model = torch.nn.Linear(2, 2).to("mps")  # the CPU, by another name
