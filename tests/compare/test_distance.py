@@ -110,7 +110,7 @@ def test_what_rounding_explains(name: str, bound: Bound, inputs: list[Sketch], e
 
 
 def test_tensors_that_correspond() -> None:
-    """The same bytes first, then the nearest of the same shape; the others have no partner."""
+    """The same bytes first, then the nearest with as many elements; the others have no partner."""
     near, far, other = sketch([1.0, -2.0, 3.5]), sketch([9.0, 9.0, 9.0]), sketch([5.0])
     left = [Value(it) for it in (sketch([1.0, -2.0, 3.25]), ONE, other)]
     right = [Value(it) for it in (far, near, ONE)]

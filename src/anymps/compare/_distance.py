@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from anymps.compare._trace import Bound, Sketch, Value
@@ -19,6 +20,9 @@ _ROUNDOFF: Final = {
     "bfloat16": 2.0**-8,
 }
 """The unit roundoff of each dtype; of the 8-bit floats, that of 3 bits."""
+
+_whatever_order: Final = attrgetter("dtype", "count", "low", "high", "nans", "infinities")
+"""What a sketch says of its elements in any order, but for their sum, which is rounded."""
 
 # Operators whose terms are products of two inputs; the terms of the others are elements of one.
 _PRODUCTS: Final = (
@@ -39,11 +43,7 @@ def is_same(one: Sketch, other: Sketch) -> bool:
 
 def is_reordered(one: Sketch, other: Sketch) -> bool:
     """Whether both seem to hold the same elements in another order, as a tensor and its transpose do."""
-    same = (one.dtype, one.low, one.high, one.nans, one.infinities) == (
-        *(other.dtype, other.low, other.high),
-        *(other.nans, other.infinities),
-    )
-    return same and one.count == other.count and abs(one.total - other.total) <= _slack(one, other)
+    return _whatever_order(one) == _whatever_order(other) and abs(one.total - other.total) <= _slack(one, other)
 
 
 def distance(one: Sketch, other: Sketch) -> float:

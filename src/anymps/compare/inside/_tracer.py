@@ -84,8 +84,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = _tensors((args, kwargs))
         if not (computes and self.is_on):
             self._note_use(tensors)
-            if self.is_on:
-                self._place(tensors)
+            if self.is_on and torch._C._current_autograd_node() is None and _need_gradients(tensors):
+                self._forward.add(torch._C._autograd._get_sequence_nr() - 1, self._line())
             return run(func, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
@@ -167,11 +167,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = torch._C._current_autograd_node()
         if node is not None:
             return self._forward.line_of(node._sequence_nr(), self.backward_site), True
-        site, _ = self.lines.now()
-        number = self._writer.site(site) if site is not None else 0
-        if any(tensor.requires_grad for tensor in tensors):  # others make no node, and would take the one before
+        number = self._line()
+        if _need_gradients(tensors):
             self._forward.add(torch._C._autograd._get_sequence_nr() - 1, number)
         return number, False
+
+    def _line(self) -> int:
+        """The number of the line that runs, 0 in a thread without one."""
+        site, _ = self.lines.now()
+        return self._writer.site(site) if site is not None else 0
 
     def _read(self, func: Any, args: Any) -> Any:
         value = func(*args)
@@ -263,6 +267,11 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     return [item for item in pytree.tree_leaves(tree) if isinstance(item, torch.Tensor)]
+
+
+def _need_gradients(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether a call of them can make a node of autograd; any other call would take the line of the node before."""
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
