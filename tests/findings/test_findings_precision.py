@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Severity, find
 from anymps.record import Phase, RecordingBuilder
 from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, once, only
 
@@ -111,6 +111,48 @@ def test_what_is_asked_of_torch(what: str, facts: dict[str, object], expected: l
     """MPS82x and MPS83x: each by its facts, at the program's own lines and not at those of a library."""
     assert ids(once(what, **facts)) == expected
     assert ids(once(what, file=LIBRARY, **facts)) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "severity"),
+    [
+        ("", "", Severity.INFO),
+        ("mps", "bfloat16", Severity.INFO),
+        ("mps", "float16", Severity.WARNING),
+        ("cuda", "float16", Severity.WARNING),
+    ],
+)
+def test_a_scaler_that_nothing_needs(device: str, dtype: str, severity: Severity) -> None:
+    """MPS822 is a note without a change where nothing is asked for in float16: the scaler would only add waits."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            scaler = builder.site("train.py", 7, "main", 'scaler = torch.amp.GradScaler("cuda")')
+            builder.note("grad_scaler", start_ns=time, site=scaler, device="cuda")
+            if device:
+                region = builder.site("train.py", 9, "main", "with torch.autocast(kind):")
+                builder.note("autocast", start_ns=time, site=region, device=device, dtype=dtype)
+
+    (finding,) = [finding for finding in find(loop(extra)) if finding.id == "MPS822"]
+    assert (finding.severity, finding.edit is None) == (severity, severity is Severity.INFO)
+    assert finding.what == "A `GradScaler` was made for cuda, and the program computes on mps."
+    if severity is Severity.INFO:
+        assert finding.why == (
+            "Without CUDA a GradScaler for it switches itself off. Nothing is lost: only float16 gradients need "
+            "scaling, and a scaler for mps would make the host wait in every step."
+        )
+        assert finding.fix == 'Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.'
+
+
+def test_a_scaler_of_float16_parameters() -> None:
+    """MPS822 is a warning where operators compute in float16, with autocast or without."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("train.py", 7, "main", 'scaler = torch.amp.GradScaler("cuda")')
+        builder.note("grad_scaler", start_ns=time, site=site, device="cuda")
+        builder.entry("aten::mm", start_ns=time + 1, inputs=["float16[2, 2]", "float16[2, 2]"])
+
+    assert [finding.severity for finding in find(loop(extra)) if finding.id == "MPS822"] == [Severity.WARNING]
 
 
 @pytest.mark.parametrize("file", ["train.py", LIBRARY])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
@@ -46,14 +47,31 @@ OTHER_SCALER = Rule(
         bad="""
             x = torch.rand(4, 4, device=device)
             scaler = torch.amp.GradScaler()
+            with torch.autocast("mps", dtype=torch.float16):
+                y = x @ x
         """,
         good="""
             x = torch.rand(4, 4, device=device)
             scaler = torch.amp.GradScaler("mps")
+            with torch.autocast("mps", dtype=torch.float16):
+                y = x @ x
         """,
     ),
     since=(2, 8),
 )
+
+IDLE_SCALER = replace(
+    OTHER_SCALER,
+    severity=Severity.INFO,
+    why=(
+        "Without CUDA a GradScaler for it switches itself off. Nothing is lost: only float16 gradients need scaling, "
+        "and a scaler for mps would make the host wait in every step."
+    ),
+    fix='Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.',
+    edit=None,
+    safety=Safety.ADVICE,
+)
+"""What MPS822 says of a program that computes nothing in float16."""
 
 BACKWARD = Rule(
     id="MPS823",
@@ -167,9 +185,10 @@ def _in_program(noted: tuple[Noted, ...]) -> list[Noted]:
 
 
 def _other_devices(recording: Recording) -> Iterator[Finding]:
+    scaler = OTHER_SCALER if _has_float16(recording) else IDLE_SCALER
     for rule, word, call in (
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
-        (OTHER_SCALER, "grad_scaler", "A `GradScaler` was made for {}"),
+        (scaler, "grad_scaler", "A `GradScaler` was made for {}"),
     ):
         for note in _in_program(recording.noted(word)):
             device = str(note.facts.get("device", ""))
@@ -180,3 +199,9 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
         if note.facts.get("device") == "mps" and note.facts.get("refused"):
             what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
             yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+
+
+def _has_float16(recording: Recording) -> bool:
+    """Whether an operator computed in float16, or autocast was asked for it: CUDA's, too, which MPS821 makes one."""
+    asked = any(note.facts.get("dtype") == "float16" for note in recording.noted("autocast"))
+    return asked or bool(recording.with_dtype("float16"))
