@@ -36,9 +36,9 @@ def shared() -> Iterator[str]:
             ", ".join(f"`{command}`" for command in COMMANDS if command in row.commands),
             f"`{row.pytest_flag}`" if row.pytest else "",
             f"`{row.variable}`" if row.variable else "",
-            f"`{row.key}`" if row.key else "",
+            "yes" if row.key else "",
             "yes" if row.notebook else "",
-            f"`{row.name}`" if row.enable else "",
+            "yes" if row.enable else "",
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -72,7 +72,7 @@ def command_lines(page: Path) -> Iterator[list[str]]:
     """The commands in the blocks of a page, in words; comments are left out."""
     for token in tokens(page):
         if token.type == "fence" and token.info.strip() in SHELLS:
-            for line in token.content.splitlines():
+            for line in token.content.replace("\\\n", "").splitlines():
                 if re.match(r"(anymps|pytest|make) ", line):
                     yield shlex.split(line, comments=True)
 

@@ -56,6 +56,14 @@ def options_of(command: str) -> dict[str, click.Option]:
     }
 
 
+def test_a_setting_has_one_name() -> None:
+    """Its key is its option without dashes, its argument of `enable` has underscores: docs/settings.md says so."""
+    shared = [row for row in rows() if row.key or row.enable]
+    assert len(shared) > 5
+    assert [row.flag for row in shared if row.key not in ("", row.flag[2:])] == []
+    assert [row.flag for row in shared if row.enable and row.name != row.flag[2:].replace("-", "_")] == []
+
+
 def test_a_release_is_a_word_where_the_row_says_so() -> None:
     """It is taken, named in the usage line and in what refuses another text, and completed."""
     assert [row_of("kernels").takes(word) for word in ("real", "2.15", "2.15.1", "2", "2.15.x", "mps")] == (

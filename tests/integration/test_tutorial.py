@@ -23,7 +23,8 @@ def test_the_tutorial(tmp_path: Path) -> None:
     (loop,) = re.findall(r"```python\n(    images, .*?)```", text, re.DOTALL)
     begin, _, rest = text.partition("## 1.")
     assert begin and sorted(path.name for path in tmp_path.iterdir()) == ["model.py", "test_model.py", "train.py"]
-    commands = [line for block in re.findall(r"```console\n(.*?)```", rest, re.DOTALL) for line in block.splitlines()]
+    blocks = re.findall(r"```console\n(.*?)```", rest.replace("\\\n", ""), re.DOTALL)
+    commands = [line for block in blocks for line in block.splitlines()]
     ran, fix, apply, again, gate, plan, first, red, last = commands
 
     shown = _said(ran, tmp_path, 4)
