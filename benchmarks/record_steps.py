@@ -19,6 +19,7 @@ import torch
 import torchvision
 import transformers
 from step_models import cifar_epoch, cora, scvi
+from step_networks import SMALL, keywords, normed_unet, rotary, small
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -218,6 +219,13 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
     "mistral_7b-infer-s512": lambda: mistral(512),
     "mistral_7b-infer-s871": lambda: mistral(871),
     "mistral_7b-infer-s1-after990": lambda: mistral_token(990),
+    **{f"small_{name}-train-b32": partial(small, name) for name in SMALL},
+    "kwt-train-b256-w64": lambda: keywords(64, 1, train=True),
+    "kwt-train-b256-w128": lambda: keywords(128, 2, train=True),
+    "kwt-infer-b256-w64": lambda: keywords(64, 1, train=False),
+    "kwt-infer-b256-w128": lambda: keywords(128, 2, train=False),
+    "rotary-train-b4-s384": rotary,
+    "normed_unet-train-b32-64": normed_unet,
 }
 
 

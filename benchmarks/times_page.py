@@ -108,8 +108,9 @@ from tables of chips that were left out, and widens the interval by its share of
 your Mac. Classes that are hard to predict widen the interval too. The intervals in the table are made from its own steps, so it proves nothing that
 they hold {step_held}.
 
-**Large errors.** One image through ResNet-18 is less work than any convolution that was timed. BERT inference with 512 tokens is three times slower
-in its table than its training suggests. A step of scVI is short, and most of it is the model's own Python code, which is not known here. The table of
+**Large errors.** Short training steps are predicted too fast (the MLP and the RNN in the table, BERT tiny, the GCN, scVI): Python's own time between the
+calls is not known here. One image through ResNet-18 is less work than any convolution that was timed. BERT inference with 512 tokens is three times slower
+in its table than its training suggests. The table of
 the GCN does not say why it took three times as long on an M1 Pro as on an M2 Ultra: on both it is mostly launches. Kornia's `canny` takes twice as long
 as predicted on both Macs, and its `get_perspective_transform` on the M1, at 23 us a call where the M4 needs 7; why is not known.
 
@@ -134,7 +135,16 @@ recording, the gaps between calls count too. They are scaled to the Mac's CPU by
 steps and when the recording ends: the quickest product of large integers counts, as the gaps are those of the quickest step. An M1
 is assumed to take half of the time of an Intel Xeon for that; this is a judgement, since no Mac was timed. `predict_step` has a closed form for calls
 without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth. Paging and the compilation in the first step are
-not included: graphs are counted, but no public timing tells how long one takes.
+not included.
+
+**The first step.** A report counts the graphs that the first step compiles, and says how long that takes: 2.5 ms for each on an M2 Pro, or 1.9 to 5.8.
+These are the first steps of nine small networks there, with a build of torch 2.10, by the number of graphs in the cache after them
+([dharvpat/pytorch-PRs](https://github.com/dharvpat/pytorch-PRs/blob/a3a7b9d/GCache-Issues/baseline.json)). It is one log of one Mac, so the number is
+rough. A log of early 2023 suggests more: nanoGPT's first iteration took 2.6 s on an M2, with two evaluations in it
+([simonw/public-notes](https://github.com/simonw/public-notes/issues/11)). That another Mac takes as much longer as its CPU is slower is a judgement.
+
+**LSTMs.** MPS computes an LSTM as one graph. It is predicted as the products and pointwise kernels of its layers and steps. How many pointwise kernels
+a step has is a judgement that the LSTM in the table agrees with, so that row proves nothing.
 
 ## The ratio between two Macs
 

@@ -63,16 +63,17 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert time.time.device == pytest.approx(19 * one.device)
     assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
     shown = predicted_sentence(made)
-    assert shown == "A step would take about 80.7 ms on an M3 Pro 18GB (57.1 to 113 ms), bound by compute."
+    assert shown == "A step would take about 80.6 ms on an M3 Pro 18GB (57.4 to 113 ms), bound by compute."
     assert shown in render_terminal(made, []).replace("\n", " ")
-    assert "A step: about 80.7 ms (57.1 to 113 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
+    assert "A step: about 80.6 ms (57.4 to 113 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
     assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(made, []))
     report = json.loads("".join(renderer("json").pieces(made, [])))
     assert report["predicted_step"]["seconds"] == time.time.seconds
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
     assert report["predicted_step"]["graphs"] == 1
-    assert "The first step there also compiles a graph. These times leave that out." in words(render_terminal(made, []))
+    said = "The first step there also compiles a graph, about 2.12 ms (1.61 to 4.91 ms). These times leave that out."
+    assert said in words(render_terminal(made, []))
     assert "also compiles a graph" in "".join(renderer("html").pieces(made, []))
 
 

@@ -78,7 +78,10 @@ _ELEMENTWISE: Final = _words(
 )
 _COPIES: Final = _words(
     "copy clone cat repeat contiguous _to_copy constant_pad_nd roll flip _reshape_copy expand_copy view_copy stack"
-    " reflection_pad1d reflection_pad2d replication_pad2d upsample_nearest2d upsample_bilinear2d im2col"
+    " reflection_pad1d reflection_pad2d replication_pad2d im2col col2im pixel_shuffle pixel_unshuffle"
+    " reflection_pad1d_backward reflection_pad2d_backward replication_pad2d_backward"
+    " upsample_nearest1d upsample_nearest2d upsample_nearest1d_backward upsample_nearest2d_backward"
+    " upsample_linear1d upsample_bilinear2d upsample_linear1d_backward upsample_bilinear2d_backward"
 )
 _FILLS: Final = _words(
     "fill zero zeros new_zeros ones full new_full zeros_like ones_like full_like arange linspace eye select_backward"

@@ -30,7 +30,8 @@ its kernel for matrices again (pytorch issue 189847)."""
 _TIMED: Final = ("float32", "float16", "bfloat16")
 
 
-def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
+def product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
+    """A product of [m, k] and [k, n], `batch` times, that moves `size` bytes; few rows have a class of their own."""
     if min(m, n, k, batch) < 1:
         return Work("fill", size, dtype)  # nothing to multiply: what is made holds zeros
     if m <= FEW_ROWS and kind in ("gemm", "linear_view") and dtype in _TIMED:
@@ -41,13 +42,13 @@ def _product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: in
 def _mm(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     left, right = tensors.inputs[-2:]
     (m, k), n = left.shape[-2:], right.shape[-1]
-    return (_product("gemm", m, n, k, 1, left.dtype, tensors.size),)
+    return (product("gemm", m, n, k, 1, left.dtype, tensors.size),)
 
 
 def _bmm(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     left, right = tensors.inputs[-2:]
     (batch, m, k), n = left.shape, right.shape[-1]
-    return (_product("bmm", m, n, k, batch, left.dtype, tensors.size),)
+    return (product("bmm", m, n, k, batch, left.dtype, tensors.size),)
 
 
 def _vector(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
@@ -58,7 +59,7 @@ def _linear(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     given, weight = tensors.inputs[:2]
     n, k = weight.shape[-2:] if len(weight.shape) > 1 else (1, weight.shape[0])
     kind = "linear_view" if call.transposed else "gemm"
-    return (_product(kind, given.elements // max(1, k), n, k, 1, given.dtype, tensors.size),)
+    return (product(kind, given.elements // max(1, k), n, k, 1, given.dtype, tensors.size),)
 
 
 def _linear_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
@@ -68,11 +69,11 @@ def _linear_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     works = []
     for made in tensors.outputs:
         if made.shape == weight.shape:
-            works.append(_product("gemm", n, k, rows, 1, given.dtype, given.size + gradient.size + made.size))
+            works.append(product("gemm", n, k, rows, 1, given.dtype, given.size + gradient.size + made.size))
         elif len(made.shape) == 1:
             works.append(Work("reduce_first", gradient.size + made.size, given.dtype))
         else:
-            works.append(_product("gemm", rows, k, n, 1, given.dtype, gradient.size + weight.size + made.size))
+            works.append(product("gemm", rows, k, n, 1, given.dtype, gradient.size + weight.size + made.size))
     return tuple(works)
 
 
@@ -87,7 +88,7 @@ def _convolution(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
         return (Work("conv_depthwise", tensors.size, given.dtype),)
     k = math.prod(weight.shape[1:])
     m = made.shape[0] * math.prod(made.shape[2:])
-    work = _product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size)
+    work = product(_forward_class(weight), m, weight.shape[0] // groups, k, groups, given.dtype, tensors.size)
     return (replace(work, permuted=call.transposed),)
 
 
@@ -101,14 +102,14 @@ def _convolution_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...
     for made in tensors.outputs:
         if made.shape == weight.shape:
             size = gradient.size + given.size + made.size
-            works.append(_product("conv_weight", outside, inside * window, m_out, groups, given.dtype, size))
+            works.append(product("conv_weight", outside, inside * window, m_out, groups, given.dtype, size))
         elif len(made.shape) == 1:
             works.append(Work("reduce_outer", gradient.size + made.size, given.dtype))
         else:
             size = gradient.size + weight.size + made.size
             # With a stride the gradient is sparse: only the products that exist are counted.
             depth = max(1, outside * window * m_out // max(1, m_in))
-            works.append(_product("conv_input", m_in, inside, depth, groups, given.dtype, size))
+            works.append(product("conv_input", m_in, inside, depth, groups, given.dtype, size))
     return tuple(works)
 
 
@@ -119,9 +120,9 @@ def _attention(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
     batch = math.prod(outer)
     scores = batch * rows * columns * 4  # float32 whatever the inputs are (pytorch pull request 178545)
     return (
-        _product("bmm", rows, columns, width, batch, query.dtype, query.size + key.size + scores),
+        product("bmm", rows, columns, width, batch, query.dtype, query.size + key.size + scores),
         Work("softmax", 2 * scores, "float32"),
-        _product("bmm", rows, deep, columns, batch, query.dtype, scores + value.size + query.size),
+        product("bmm", rows, deep, columns, batch, query.dtype, scores + value.size + query.size),
     )
 
 

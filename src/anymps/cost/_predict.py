@@ -15,6 +15,7 @@ from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
 from anymps.cost._kernel import kernel_time, rates
 from anymps.cost._matrix import matrix_work
+from anymps.cost._recurrent import recurrent_work
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
 from anymps.rules import has_metal_kernel, metal_kernel_since
@@ -105,8 +106,10 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
     try:
         works = matrix_work(call, tensors)
         if works is None:
+            works = recurrent_work(call.name, tensors)
+        if works is None:
             works = plain_works(call, tensors)
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, StopIteration):
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
     if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")
