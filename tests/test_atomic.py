@@ -13,7 +13,7 @@ import pytest
 
 import anymps
 from anymps import _atomic
-from anymps._atomic import Staged, move_into_place, replace_text, replacing, unused_name
+from anymps._atomic import Staged, check_writable, move_into_place, replace_text, replacing, unused_name
 
 SOURCE = Path(anymps.__file__).parent
 IN_STEPS_OF_THEIR_OWN = {
@@ -203,6 +203,35 @@ def test_a_file_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Monk
         replace_text(path, "new")
     assert error.value.strerror == f"it is read-only (chmod u+w {path})"
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a trace in the folder, whether the file can be written, is there, or neither."""
+    path, nowhere = tmp_path / "file", tmp_path / "nowhere"
+    check_writable(path)
+    check_writable("/dev/null")
+    path.write_text("old")
+    check_writable(path)
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+    def reason(path: Path) -> str:
+        with pytest.raises(OSError) as error:
+            check_writable(path)
+        return str(error.value.strerror)
+
+    assert reason(tmp_path) == "it is a directory (name a file in it)"
+    assert reason(nowhere / "file") == f"there is no directory {nowhere}"
+    assert reason(path / "file") == f"there is no directory {path}"
+    assert reason(tmp_path / ("x" * 300)) == os.strerror(errno.ENAMETOOLONG)
+    path.chmod(0o444)
+    assert reason(path) == f"it is read-only (chmod u+w {path})"
+    path.unlink()
+
+    def read_only(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "open", read_only)  # as a disk that is mounted so
+    assert reason(path) == os.strerror(errno.EROFS)
 
 
 def test_special_files(tmp_path: Path) -> None:

@@ -86,6 +86,20 @@ def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool =
         staged.commit(sync=sync)
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise OSError, whose text says what to do, for a file that `replacing` could not write: before long work.
+
+    It makes the new file and takes it away again, as no mode tells of a read-only disk or of another machine's rights.
+    """
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory (name a file in it)", os.fspath(path))
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"there is no directory {folder}", os.fspath(path))
+    if not _is_special(path):
+        Staged(path).discard()
+
+
 def replace_text(path: str | os.PathLike[str], pieces: Iterable[str], *, errors: str = "strict") -> None:
     """Write a text, or pieces of one, in UTF-8; `errors` is as in `str.encode`.
 

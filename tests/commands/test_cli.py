@@ -165,6 +165,33 @@ def test_mistakes_are_one_line(
     assert capsys.readouterr() == ("", f"anymps: {text}\n")
 
 
+@pytest.mark.parametrize("command", ["run", "plan", "compare"])
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("folder", "it is a directory (name a file in it)"),
+        ("no/x.txt", "there is no directory {here}/no"),
+        ("kept.txt", "it is read-only (chmod u+w kept.txt)"),
+    ],
+)
+def test_report_to_is_checked_before_the_script_runs(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+    path: str,
+    text: str,
+) -> None:
+    """A report that cannot be written is one line at once, whatever the script would do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("folder").mkdir()
+    Path("kept.txt").touch(0o444)
+    Path("stops.py").write_text("raise SystemExit('it ran')")
+    assert status_of(command, "--report-to", path, "stops.py") == 2
+    assert capsys.readouterr() == ("", f"anymps: {path} cannot be written: {text.format(here=tmp_path)}\n")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -384,8 +411,8 @@ def test_session_report_to_a_file(log: list[Any], capsys: pytest.CaptureFixture[
 def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -> None:
     """A report that cannot be written is found before hours of training, and nothing is started."""
     for path, text in (
-        (tmp_path, f"--report-to {tmp_path} is a directory: name a file in it"),
-        (tmp_path / "no" / "report", f"--report-to {tmp_path}/no/report: there is no directory {tmp_path}/no"),
+        (tmp_path, f"{tmp_path} cannot be written: it is a directory (name a file in it)"),
+        (tmp_path / "no" / "report", f"{tmp_path}/no/report cannot be written: there is no directory {tmp_path}/no"),
     ):
         with pytest.raises(anymps.UsageError) as error:
             RunSession(RunSettings(report_to=path)).start(Target("train.py"))

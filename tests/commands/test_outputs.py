@@ -75,7 +75,7 @@ def test_a_recording_is_never_overwritten(capsys: pytest.CaptureFixture[str], re
 @pytest.mark.parametrize(
     ("outputs", "text"),
     [
-        ((Output("html", "."),), ". is a directory: name a file in it"),
+        ((Output("html", "."),), ". cannot be written: it is a directory (name a file in it)"),
         ((Output("html", "no/x"),), "no/x cannot be written: there is no directory {folder}/no"),
         ((Output("html", "x"), Output("json", "./x")), "./x is named twice: give each report a file of its own"),
         (

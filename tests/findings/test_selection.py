@@ -357,7 +357,7 @@ def test_comments_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--write-baseline"], "--write-baseline needs --baseline FILE, or `baseline` under [tool.anymps]"),
         (["--baseline", "no.json"], "there is no baseline no.json: make it with --write-baseline"),
-        (["--baseline", "no/x.json", "--write-baseline"], "--baseline no/x.json: there is no directory {}/no"),
+        (["--baseline", "no/x.json", "--write-baseline"], "no/x.json cannot be written: there is no directory {}/no"),
     ],
 )
 def test_mistakes(project: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str) -> None:

@@ -479,7 +479,7 @@ def test_options_in_the_configuration_file(gate: Gate) -> None:
         (
             ["--mps-manifest", "none/m.txt", "--mps-update-manifest"],
             "",
-            "ERROR: --mps-manifest */none/m.txt: there is no directory */none",
+            "ERROR: --mps-manifest */none/m.txt cannot be written: there is no directory */none",
         ),
         (
             ["--mps-manifest", "m.txt"],

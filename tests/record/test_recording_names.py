@@ -365,8 +365,13 @@ def test_joining_replaces_no_other_file(tmp_path: Path) -> None:
     assert beside(dead) == []
 
 
-def test_a_recording_that_is_read_only_is_not_replaced(tmp_path: Path) -> None:
-    """Its user made it so, and a new file in its place would be one all the same."""
+def test_a_file_that_is_read_only_is_not_replaced(tmp_path: Path) -> None:
+    """Its user made it so, and a new file in its place would be one all the same; empty or a recording."""
+    empty = tmp_path / "empty"
+    empty.touch(0o444)
+    with pytest.raises(RecordingError) as caught:
+        begin(empty, "new.py", 1)
+    assert str(caught.value) == f"{empty} cannot be written: it is read-only (chmod u+w {empty})"
     path = tmp_path / "w.anymps"
     with begin(path, "train.py", 3).close() as recording:
         path.chmod(0o444)

@@ -11,7 +11,7 @@ import torch
 
 from anymps.device import enforce_hazards, known_hazards
 from anymps.rules.faults import Check, all_hazards
-from anymps.verify import KINDS, Parting, compare
+from anymps.verify import KINDS, Difference, compare
 from anymps.verify.cases import FAULT_CALLS, WAITING, FaultCall, _asked, _samples, _streams, _surface, _waits, cases_of
 from anymps.verify.cases._database import drawing_quickly
 from anymps.verify.cases._faults import _recorded, _seen
@@ -40,10 +40,10 @@ CASES = {
 }
 
 
-def partings(kind: str, before: Any, *, cases: tuple[str, ...] = ()) -> list[Parting]:
+def differences(kind: str, before: Any, *, cases: tuple[str, ...] = ()) -> list[Difference]:
     """Where the device parts from what it answered before."""
     now = asked(kind, cases or CASES[kind])
-    return compare(before, now).partings
+    return compare(before, now).differences
 
 
 DATABASE = {"operators", "fallbacks"}  # it takes long to load
@@ -54,7 +54,7 @@ def test_the_device_agrees_with_itself(kind: str) -> None:
     """Each kind, bit for bit; something is answered, and nothing is unasked."""
     before, again = asked(kind, CASES[kind]), asked(kind, CASES[kind])
     comparison = compare(before, again)
-    assert comparison.partings == []
+    assert comparison.differences == []
     count = comparison.counts[kind]
     assert (count.both, count.agree, count.exactly) == (len(CASES[kind]),) * 3
 
@@ -76,7 +76,7 @@ def test_another_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from anymps.verify.cases import ROWS
 
     monkeypatch.setitem(ROWS, "softmax", (lambda x: x.softmax(-1) * 1.001, False))
-    found = partings("pairs", before)
+    found = differences("pairs", before)
     assert {(one.case, one.what.partition(",")[0]) for one in found} == {(softmax, "values")}
 
 
@@ -93,7 +93,7 @@ def test_another_refusal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(info, "op", refuse)
     monkeypatch.setattr(cat, "op", refuse)
-    found = partings("operators", before, cases=cases)
+    found = differences("operators", before, cases=cases)
     first = next(one for one in found if one.case == cases[0])
     assert (first.what, first.mac, first.ours) == (
         "outcome, sample 1",
@@ -111,9 +111,9 @@ def test_another_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     info = _samples.database()[("nn.functional.silu", "")]
     plain = info.op
     monkeypatch.setattr(info, "op", lambda x: plain(x).half())
-    assert {one.what.partition(",")[0] for one in partings("operators", before, cases=cases)} == {"dtype"}
+    assert {one.what.partition(",")[0] for one in differences("operators", before, cases=cases)} == {"dtype"}
     monkeypatch.setattr(info, "op", lambda x: torch.stack([plain(x)] * 2, -1)[..., 0])
-    assert {one.what.partition(",")[0] for one in partings("operators", before, cases=cases)} == {"strides"}
+    assert {one.what.partition(",")[0] for one in differences("operators", before, cases=cases)} == {"strides"}
 
 
 def test_another_stream_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_another_stream_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asked("streams", ("call rand",))
     plain = _streams._CALLS["rand"]
     monkeypatch.setitem(_streams._CALLS, "rand", lambda n: plain(n + 4)[4:])
-    found = partings("streams", before, cases=("call rand",))
+    found = differences("streams", before, cases=("call rand",))
     assert found
     assert {one.what.partition(",")[0] for one in found} == {"values"}
 
@@ -133,7 +133,7 @@ def test_another_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asked("waits", ("clone",))
     call = WAITING["clone"]
     monkeypatch.setitem(WAITING, "clone", WaitingCall(lambda x: x.clone().cpu(), call.waits, call.make))
-    (found,) = partings("waits", before, cases=("clone",))
+    (found,) = differences("waits", before, cases=("clone",))
     assert (found.what, found.mac, found.ours) == ("waits for the device", "False", "True")
 
 
@@ -142,7 +142,7 @@ def test_another_name_or_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asked("surface", ("names of torch.mps", "torch.mps.device_count()"))
     monkeypatch.delattr(torch.mps, "seed")
     monkeypatch.setattr(torch.mps, "device_count", lambda: 2)
-    found = partings("surface", before, cases=("names of torch.mps", "torch.mps.device_count()"))
+    found = differences("surface", before, cases=("names of torch.mps", "torch.mps.device_count()"))
     assert [(one.what, one.mac, one.ours) for one in found] == [("names", "seed", "no others"), ("value", "1", "2")]
     assert _surface._EXPRESSIONS.count("\n") > 90
 
@@ -152,7 +152,7 @@ def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asked("memory", ("one tensor of each size",))
     plain = torch.mps.current_allocated_memory
     monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: plain() + 256)
-    (found,) = partings("memory", before, cases=("one tensor of each size",))
+    (found,) = differences("memory", before, cases=("one tensor of each size",))
     assert found.what == "bytes in tensors and in the driver"
 
 
@@ -171,14 +171,14 @@ def test_another_rule_is_found(faults_put_back: None) -> None:
     enforce_hazards(kept)
     without = asked("faults", ("MPS602", "MPS651"))
     if RELEASE <= (2, 13):  # the releases that have both
-        found = compare(before, without).partings
+        found = compare(before, without).differences
         assert [(one.case, one.mac, one.ours) for one in found] == [
             ("MPS602", "shows it", "does not report it"),
             ("MPS651", "shows it", "does not report it"),
         ]
     fault = next(one for one in all_hazards() if one.id == "MPS602")
     enforce_hazards((*kept, fault))
-    (found_again,) = compare(without, asked("faults", ("MPS602",))).partings
+    (found_again,) = compare(without, asked("faults", ("MPS602",))).differences
     assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "reports it")
 
 
@@ -287,7 +287,7 @@ def test_another_fallback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     case = "fallback special.airy_ai float32"
     before = asked("fallbacks", (case,))
     monkeypatch.setattr(_samples.database()[("special.airy_ai", "")], "op", lambda x: x + 1)
-    (found,) = partings("fallbacks", before, cases=(case,))
+    (found,) = differences("fallbacks", before, cases=(case,))
     assert (found.what, found.ours) == ("outcome", "computes")
     assert found.mac.startswith("refuses: NotImplementedError: The operator 'aten::special_airy_ai")
 
@@ -300,7 +300,7 @@ def test_another_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     info = _samples.database()[("matmul", "")]
     plain = info.op
     monkeypatch.setattr(info, "op", lambda x, y: plain(x, y) + (x.sum() - x.sum().detach()))
-    found = partings("operators", before, cases=(case,))
+    found = differences("operators", before, cases=(case,))
     assert {one.what.partition(",")[0] for one in found} == {"values"}
 
 

@@ -18,11 +18,11 @@ from .answering import answers, computed, result
 def parted(kind: str, mac: dict[str, Any], ours: dict[str, Any]) -> list[tuple[str, str, str]]:
     """What is another in one case, on the Mac and here; in a comparison with itself nothing is."""
     for one in (mac, ours):
-        assert compare(answers(**{kind: {"c": one}}), answers(**{kind: {"c": one}})).partings == []
+        assert compare(answers(**{kind: {"c": one}}), answers(**{kind: {"c": one}})).differences == []
     comparison = compare(answers(**{kind: {"c": mac}}), answers(**{kind: {"c": ours}}))
     count = comparison.counts[kind]
-    assert (count.both, count.agree) == (1, int(not comparison.partings))
-    return [(one.what, one.mac, one.ours) for one in comparison.partings]
+    assert (count.both, count.agree) == (1, int(not comparison.differences))
+    return [(one.what, one.mac, one.ours) for one in comparison.differences]
 
 
 RELU = "aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"
@@ -70,7 +70,7 @@ def test_answers_of_one_call(mac: dict[str, Any], ours: dict[str, Any], expected
     """Outcome, texts word for word, warnings, form, and values beyond rounding."""
     if expected is None:
         comparison = compare(answers(operators={"c": mac}), answers(operators={"c": ours}))
-        assert (comparison.counts["operators"].missing, comparison.partings) == (1, [])
+        assert (comparison.counts["operators"].missing, comparison.differences) == (1, [])
         return
     assert parted("operators", mac, ours) == expected
     in_samples = parted("operators", {"samples": [mac]}, {"samples": [ours]})
@@ -114,7 +114,7 @@ def test_other_inputs_are_another_question() -> None:
     mac = answers(operators={"c": computed(result(1.0), inputs="a")})
     ours = answers(operators={"c": computed(result(9.0), inputs="b")})
     comparison = compare(mac, ours)
-    assert comparison.partings == []
+    assert comparison.differences == []
     lines = list(comparison_lines(mac, comparison, everything=False))
     assert "Inputs differ in 1 sample: only the form of the results was compared." in lines
 

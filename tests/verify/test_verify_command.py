@@ -134,8 +134,8 @@ def test_a_mac_that_is_not_known(
     ("words", "problem"),
     [
         (["--verbose"], "--verbose needs --read"),
-        (["--out", "nowhere/x"], "nowhere/x cannot be written: it is a directory, or its directory does not exist"),
-        (["--out", "."], ". cannot be written: it is a directory, or its directory does not exist"),
+        (["--out", "nowhere/x"], "nowhere/x cannot be written: there is no directory {here}/nowhere"),
+        (["--out", "."], ". cannot be written: it is a directory (name a file in it)"),
         (["--read", "x", "--out", "y"], "--read compares with the file's Mac, so it takes neither --out nor --mac"),
         (["--read", "x"], "x cannot be read: No such file or directory"),
     ],
@@ -152,7 +152,7 @@ def test_mistakes(
     if words[:1] == ["--read"] and len(words) > 2:
         write_answers(some(False), tmp_path / "x")
     assert main(["verify", *words]) == 2
-    assert capsys.readouterr().err == f"anymps: {problem}\n"
+    assert capsys.readouterr().err == f"anymps: {problem.format(here=tmp_path)}\n"
 
 
 def test_another_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

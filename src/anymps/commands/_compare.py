@@ -68,7 +68,7 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
     from anymps.report import comparison_document, comparison_json
 
-    show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found), "the comparison")
+    show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found))
     if asked.report_to is not None:
         say(f"{comparison_document(found).verdict} Report: {asked.report_to}")
     if not found.is_used:
@@ -88,8 +88,10 @@ class _Ran:
 
 def _check(asked: CompareSettings) -> None:
     """Check the options before the runs. Raises UsageError."""
-    if asked.report_to is not None and not asked.report_to.absolute().parent.is_dir():
-        raise UsageError(f"--report-to {asked.report_to}: there is no directory {asked.report_to.absolute().parent}")
+    from anymps.report import check_file
+
+    if asked.report_to is not None:
+        check_file(asked.report_to)
     if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
         raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
     sides = (asked.of, asked.other)

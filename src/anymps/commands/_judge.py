@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._errors import UsageError
 from anymps._settings import Settings
+from anymps._text import plural
 from anymps.commands._show import say
 from anymps.findings import (
     NOTHING_RAN,
@@ -21,6 +22,7 @@ from anymps.findings import (
     select,
     write_baseline,
 )
+from anymps.report import check_file
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -47,8 +49,8 @@ class Judge:
         self._write = asked.write_baseline
         if self._write and self._path is None:
             raise UsageError("--write-baseline needs --baseline FILE, or `baseline` under [tool.anymps]")
-        if self._write and self._path is not None and not self._path.absolute().parent.is_dir():
-            raise UsageError(f"--baseline {self._path}: there is no directory {self._path.absolute().parent}")
+        if self._write and self._path is not None:
+            check_file(self._path)
         self._baseline = read_baseline(self._path) if self._path is not None and not self._write else None
         self._fail_on = project.fail_on if asked.fail_on is None else parse_fail_on(asked.fail_on)
 
@@ -76,7 +78,7 @@ class Judge:
             say(f"in {self._path}, but not in this run: {known.what} at {where}: {known.source}", stream)
         if self._write and self._path is not None:
             number = write_baseline(self._path, selection.findings, roots(recording, self.project))
-            say(f"{self._path} now lists {number} finding{'' if number == 1 else 's'}", stream)
+            say(f"{self._path} now lists {plural(number, 'finding')}", stream)
             return 0
         # The most severe has the smallest number.
         worst = min((finding.severity for finding in selection.findings), default=None)

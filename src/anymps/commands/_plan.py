@@ -37,8 +37,11 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
     from anymps.device import enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
+    from anymps.report import check_file
     from anymps.rules import installed_torch
 
+    if asked.report_to is not None:
+        check_file(asked.report_to)
     if asked.cuda_as_mps:
         set_variable("cuda_as_mps", True)  # the measured processes are this one's children
     changes = [parse_scenario(text) for text in asked.what_if]
@@ -74,4 +77,4 @@ def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None
     from anymps.report import plan_document, plan_json
 
     short = path is None and not verbose
-    show_document(lambda: plan_document(found, short=short), path, lambda: plan_json(found), "the plan")
+    show_document(lambda: plan_document(found, short=short), path, lambda: plan_json(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import RunSettings
-from anymps._errors import RecordingError, UsageError
+from anymps._errors import RecordingError
 from anymps._settings import asked_for
 from anymps.children import ChildParts, ChildSettings
 from anymps.commands._judge import UNUSED, Judge, is_unused
@@ -17,7 +17,7 @@ from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
 from anymps.commands.live import Live, LivePage
 from anymps.findings import nothing_ran
-from anymps.report import Outputs, plural
+from anymps.report import Outputs, check_file, plural
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -49,7 +49,7 @@ class RunSession:
         or the baseline of the project make no sense.
         """
         if self._asked.report_to is not None:
-            _check_writable(self._asked.report_to)
+            check_file(self._asked.report_to)
         self._judge = Judge(target.place, self._asked)
         self._asked = asked = self._asked.filled(self._judge.project)
         self._outputs.check(asked.record)
@@ -177,11 +177,3 @@ class RunSession:
                 say(line, self._stderr)
         finally:
             self._children.close()
-
-
-def _check_writable(path: Path) -> None:
-    """Find out before the run, not after it, that a report cannot be written."""
-    if path.is_dir():
-        raise UsageError(f"--report-to {path} is a directory: name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--report-to {path}: there is no directory {path.absolute().parent}")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from anymps._atomic import replace_text
 from anymps._errors import BuildError, UsageError
 
 if TYPE_CHECKING:
@@ -32,21 +31,18 @@ def say(problem: object, stream: TextIO | None = None) -> None:
     print("anymps: " + "\n".join(map(clean, lines)), file=stream or sys.stderr)
 
 
-def show_document(document: Callable[[], Document], path: Path | None, as_json: Callable[[], str], name: str) -> None:
+def show_document(document: Callable[[], Document], path: Path | None, as_json: Callable[[], str]) -> None:
     """Show a document on stdout, or write it to `path` in the form that its ending names: HTML, Markdown, JSON or text.
 
-    Raises UsageError if the file, of which `name` is what it holds, cannot be written.
+    Raises UsageError if the file cannot be written.
     """
-    from anymps.report import print_document, rendered
+    from anymps.report import print_document, rendered, write_file
 
     if path is None:
         print_document(document(), sys.stdout)
         return
     pieces = [as_json()] if path.suffix == ".json" else rendered(document(), _FORMS.get(path.suffix, "terminal"))
-    try:
-        replace_text(path, pieces)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be written to {path}: {error.strerror or error}") from error
+    write_file(pieces, path)
 
 
 def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:

@@ -12,6 +12,7 @@ from anymps._errors import UnsupportedTorchError, UsageError
 from anymps._settings import asked_for, variable_of
 from anymps._text import plural
 from anymps.commands._show import say
+from anymps.report import check_file
 from anymps.rules import parse_torch_version
 from anymps.verify import (
     KINDS,
@@ -27,7 +28,7 @@ from anymps.verify import (
     write_answers,
 )
 
-PARTED = 1
+DIFFERENT = 1
 _DEFAULT = Path("mac-answers.json.gz")
 _MINUTES = 18.0
 _MINUTES_TO_READ = 60.0
@@ -70,7 +71,7 @@ def verify(
 
 
 def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> int:
-    _check_target(out)
+    check_file(out)
     line = _Line()
     last: list[Answers] = []
 
@@ -95,15 +96,6 @@ def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> 
     return 0
 
 
-def _check_target(out: Path) -> None:
-    """Before anything is asked. Raises UsageError for a file that cannot be written."""
-    try:
-        if out.is_dir() or not out.absolute().parent.is_dir():
-            raise UsageError(f"{out} cannot be written: it is a directory, or its directory does not exist")
-    except OSError as error:
-        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
-
-
 def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool) -> int:
     _check_release(mac)
     known = mac_of(mac)
@@ -125,7 +117,7 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
         click.echo(f"Compared with this Mac's own answers: {device_words(ours)}")
     comparison = compare(mac, ours)
     click.echo("\n".join(comparison_lines(mac, comparison, everything=verbose)))
-    return PARTED if comparison.partings else 0
+    return DIFFERENT if comparison.differences else 0
 
 
 def _check_release(mac: Answers) -> None:

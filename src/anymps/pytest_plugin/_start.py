@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from anymps._atomic import check_writable
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError, UsageError
 from anymps._manifest import Manifest, read_manifest
@@ -83,17 +84,20 @@ def _read(
 ) -> _File | None:
     """What the file of `--mps-NAME` holds; an `empty` one where an update is about to make it.
 
-    Raises pytest.UsageError, in one line, if it is missing, cannot be read or makes no sense.
+    Raises pytest.UsageError, in one line, if it is missing, cannot be read or updated, or makes no sense.
     """
     if path is None:
         return None
+    if update:
+        try:
+            check_writable(path)
+        except OSError as error:
+            raise pytest.UsageError(f"--mps-{name} {path} cannot be written: {error.strerror or error}") from None
     try:
         return read(path)
     except FileNotFoundError:
         if not update:
             raise pytest.UsageError(f"--mps-{name} {path} does not exist: write it with --mps-update-{name}") from None
-        if not path.parent.is_dir():
-            raise pytest.UsageError(f"--mps-{name} {path}: there is no directory {path.parent}") from None
         return empty(path, {})
     except (OSError, UnicodeDecodeError) as error:
         raise pytest.UsageError(f"--mps-{name} {path} cannot be read: {error}") from None

@@ -39,14 +39,14 @@ def check_free(path: Path) -> None:
         return
     if not path.is_file():
         raise RecordingError(f"{path} is not a regular file: give the name of a file to record into")
-    if path.stat().st_size == 0:
-        return  # as `mktemp` makes it: nothing to lose
-    if own_writer(path) is not None:
-        raise _in_use(path)
     try:
         check_not_read_only(path)
     except PermissionError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+    if path.stat().st_size == 0:
+        return  # as `mktemp` makes it: nothing to lose
+    if own_writer(path) is not None:
+        raise _in_use(path)
     try:
         check_is_recording(path)
     except RecordingError as error:

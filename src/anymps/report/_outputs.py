@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from anymps._atomic import replace_text
+from anymps._atomic import check_writable, replace_text
 from anymps._errors import UsageError
 from anymps.findings import Finding
 from anymps.report.run import FORMATS, renderer
@@ -77,14 +77,8 @@ class Outputs:
             if output.to_stdout:
                 place = STDOUT
             else:
-                path = Path(output.path)
-                if path.is_dir():
-                    raise UsageError(f"{path} is a directory: name a file in it")
-                if not path.absolute().parent.is_dir():
-                    raise UsageError(f"{path} cannot be written: there is no directory {path.absolute().parent}")
-                if _is_recording(path):
-                    raise UsageError(f"{path} is a recording and will not be overwritten: name another file")
-                place = os.path.realpath(path)
+                check_file(Path(output.path))
+                place = os.path.realpath(output.path)
             if place in taken:
                 where = "standard output" if output.to_stdout else output.path
                 raise UsageError(f"{where} is named twice: give each report a file of its own")
@@ -113,6 +107,19 @@ def _failure(output: Output, pieces: Iterable[str], stdout: TextIO) -> UsageErro
     except UsageError as error:
         return error
     return None
+
+
+def check_file(path: Path) -> None:
+    """Find out before the work that a file of results cannot be written, or would replace a recording.
+
+    Raises UsageError.
+    """
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    if _is_recording(path):
+        raise UsageError(f"{path} is a recording and will not be overwritten: name another file")
 
 
 def write_file(pieces: Iterable[str], path: Path) -> None:

@@ -8,7 +8,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.verify._answers import Answers, read_answers, write_answers
-    from anymps.verify._compare import Comparison, Count, Parting, compare
+    from anymps.verify._compare import Comparison, Count, Difference, compare
     from anymps.verify._kinds import KINDS, Kind
     from anymps.verify._run import ask
     from anymps.verify._supervised import Ended, listen
@@ -19,7 +19,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_answers": "Answers read_answers write_answers",
-            "_compare": "Comparison Count Parting compare",
+            "_compare": "Comparison Count Difference compare",
             "_kinds": "KINDS Kind",
             "_run": "ask",
             "_supervised": "Ended listen",

@@ -29,7 +29,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Parting:
+class Difference:
     """One difference: the `kind` and `case`, `what` is another, and what the Mac and the virtual device answered."""
 
     kind: str
@@ -44,7 +44,7 @@ class Comparison:
     """The counts by kind, and every difference."""
 
     counts: dict[str, Count] = field(default_factory=dict)
-    partings: list[Parting] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
 
 
 @dataclass
@@ -72,8 +72,8 @@ def compare(mac: Answers, ours: Answers) -> Comparison:
                 count.missing += 1
                 continue
             seen = _Seen()
-            found = [Parting(kind, case, *one) for one in _case(kind, answer, here, seen)]
-            comparison.partings += found
+            found = [Difference(kind, case, *one) for one in _case(kind, answer, here, seen)]
+            comparison.differences += found
             count.both += 1
             count.agree += not found
             count.exactly += seen.exactly and not found

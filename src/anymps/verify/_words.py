@@ -14,7 +14,7 @@ from anymps.cost import OperatorCall, predict_operator, shipped
 from anymps.cost.calibration import Mode, expected_seconds
 from anymps.mac import Mac, parse_mac
 from anymps.verify._answers import Answers
-from anymps.verify._compare import Comparison, Parting
+from anymps.verify._compare import Comparison, Difference
 from anymps.verify._form import ITEM_SIZES
 from anymps.verify._kinds import KINDS
 
@@ -53,11 +53,11 @@ def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) 
     if others:
         yield f"Inputs differ in {plural(others, 'sample')}: only the form of the results was compared."
     yield from _times(mac)
-    groups = _grouped(comparison.partings)
+    groups = _grouped(comparison.differences)
     if not groups:
         yield "They agree everywhere."
         return
-    yield f"{plural(len(comparison.partings), 'difference')}:"
+    yield f"{plural(len(comparison.differences), 'difference')}:"
     for kind in KINDS:
         of_kind = [group for group in groups if group[0].kind == kind]
         shown = of_kind if everything else of_kind[:_SHOWN]
@@ -69,9 +69,9 @@ def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) 
             yield f"{kind}: {len(of_kind) - len(shown):,} more (--verbose shows all)"
 
 
-def _grouped(partings: list[Parting]) -> list[list[Parting]]:
-    groups: dict[tuple[str, ...], list[Parting]] = {}
-    for one in partings:
+def _grouped(differences: list[Difference]) -> list[list[Difference]]:
+    groups: dict[tuple[str, ...], list[Difference]] = {}
+    for one in differences:
         same = (one.what.partition(", sample")[0], "" if one.what.startswith("values") else one.mac)
         groups.setdefault((one.kind, _without_dtype(one.case)[0], *same), []).append(one)
     return list(groups.values())
@@ -82,7 +82,7 @@ def _without_dtype(case: str) -> tuple[str, str]:
     return (head, last) if last in _DTYPES else (case, "")
 
 
-def _group_lines(group: list[Parting]) -> Iterator[str]:
+def _group_lines(group: list[Difference]) -> Iterator[str]:
     first = group[0]
     name = _without_dtype(first.case)[0]
     dtypes = ", ".join(dict.fromkeys(dtype for one in group if (dtype := _without_dtype(one.case)[1])))

@@ -25,6 +25,7 @@ from anymps.cost.calibration import (
     refusal,
 )
 from anymps.mac import Mac, parse_mac
+from anymps.report import check_file
 from anymps.verify.cases import RUNS, TIMED_CALLS, Measurement, measure, prepare, swapped_out
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def calibrate(out: Path | None, virtual: str | None) -> int:
     on another machine than a Mac and for a file that exists already, CostError where too little can be used.
     """
     mac = _this_mac(virtual)
-    if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
-        problem = "exists already" if out.exists() else "cannot be written: there is no such directory"
-        raise UsageError(f"{out} {problem}")
+    if out is not None:
+        if out.exists():
+            raise UsageError(f"{out} exists already")
+        check_file(out)
     import torch
 
     path = calibration_path(mac, torch.__version__)
