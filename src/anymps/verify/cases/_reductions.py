@@ -36,7 +36,7 @@ ROWS: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
     "norm, 2": (lambda x: x.norm(2, -1), False),
     "std": (lambda x: x.std(-1), False),
     "cumsum": (lambda x: x.cumsum(-1), False),
-    "sort": (lambda x: x.sort(-1, stable=True), False),
+    "sort": (lambda x: x.sort(dim=-1, stable=True), False),
     "softmax": (lambda x: x.softmax(-1), False),
     "log_softmax": (lambda x: x.log_softmax(-1), False),
     "logsumexp": (lambda x: x.logsumexp(-1), False),
