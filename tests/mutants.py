@@ -33,7 +33,7 @@ TESTS = {
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
     "rules": ("rules_*", "coverage", "hazards"),
-    "verify": ("verify/[!r]*", "verify/run"),
+    "verify": ("verify/[!ar]*", "verify/answer*", "verify/asked", "verify/run", "waits", "calibrate"),
 }
 """The tests of each package, the quickest first: `NAME` is `tests/**/test_NAME.py`, `FOLDER/NAME` lies in a folder."""
 UNREAD = "BitOr"

@@ -14,6 +14,7 @@ from anymps.rules.faults import Check, all_hazards
 from anymps.verify import KINDS, Difference, compare
 from anymps.verify.cases import FAULT_CALLS, WAITING, FaultCall, _asked, _samples, _streams, _surface, _waits, cases_of
 from anymps.verify.cases._database import drawing_quickly
+from anymps.verify.cases._faults import _asked as _asked_fault
 from anymps.verify.cases._faults import _recorded, _seen
 
 from .answering import asked
@@ -180,6 +181,34 @@ def test_another_rule_is_found(faults_put_back: None) -> None:
     enforce_hazards((*kept, fault))
     (found_again,) = compare(without, asked("faults", ("MPS602",))).differences
     assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "reports it")
+
+
+def test_a_fault_takes_at_most_half_of_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs more is not asked, and says how much it needs."""
+    gib = 1 << 30
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 34 * gib)
+    call = FaultCall(lambda d: torch.ones(1, device=d), bytes_needed=17 * gib)
+    assert _asked_fault("MPS653", call)["shows"] is False
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 34 * gib - 2)
+    answer = _asked_fault("MPS653", call)
+    assert (answer["does"], answer["text"]) == ("unasked", "needs 17 GiB, more than half of the working set")
+
+
+def test_in_which_order_faults_are_asked() -> None:
+    """In one process the small ones; then each in one of its own, those that end a process last of all."""
+    cases, _ = cases_of("faults")
+    alone = [case.alone for case in cases]
+    assert alone == sorted(alone)
+    dire = [any(row.is_dire for row in all_hazards() if row.id == case.id) for case in cases]
+    assert all(alone for alone, ends in zip(alone, dire, strict=True) if ends)
+    assert dire == sorted(dire)
+    assert all(FAULT_CALLS[case.id].by_rule <= case.alone for case in cases)
+    groups = [
+        [case.id for case, key in zip(cases, zip(alone, dire, strict=True), strict=True) if key == one]
+        for one in sorted(set(zip(alone, dire, strict=True)))
+    ]
+    assert all(group == sorted(group) for group in groups)
+    assert {case.patience for case in cases} == {45.0}
 
 
 def test_every_known_fault_has_a_call() -> None:

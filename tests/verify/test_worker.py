@@ -1,0 +1,101 @@
+"""One process of a run: what it says before and after each case, and when it wants another process."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anymps.mac import parse_mac
+from anymps.verify import _worker
+from anymps.verify.cases import Case, machine_facts
+from anymps.verify.cases import _machine as machine
+
+HELLO = {"hello": {"virtual": True}, "cases": 4, "note": "a note"}
+
+
+class Job:
+    """Jobs on four cases, by a clock that each case moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **alone: Any) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(_worker, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.cases = [self.case(number, **alone.get(f"c{number}", {})) for number in range(4)]
+        monkeypatch.setattr(_worker, "_prepared", lambda job: (self.cases, "a note", {"virtual": True}))
+
+    def case(self, number: int, **more: Any) -> Case:
+        def ask() -> dict[str, Any]:
+            self.now += 1.0
+            return {"value": str(number)}
+
+        return Case(f"c{number}", ask, **more)
+
+    def run(self, start: int = 0, seconds: float = 100, wanted: Any = None) -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = []
+        _worker.work({"start": start, "seconds": seconds, "wanted": wanted}, told.append)
+        assert told[0] == HELLO
+        return told[1:]
+
+
+def asked(number: int, patience: float = 90.0) -> list[dict[str, Any]]:
+    """What is said of one case."""
+    begin = {"begin": number, "case": f"c{number}", "patience": patience}
+    return [begin, {"done": number, "answer": {"value": str(number)}}]
+
+
+def test_all_cases_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From where it is to start; only those that are wanted, if any are named."""
+    job = Job(monkeypatch)
+    assert job.run() == [*asked(0), *asked(1), *asked(2), *asked(3), {"end": 4}]
+    assert job.run(start=2) == [*asked(2), *asked(3), {"end": 4}]
+    assert job.run(wanted=["c3", "c1"]) == [*asked(1), *asked(3), {"end": 4}]
+    assert job.run(wanted=[]) == [{"end": 4}]
+
+
+def test_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One case is asked whatever the time; the time may be used to its end."""
+    job = Job(monkeypatch)
+    assert job.run(seconds=0) == [*asked(0), {"late": 1}]
+    assert job.run(start=1, seconds=0) == [*asked(1), {"late": 2}]
+    assert job.run(seconds=1.5) == [*asked(0), *asked(1), {"late": 2}]
+    assert job.run(seconds=2) == [*asked(0), *asked(1), *asked(2), {"late": 3}]
+
+
+def test_a_case_that_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a new process, and none after it; first in its process it needs no other."""
+    job = Job(monkeypatch, c1={"alone": True, "patience": 5.0})
+    assert job.run() == [*asked(0), {"again": 1, "environment": {}}]
+    assert job.run(start=1) == [*asked(1, 5.0), {"again": 2, "environment": {}}]
+
+
+def test_a_case_with_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for a process that has them."""
+    job = Job(monkeypatch, c0={"alone": True, "environment": {"SOME_RATIO": "2"}})
+    monkeypatch.delenv("SOME_RATIO", raising=False)
+    assert job.run() == [{"again": 0, "environment": {"SOME_RATIO": "2"}}]
+    monkeypatch.setenv("SOME_RATIO", "1")
+    assert job.run() == [{"again": 0, "environment": {"SOME_RATIO": "2"}}]
+    monkeypatch.setenv("SOME_RATIO", "2")
+    assert job.run() == [*asked(0), {"again": 1, "environment": {}}]
+
+
+def test_the_machine_that_is_played() -> None:
+    """Nothing else than what answers depend on."""
+    found = machine_facts(parse_mac("M3 Pro 14-core 18GB, macOS 26.4"))
+    versions = {"torch": machine.torch.__version__, "python": found["python"]}
+    assert found == {"chip": "Apple M3 Pro", "gpu_cores": 14, "memory_gib": 18, "macos": "26.4", **versions}
+
+
+def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch and the system: memory in whole GiB, Python by its first two numbers; unknown where torch is silent."""
+    sizes = {"SC_PAGE_SIZE": 16384, "SC_PHYS_PAGES": 18 * (1 << 30) // 16384 - 1}
+    monkeypatch.setattr(machine.os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(machine.platform, "mac_ver", lambda: ("26.4.1", ("", "", ""), "arm64"))
+    monkeypatch.setattr(machine.platform, "python_version_tuple", lambda: ("3", "12", "7"))
+    torch_c = SimpleNamespace(_mps_get_name=lambda: "Apple M3 Pro", _mps_get_core_count=lambda: 18)
+    monkeypatch.setattr(machine, "torch", SimpleNamespace(__version__="2.13.0", _C=torch_c))
+    known = {"memory_gib": 18, "macos": "26.4.1", "torch": "2.13.0", "python": "3.12"}
+    assert machine_facts(None) == {"chip": "Apple M3 Pro", "gpu_cores": 18, **known}
+    monkeypatch.setattr(machine, "torch", SimpleNamespace(__version__="2.13.0", _C=SimpleNamespace()))
+    assert machine_facts(None) == {"chip": "", "gpu_cores": 0, **known}
