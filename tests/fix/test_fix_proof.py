@@ -162,6 +162,57 @@ def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[E
     assert text_of(proof.unproved) == "o = Adam(p, fused=True)\no.zero_grad()\n"
 
 
+@pytest.mark.parametrize(("line", "came"), [(1, False), (2, True), (3, True), (5, True), (6, False)])
+def test_a_statement_over_several_lines_was_reached_at_any_of_them(tmp_path: Path, line: int, came: bool) -> None:
+    """Of the changed script, where it has a line more: the first and the last among them, not those around it."""
+    (tmp_path / "train.py").write_text("x = 1\no = Adam(\n    p,\n)\ny = 2\n")
+    program = Program.read(tmp_path / "train.py")
+    edits, _ = edits_for(
+        [RULES["MPS812"].finding(Site(str(program.main.path), 2, "", ""), what="It.", count=1)], program
+    )
+    reached = frozenset({(str(program.main.path.resolve()), line)})
+    ran = Ran("", (0.5,), (), {"MPS812": 1}, reached=reached)
+    proof = prove(program, edits, ran, lambda changed: replace(ran, rules={}))
+    assert [outcome.ran for outcome in proof.outcomes] == [came]
+    assert ("fused" in text_of(proof.program)) is came
+
+
+@pytest.mark.parametrize(
+    ("trail", "now", "why"),
+    [
+        ((("a.py", 3),), (("a.py", 3),), "losses differ: 9 instead of 0.5"),
+        ((), (("a.py", 9),), "losses differ: 9 instead of 0.5"),
+        ((("a.py", 3),), (), "losses differ: 9 instead of 0.5"),
+        ((("a.py", 3),), (("a.py", 2),), "the script stops earlier: E: no"),
+        ((("a.py", 3),), (("b.py", 2),), "losses differ: 9 instead of 0.5"),
+        ((("a.py", 3), ("b.py", 5)), (("a.py", 3), ("b.py", 4)), "the script stops earlier: E: no"),
+    ],
+)
+def test_the_same_error_at_another_place(
+    edits: Sequence[Edit], trail: tuple[tuple[str, int], ...], now: tuple[tuple[str, int], ...], why: str
+) -> None:
+    """By the first line of the project that differs; where one of the two has none, the words alone tell."""
+    before = Ran("E: no", (0.5,), (), {}, trail=trail)
+    after = Ran("E: no", (9.0,), (), {}, trail=now)
+    found = disagreement(before, None, after, edits)
+    assert found is not None
+    assert found.why == why
+
+
+def test_the_same_error_in_the_same_place_is_no_progress(edits: Sequence[Edit]) -> None:
+    """New findings count then as in a run that ends well; they do not where the script got further."""
+    before = Ran("E: no", (0.5,), (), {}, trail=(("a.py", 3),))
+    after = replace(before, rules={"MPS120": 1})
+    found = disagreement(before, None, after, edits)
+    assert found is not None
+    assert found.why == "it causes MPS120"
+    for further in (replace(after, trail=(("a.py", 4),)), replace(after, error="E: another"), replace(after, error="")):
+        assert disagreement(before, None, further, edits) is None
+    for alike in (replace(after, trail=()), replace(after, error="E: no")):
+        assert disagreement(before, None, alike, edits) is not None
+    assert disagreement(replace(before, trail=()), None, after, edits) is not None
+
+
 def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequence[Edit]) -> None:
     """The script is as it was."""
     proof = prove(program, edits, BEFORE, lambda changed: BEFORE)

@@ -11,19 +11,13 @@ from anymps.record import Site
 
 
 def source_files(program: Program) -> list[Path]:
-    """The script first, then the project's modules that are imported from there on; those that are Python alone."""
-    waiting, found = [program.main.path.resolve()], dict.fromkeys((program.main.path.resolve(),), True)
-    while waiting:
-        path = waiting.pop(0)
-        try:
-            tree = ast.parse(program.text_of(str(path)))
-        except (SyntaxError, ValueError):
-            found[path] = False
-            continue
+    """The script first, then the project's modules that are imported from there on."""
+    found = [program.main.path.resolve()]
+    for path in found:
+        tree = ast.parse(program.text_of(str(path)))
         new = [file for name in _imported(tree) for file in _files(program, path, name) if file not in found]
-        found |= dict.fromkeys(new, True)
-        waiting += dict.fromkeys(new)
-    return [path for path, is_python in found.items() if is_python]
+        found += dict.fromkeys(new)
+    return found
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:

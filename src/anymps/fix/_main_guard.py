@@ -33,14 +33,15 @@ def with_guard(text: str) -> str | None:
     if line is None:
         return None
     body = ast.parse(text).body
-    last = body[-1].end_lineno or body[-1].lineno
+    start = _start(body)
     starts = [*line_starts(text), len(text)]
     lines = [text[start:end] for start, end in itertools.pairwise(starts)]
     above = line - 1
     while above > 0 and lines[above - 1].lstrip().startswith("#"):
         above -= 1  # a comment goes with what it is about
-    if above > 0 and line - 1 > above and body[_start(body) - 1 : _start(body)]:
-        above = max(above, body[_start(body) - 1].end_lineno or 0)
+    if start:  # a text over several lines may end with one that looks like a comment
+        above = max(above, _end(body[start - 1]))
+    last = _end(body[-1])
     kept = _within_texts(text)
     end = "\r\n" if lines[line - 1].endswith("\r\n") else "\n"
     gap = end if above > 0 and lines[above - 1].strip() else ""
@@ -69,6 +70,10 @@ def _within_texts(text: str) -> set[int]:
 def _start(body: Sequence[ast.stmt]) -> int:
     last = [at for at, statement in enumerate(body) if isinstance(statement, (*_DEFINES, *_IMPORTS))]
     return last[-1] + 1 if last else 0
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
 
 
 def _is_guard(statement: ast.stmt) -> bool:

@@ -109,15 +109,15 @@ class Script:
 
     def with_line_below_imports(self, code: str, line: int) -> Script | None:
         """The script with a line of code below the last import of the module above a line."""
-        imports = [
-            statement
+        ends = [
+            statement.end_lineno or statement.lineno
             for statement in self.tree.body
             if isinstance(statement, (ast.Import, ast.ImportFrom)) and statement.lineno < line
         ]
-        if not imports:
+        if not ends:
             return None
         starts = [*line_starts(self.text), len(self.text)]
-        place = starts[imports[-1].end_lineno or imports[-1].lineno]
+        place = starts[ends[-1]]
         end = "\r\n" if self.text[:place].endswith("\r\n") else "\n"
         before = "" if self.text[:place].endswith(("\n", "\r")) else end
         return self.with_text(f"{self.text[:place]}{before}{end}{code}{end}{self.text[place:]}")

@@ -1,0 +1,312 @@
+"""The text of a script: its lines, where new ones go, what is guarded at its end, and which lines changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anymps.findings import RULES
+from anymps.fix import Budget, Program, edits_for
+from anymps.fix import _program as program_module
+from anymps.fix._edits import NOT_KNOWN, apply_all
+from anymps.fix._imports import source_files
+from anymps.fix._lines import changed_lines, new_line, new_statements, old_line, statement_lines
+from anymps.fix._main_guard import guarded_line, with_guard
+from anymps.fix._script import Script
+from anymps.record import Site
+
+
+def script(text: str) -> Script:
+    """A script of that text."""
+    return Script(Path("train.py"), text, "utf-8")
+
+
+def guarded(text: str) -> str:
+    found = with_guard(text)
+    assert found is not None
+    return found
+
+
+GUARD = 'if __name__ == "__main__":\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch\nf()\n", f"import torch\n\n{GUARD}    f()\n"),
+        ("import torch\n\nf()\n", f"import torch\n\n{GUARD}    f()\n"),
+        ("import torch\n\n\nf()\n", f"import torch\n\n\n{GUARD}    f()\n"),
+        ("f()\n", f"{GUARD}    f()\n"),
+        ("\nf()\n", f"\n{GUARD}    f()\n"),
+        ("import torch\n# one\n# two\nf()\ng()\n", f"import torch\n\n{GUARD}    # one\n    # two\n    f()\n    g()\n"),
+        ("import torch\n# far\n\n# near\nf()\n", f"import torch\n# far\n\n{GUARD}    # near\n    f()\n"),
+        ('class A:\n    """a\n# b"""\nf()\n', f'class A:\n    """a\n# b"""\n\n{GUARD}    f()\n'),
+        ("import torch\r\nf()\r\n", "import torch\r\n\r\n" + GUARD.replace("\n", "\r\n") + "    f()\r\n"),
+        ("import torch\nf()", f"import torch\n\n{GUARD}    f()"),
+        ("import torch\nx = '''a\nb\n'''\n\ng(x)\n# end\n",
+         f"import torch\n\n{GUARD}    x = '''a\nb\n'''\n\n    g(x)\n# end\n"),
+        ("import torch\nx = f'''a\n{b}\nc'''\ng(x)\n",
+         f"import torch\n\n{GUARD}    x = f'''a\n{{b}}\nc'''\n    g(x)\n"),
+        ("from a import b\nx = 1\nasync def f(): pass\ny = 2\n",
+         f"from a import b\nx = 1\nasync def f(): pass\n\n{GUARD}    y = 2\n"),
+    ],
+)  # fmt: skip
+def test_what_is_guarded(text: str, expected: str) -> None:
+    """The end with the comment right above it, below one empty line; texts over several lines keep their margin."""
+    assert guarded(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "import torch\n", "def f(): pass\n", "if 'a' != __name__: g()\nf()\n"])
+def test_what_cannot_be_guarded(text: str) -> None:
+    """Nothing is there, or a guard of any form."""
+    assert guarded_line(text) is None
+    assert with_guard(text) is None
+
+
+def test_another_test_is_no_guard() -> None:
+    """Of another name, or in a loop."""
+    assert guarded_line("if name == 'x':\n    f()\n") == 1
+    assert guarded_line("while __name__:\n    f()\n") == 1
+
+
+def test_lines_of_a_script() -> None:
+    """By number, without their ends; none before the first and behind the last."""
+    text = script("a\r\nb cuda\n\ncuda")
+    assert [text.line(number) for number in range(-1, 6)] == ["", "", "a", "b cuda", "", "cuda", ""]
+    assert text.lines_with("cuda") == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        ("import a\nimport b\nx = 1\n", 3, "import a\nimport b\n\nd = 1\nx = 1\n"),
+        ("import a\nx = 1\nimport b\n", 2, "import a\n\nd = 1\nx = 1\nimport b\n"),
+        ("import a\nx = 1\nimport b\n", 3, "import a\n\nd = 1\nx = 1\nimport b\n"),
+        ("import a\nx = 1\nimport b\n", 4, "import a\nx = 1\nimport b\n\nd = 1\n"),
+        ("from a import (\n    b,\n    c,\n)\nx = 1\n", 5, "from a import (\n    b,\n    c,\n)\n\nd = 1\nx = 1\n"),
+        ("import a\r\nx = 1\r\n", 2, "import a\r\n\r\nd = 1\r\nx = 1\r\n"),
+        ("import a", 9, "import a\n\nd = 1\n"),
+        ("import a\nif x:\n    import b\n", 9, "import a\n\nd = 1\nif x:\n    import b\n"),
+        ("import a\nx = 1\n", 1, None),
+        ("x = 1\n", 2, None),
+    ],
+)
+def test_a_line_below_the_imports(text: str, line: int, expected: str | None) -> None:
+    """Below the last import of the module that stands above a line; nowhere if there is none."""
+    found = script(text).with_line_below_imports("d = 1", line)
+    assert (None if found is None else found.text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("d = 1", True),
+        ("if x:\n    d = 1", True),
+        ("(d := 1)", True),
+        ("for d in x: pass", True),
+        ("x = d", False),
+        ("e = 1", False),
+        ("def f():\n    d = 1", False),
+        ("class A:\n    d = 1", False),
+        ("async def f():\n    d = 1\nd = 2", True),
+        ("x = lambda: (d := 1)", False),
+    ],
+)
+def test_names_of_the_module(text: str, has: bool) -> None:
+    """Those that get a value outside of functions and classes."""
+    assert script(text).has_global("d") is has
+
+
+BEFORE = "a = 1\nb = 2\nc = 3\nd = 4\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "lines"),
+    [
+        (BEFORE, [1, 2, 3, 4]),
+        ("new\n" + BEFORE, [2, 3, 4, 5]),
+        ("a = 1\nb = 9\nc = 9\nd = 4\n", [1, 2, 3, 4]),
+        ("a = 1\nd = 4\n", [1, 2, 2, 2]),  # what is gone stood where the next line is now
+        ("a = 1\nx()\nb = 22\nc = 33\nd = 4\n", [1, 3, 4, 5]),
+        ("a = 1\nb = 2 + c\nd = 4\n", [1, 2, 2, 3]),
+        ("", [1, 1, 1, 1]),
+    ],
+)
+def test_where_lines_stand_after_a_change(after: str, lines: list[int]) -> None:
+    """Unchanged, moved, changed in place, gone, and the one most like it where the number of lines changed."""
+    assert [new_line(BEFORE, after, line) for line in (1, 2, 3, 4)] == lines
+    assert [old_line(after, BEFORE, line) for line in (1, 2, 3, 4)] == lines
+
+
+def test_a_line_that_is_not_there_stays() -> None:
+    """Behind the end of the text."""
+    assert new_line("a\n", "b\n", 7) == 7
+    assert new_line("", "b\n", 1) == 1
+
+
+def test_which_lines_differ() -> None:
+    """Of both texts, without empty ones, in their order."""
+    assert list(changed_lines("a\nb\nc\n", "a\nx\n\nc\nd\n")) == ["b", "x", "d"]
+    assert list(changed_lines("a\n", "a\n")) == []
+
+
+STATEMENTS = """\
+x = f(
+    1
+)
+if a:
+    y = 2
+else:
+    z = 3
+with b(
+    c
+):
+    pass
+def g(): return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [(1, (1, 3)), (2, (1, 3)), (4, (4, 4)), (5, (5, 5)), (6, (6, 6)), (7, (7, 7)), (8, (8, 10)), (10, (8, 10)),
+     (11, (11, 11)), (12, (12, 12)), (99, (99, 99))],
+)  # fmt: skip
+def test_the_lines_of_a_statement(line: int, lines: tuple[int, int]) -> None:
+    """Of the innermost; of a block those of its head."""
+    assert statement_lines(STATEMENTS, line) == lines
+
+
+def test_statements_that_are_new() -> None:
+    """All lines of each statement in which one changed."""
+    assert new_statements(STATEMENTS, STATEMENTS.replace("    1", "    2").replace("z = 3", "z = 4")) == [1, 2, 3, 7]
+    assert new_statements("", "a = 1\nb = 2\n") == [1, 2]
+    assert new_statements("a = 1\nb = 2\n", "a = 1\n") == []
+
+
+def project(folder: Path, files: dict[str, str]) -> Program:
+    """A repository of these files; the script is `train.py`."""
+    (folder / ".git").mkdir()
+    for name, text in files.items():
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Program.read(folder / "train.py")
+
+
+def test_what_a_program_changed(tmp_path: Path) -> None:
+    """Each file as it was read beside what it is now, the script first; a file as it was is left out."""
+    program = project(tmp_path, {"train": "a = 1\n", "b": "b = 1\n", "c": "c = 1\n", "d": "d = 1\n"})
+    changed = program
+    for name in ("c", "b", "train", "d"):
+        made = program.script(tmp_path / f"{name}.py").with_text("d = 1\n" if name == "d" else f"{name} = 2\n")
+        assert made is not None
+        changed = changed.having(made)
+    (tmp_path / "train.py").write_text("changed meanwhile\n")
+    assert [(old.text, new.text) for old, new in changed.differences()] == [
+        ("a = 1\n", "train = 2\n"),
+        ("b = 1\n", "b = 2\n"),
+        ("c = 1\n", "c = 2\n"),
+    ]
+    assert [(old.text, new.text) for old, new in changed.differences_from(program)] == [
+        ("c = 1\n", "c = 2\n"),
+        ("b = 1\n", "b = 2\n"),
+        ("a = 1\n", "train = 2\n"),
+    ]
+    assert list(program.differences()) == []
+    assert [changed.text_of(str(tmp_path / name)) for name in ("train.py", "b.py", "none.py")] == [
+        "train = 2\n",
+        "b = 2\n",
+        "",
+    ]
+
+
+def test_the_files_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script first, then by folder and name: nothing hidden, installed or large; so many at most."""
+    program = project(tmp_path, dict.fromkeys(("train", "b", "a", "lib/z", "node_modules/x", "env/y", ".h/h"), ""))
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "lib" / "text.txt").touch()
+    (tmp_path / "lib" / "folder.py").mkdir()
+    monkeypatch.setattr(program_module, "_LARGEST", 10)
+    (tmp_path / "large.py").write_text("#" * 11)
+    (tmp_path / "full.py").write_text("#" * 10)
+
+    def names() -> list[str]:
+        return [str(path.relative_to(tmp_path)) for path in program.files()]
+
+    assert names() == ["train.py", "a.py", "b.py", "full.py", "lib/z.py"]
+    monkeypatch.setattr(program_module, "_MOST_FILES", 3)
+    assert names() == ["train.py", "a.py", "b.py"]
+
+
+def test_what_a_script_imports(tmp_path: Path) -> None:
+    """Modules and packages beside the script, beside the importer and below the root; each once, and no others."""
+    program = project(
+        tmp_path,
+        {
+            "train": "import os, a.b\nfrom a import c\nfrom . import d\n",
+            "a/__init__": "",
+            "a/b": "from c import x\nimport lost\n",
+            "a/c": "import train\nimport broken\n",
+            "d": "",
+            "broken": "x = (\n",
+            "unused": "",
+        },
+    )
+    assert [str(path.relative_to(tmp_path)) for path in source_files(program)] == [
+        "train.py",
+        "a/b.py",
+        "a/__init__.py",
+        "a/c.py",
+        "d.py",
+        "broken.py",
+    ]
+
+
+def test_the_time_of_a_proof() -> None:
+    """So many runs as long as the longest and a fifth more, or 30 s; what is cut makes no run longer."""
+    budget = Budget(runs=3)
+    assert (budget.left, budget.allows_run) == (30.0, True)
+    budget.spend(10.0)
+    assert budget.left == pytest.approx(26.0)
+    budget.spend(20.0, whole=False)
+    assert (budget.longest, budget.spent) == (10.0, 30.0)
+    assert budget.left == pytest.approx(6.0)
+    assert not budget.allows_run
+    assert Budget(runs=2, longest=100.0, spent=140.0).left == pytest.approx(100.0)
+    assert Budget(runs=2, longest=100.0, spent=140.0).allows_run
+    budget.spend(5.0)
+    assert budget.longest == 10.0
+
+
+def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Path) -> None:
+    """Its finding is no suggestion then: the first change elsewhere stands for it, and counts as one."""
+    program = project(tmp_path, {"train": "import torch\ndevice = torch.device('cuda')\nx = f(device)\n"})
+    rule = next(rule for rule in RULES.values() if rule.project is not None)
+    main = str(tmp_path / "train.py")
+
+    def found(line: int, source: str, identity: str = rule.id) -> object:
+        return RULES[identity].finding(Site(main, line, "<module>", source), what="It.", count=2)
+
+    edits, suggestions = edits_for([found(3, "x = f(device)")], program)  # type: ignore[list-item]
+    assert [(edit.line, edit.finding.count) for edit in edits] == [(2, 1)]
+    assert suggestions == []
+    edits, suggestions = edits_for([found(3, "x = f('cuda')")], program)  # type: ignore[list-item]
+    assert [(edit.line, edit.finding.count) for edit in edits] == [(2, 0)]
+    assert [suggestion.why for suggestion in suggestions] == ["no safe edit of this line is known"]
+    both = [found(3, "x = f(device)"), found(3, "x = f(device)", "MPS812")]
+    edits, suggestions = edits_for(both, program)  # type: ignore[arg-type]
+    assert [suggestion.finding.id for suggestion in suggestions] == ["MPS812"]
+
+
+def test_a_module_to_which_no_run_came(tmp_path: Path) -> None:
+    """What asks for CUDA in a function of a file that is not imported stays a suggestion, with its edit."""
+    program = project(
+        tmp_path, {"train": "import torch\nx = f('cuda')\n", "other": "def g(m):\n    return m.to('cuda')\n"}
+    )
+    rule = next(rule for rule in RULES.values() if rule.project is not None)
+    asked = rule.finding(Site(str(tmp_path / "train.py"), 2, "<module>", "x = f('cuda')"), what="It.", count=1)
+    _, suggestions = edits_for([asked], program)
+    there = [one for one in suggestions if one.finding.site.file == str(tmp_path / "other.py")]
+    assert [(one.why, one.edit is not None and one.edit.ran) for one in there] in ([], [(NOT_KNOWN, False)])
+    assert apply_all([], program) is program
