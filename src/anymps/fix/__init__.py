@@ -12,6 +12,7 @@ from anymps.fix._imports import source_files
 from anymps.fix._lines import new_statements
 from anymps.fix._messages import comparable, numbers
 from anymps.fix._options import device_options
+from anymps.fix._patch import file_patch, how_to_apply, patch_folder
 from anymps.fix._program import Program
 from anymps.fix._proof import NOT_RUN, Outcome, Proof, names_device, prove
 from anymps.fix._same_run import Disagreement, Ran, agree

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from anymps.report import clean, plural
 
 if TYPE_CHECKING:
     from anymps.commands.fix._mend import Mended
-    from anymps.fix import Edit, Ran, Script
+    from anymps.fix import Edit, Ran
 
 
 @script_command("fix", "Fix a script's findings, keeping only proven changes.", private="--prove")
@@ -43,7 +42,7 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     from anymps.commands.fix._mend import Mender
     from anymps.device import build
     from anymps.findings import read_settings
-    from anymps.fix import Budget, Program, check_may_write, write_all
+    from anymps.fix import Budget, Program, check_may_write, file_patch, how_to_apply, patch_folder, write_all
 
     program = Program.read(Path(words[0]))
     if asked.write:
@@ -59,8 +58,10 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     differences = list(fixed.differences())
     not_run = [outcome.edit for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
     not_run += mended.unreached
+    folder = patch_folder((new.path for _, new in differences), program.root)
     for old, new in differences:
-        _print_patch(old, new, not_run if asked.unproved else [])
+        sys.stdout.write(file_patch(old, new, folder, not_run if asked.unproved else ()))
+    sys.stdout.flush()
     _tell(mended, not_run if asked.unproved else ())
     alone = [_result_without_cuda(mender.alone(fixed))] if asked.cuda_as_mps and differences else []
     if budget.spent:
@@ -74,22 +75,8 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
         for _, new in differences:
             say(f"{new.path} is written")
     elif differences:
-        say("nothing was changed on disk: save the patch for git apply, or run the same command with --write")
+        say(f"nothing was changed on disk: {how_to_apply(folder)}, or run the same command with --write")
     return 0
-
-
-def _print_patch(old: Script, new: Script, not_run: Iterable[Edit]) -> None:
-    """A file's part of the patch; above it, where patch and git read nothing, the edits that are not proved."""
-    name = new.path.as_posix()
-    for edit in not_run:
-        if edit.file == new.path.resolve():
-            sys.stdout.write(f"# not proven, the run did not reach this line: {edit.finding.id} in line {edit.line}\n")
-    lines = difflib.unified_diff(
-        old.text.splitlines(keepends=True), new.text.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
-    for line in lines:
-        sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    sys.stdout.flush()
 
 
 def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
