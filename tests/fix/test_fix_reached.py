@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from anymps.commands.fix._command import _print_patch
 from anymps.findings import RULES
-from anymps.fix import Program, edits_for
+from anymps.fix import Program, edits_for, file_patch
 from anymps.fix._edits import apply_all
 from anymps.record import Site
 from processes import run_python
@@ -50,19 +47,17 @@ def test_without_lines_nothing_is_watched() -> None:
     assert line in ("None True", "None None")
 
 
-def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path) -> None:
     """Above the file that it changes, in a line that git and patch skip."""
     (tmp_path / "train.py").write_text("o = Adam(p)\n")
     program = Program.read(tmp_path / "train.py")
     site = Site(str(tmp_path / "train.py"), 1, "", "")
     edits, _ = edits_for([RULES["MPS812"].finding(site, what="It.", count=1)], program)
     ((old, new),) = apply_all(edits, program).differences()
-    _print_patch(old, new, edits)
-    name = new.path.as_posix()
-    assert capsys.readouterr().out.splitlines() == [
+    assert file_patch(old, new, tmp_path, edits).splitlines() == [
         "# not proven, the run did not reach this line: MPS812 in line 1",
-        f"--- a/{name}",
-        f"+++ b/{name}",
+        "--- a/train.py",
+        "+++ b/train.py",
         "@@ -1 +1 @@",
         "-o = Adam(p)",
         "+o = Adam(p, fused=True)",

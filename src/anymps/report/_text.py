@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import PurePath
 
-from anymps._paths import project_path
+from anymps._paths import is_library, portable_path, project_path
 from anymps._text import clean as clean
 from anymps._text import duration as duration
 from anymps._text import duration_range as duration_range
@@ -14,6 +15,7 @@ from anymps._text import size as size
 from anymps.findings import numbered
 from anymps.record import Site
 
+_FAR_UP = 3  # folders above the run's: `project/examples/adder`
 _WHOLE_PARTS = 3  # of a path in an installed package: `timm/layers/drop.py`
 
 
@@ -44,17 +46,29 @@ def path(file: str, directory: str = "") -> str:
 
 
 def module(file: str, directory: str = "") -> str:
-    """A file in few words: as `path` in the directory of the run, elsewhere no more than its package and module.
+    """A file in few words: from the directory of the run if it lies there or close by, else its package and module.
 
-    `transformers/.../modeling_llama.py` in `site-packages`, `logging/__init__.py` of Python's own, `nanogpt/model.py`.
+    `../../mingpt/model.py` of the same project, which editors and terminals open, `logging/__init__.py` of Python's
+    own, `transformers/.../modeling_llama.py` in `site-packages`.
     """
     whole = path(file, directory)
     if directory and PurePath(file).is_relative_to(directory):
         return whole
     parts = PurePath(whole).parts
     if PurePath(whole).is_absolute():
-        return clean("/".join(parts[-2:]))
+        return clean(_from_close_by(PurePath(file), PurePath(directory)) or "/".join(parts[-2:]))
     return f"{parts[0]}/.../{parts[-1]}" if len(parts) > _WHOLE_PARTS else whole
+
+
+def _from_close_by(file: PurePath, directory: PurePath) -> str:
+    """`../model.py` where both have a folder in common that is not the root; empty for any other file."""
+    shared = sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(file.parts, directory.parts, strict=False))
+    )
+    up = len(directory.parts) - shared
+    if shared < 2 or up > _FAR_UP or is_library(str(file)) or portable_path(str(file)) != str(file):
+        return ""
+    return "/".join((*[".."] * up, *file.parts[shared:]))
 
 
 def without_folders(place: str, width: int) -> str:
