@@ -4,7 +4,8 @@
 
 The tensors are tiny, so that neither a card nor a CPU has much to compute and only the way of a call is timed. Plain
 torch (CUDA with `--substrate cuda`, else the CPU) and the device are two processes that take turns, round by round; a
-number is the fastest round of each. With `ANYMPS_CARD=cpu` the CPU plays the card, and plain torch computes there, too.
+number is the fastest round of each. On a card, `labels` are known to be good indices after the first call, while
+`labels + 0` are looked at. With `ANYMPS_CARD=cpu` the CPU plays the card, and plain torch computes there, too.
 """
 
 from __future__ import annotations
@@ -66,6 +67,9 @@ def operators(device: str) -> dict[str, Callable[[], Any]]:
         "mean over dims": lambda: x.mean((2, 3)),
         "embedding": lambda: functional.embedding(labels, wide),
         "cross entropy": lambda: functional.cross_entropy(wide, labels),
+        "labels + 0": lambda: labels + 0,
+        "embedding of labels + 0": lambda: functional.embedding(labels + 0, wide),
+        "cross entropy of labels + 0": lambda: functional.cross_entropy(wide, labels + 0),
         "list of 50: mul_": lambda: torch._foreach_mul_(tensors, 1.0),
         "list of 50: addcdiv_": lambda: torch._foreach_addcdiv_(tensors, tensors, tensors, 0.0),
         "list of 50: sqrt": lambda: torch._foreach_sqrt(tensors),

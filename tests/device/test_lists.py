@@ -131,6 +131,20 @@ print(json.dumps([in_one, by_call]))
     assert [entry[0] for entry in in_one[2]].count("aten::addcdiv_") == 3 * 4
 
 
+def test_a_recording_that_follows_a_copy_to_the_cpu_leaves_lists_in_one() -> None:
+    """What is looked for is copied back to the device, which no call on a list does."""
+    code = f"""\
+{START}
+before = core.lists_computed()
+with anymps.record():
+    for _ in range(3):
+        torch.ones(2, device=D).cpu()
+        torch._foreach_mul_(tensors(), 0.5)
+print(core.lists_computed() - before)
+"""
+    assert run_with_torch(code, env={"ANYMPS_CARD": "cpu"}).lines[-1] == "3"
+
+
 def test_a_list_whose_results_find_no_room_ends_as_one_by_one() -> None:
     """The Mac's limit is met at the third result, with the words and the memory of the single calls."""
     code = f"""\

@@ -114,6 +114,43 @@ for name, call in calls.items():
     print(name, *counts, off)
 """
 
+THREADS = """
+import threading
+import torch
+from torch.nn import functional
+
+good, classes = torch.arange(50) % 7, 7
+ids = good.to("mps")
+table, scores = (torch.randn(*size, device="mps") for size in ((classes, 16), (50, classes)))
+rows = torch.ones(50, 16, device="mps")
+ended, told = threading.Event(), []
+
+def late(wait):
+    try:
+        wait()
+    except torch.AcceleratorError as error:
+        told.append(str(error))
+
+def write():
+    while not ended.is_set():
+        ids.fill_(1 << 40)
+        late(lambda: ids.copy_(good))
+
+writer = threading.Thread(target=write, daemon=True)
+writer.start()
+for number in range(1000):
+    functional.embedding(ids, table)
+    torch.ops.aten.embedding_dense_backward(rows, ids, classes, -1, False)
+    functional.cross_entropy(scores, ids)
+    table.gather(0, ids[:, None].expand(50, 16))
+    if number % 20 == 0:
+        late(torch.mps.synchronize)
+ended.set()
+writer.join()
+late(torch.mps.synchronize)
+print(bool(told), all("out of bounds" in it for it in told), float(torch.ones(3, device="mps").sum()))
+"""
+
 SUITE = """
 import pytest
 import torch
@@ -146,6 +183,15 @@ def test_lists_computed_in_one_have_the_bits_of_single_calls(tmp_path: Path) -> 
     assert len(counts) == 16
     assert {name: off for name, off in counts.items() if off} == {}
     assert SIDE != "cuda" or [name for name in counts if not name.endswith(" 1")] == []
+
+
+def test_no_index_that_another_thread_writes_stops_the_card(tmp_path: Path) -> None:
+    """Bad numbers come and go between calls that take them as indices: the Mac's late error is all that comes of it."""
+    if SIDE != "cuda":
+        pytest.skip("asks for what a card's kernels do")
+    (tmp_path / "threads.py").write_text(THREADS)
+    ended = anymps(SIDE, "run", "--mac", MAC, "threads.py", cwd=tmp_path)
+    assert (ended.status, ended.out) == (0, "True True 3.0\n"), ended.err
 
 
 @pytest.fixture(scope="module")

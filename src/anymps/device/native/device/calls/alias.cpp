@@ -74,27 +74,34 @@ const c10::VariableVersion& scratch_version() {
   return version;
 }
 
-c10::intrusive_ptr<c10::StorageImpl> new_storage(c10::Device device, void* data, size_t nbytes) {
+c10::intrusive_ptr<c10::StorageImpl> new_storage(at::DataPtr&& data, size_t nbytes) {
+  const c10::Device device = data.device();
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(),
       static_cast<int64_t>(nbytes),
-      at::DataPtr(data, device),
+      std::move(data),
       c10::GetAllocator(device.type()),
       /*resizable=*/true);
 }
 
-c10::intrusive_ptr<c10::StorageImpl> new_alias_storage(const c10::StorageImpl* storage) {
-  return new_storage(substrate().alias_device(), substrate().alias_address(storage), storage->nbytes());
+// The bytes of an alias belong to the buffer, which its storage names and does not own.
+void leave_to_buffer(void*) {}
+
+c10::intrusive_ptr<c10::StorageImpl> new_alias_storage(const c10::StorageImpl* storage, Buffer* buffer) {
+  const c10::Device device = substrate().alias_device();
+  void* address = substrate().alias_address(storage);
+  const bool named = buffer != nullptr && !substrate().computes_at_once();
+  return new_storage(named ? at::DataPtr(address, buffer, &leave_to_buffer, device) : at::DataPtr(address, device), storage->nbytes());
 }
 
 c10::Storage alias_storage(const c10::StorageImpl* storage) {
   Buffer* buffer = buffer_of(storage->data_ptr());
   if (buffer == nullptr) {  // empty, or a piece of another storage (`storage[2:4]`)
-    return c10::Storage(new_alias_storage(storage));
+    return c10::Storage(new_alias_storage(storage, nullptr));
   }
   c10::StorageImpl* known = buffer->alias.load(std::memory_order_acquire);
   if (known == nullptr) {
-    auto made = new_alias_storage(storage);
+    auto made = new_alias_storage(storage, buffer);
     c10::StorageImpl* mine = made.get();
     if (buffer->alias.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) {
       c10::raw::intrusive_ptr::incref(mine);
@@ -172,8 +179,13 @@ c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
   return alias_over(tensor, alias_storage(storage), keys);
 }
 
+Buffer* buffer_of_alias(const c10::StorageImpl* storage) noexcept {
+  const at::DataPtr& data = storage->data_ptr();
+  return data.get_deleter() == &leave_to_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
+}
+
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes) {
-  auto storage = new_storage(c10::DeviceType::CPU, bytes, tensor->unsafe_storage().unsafeGetStorageImpl()->nbytes());
+  auto storage = new_storage(at::DataPtr(bytes, c10::DeviceType::CPU), tensor->unsafe_storage().unsafeGetStorageImpl()->nbytes());
   return alias_over(tensor, c10::Storage(std::move(storage)), host_keys(tensor->key_set()));
 }
 

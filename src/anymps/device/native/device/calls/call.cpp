@@ -2,6 +2,7 @@
 #include "device/calls/call.h"
 
 #include "device/calls/waits.h"
+#include "device/memory/known_integers.h"
 
 namespace anymps {
 
@@ -20,6 +21,9 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
     at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
     arguments_.push_back({impl, host.getIntrusivePtr(), false});
     return host;
+  }
+  if (C10_UNLIKELY(!on_host_)) {
+    known_integers::passes(impl, written);
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
     substrate().check_sparse();

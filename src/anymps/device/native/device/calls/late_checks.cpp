@@ -2,10 +2,14 @@
 #include "device/calls/late_checks.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <map>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,24 +18,58 @@ namespace {
 
 // A program that never waits must not keep all its indices for ever: then it is looked at in between.
 constexpr size_t kMost = 1024;
+constexpr int64_t kSmall = int64_t(1) << 16;  // a flag of more elements is asked at once, and not kept
 
 struct Check {
   at::Tensor flag;
   std::function<void()> tell;
+  std::function<void(bool good)> answered;
 };
 
 std::mutex mutex;
 std::vector<Check> checks;
 
+using Flags = std::vector<at::Tensor>;
+
+at::Tensor is_any(const at::Tensor& flag) {
+  return flag.dim() == 0 ? flag.ne(0) : flag.any().to(c10::kBool);  // uint8 for uint8
+}
+
+// Whether an element of one of them is not zero: one wait, and few kernels however many there are.
+bool is_any_set(const Flags& flags) {
+  std::map<c10::ScalarType, Flags> by_type;
+  for (const at::Tensor& flag : flags) {
+    by_type[flag.scalar_type()].push_back(flag.flatten());
+  }
+  Flags answers;
+  for (const auto& [type, alike] : by_type) {
+    answers.push_back(is_any(alike.size() == 1 ? alike.front() : at::cat(alike)));
+  }
+  return (answers.size() == 1 ? answers.front() : at::stack(answers).any()).item<bool>();
+}
+
+std::vector<bool> which_are_set(const Flags& flags) {
+  Flags answers;
+  for (const at::Tensor& flag : flags) {
+    answers.push_back(is_any(flag));
+  }
+  const at::Tensor told = at::stack(answers).cpu();
+  const bool* first = told.const_data_ptr<bool>();
+  return std::vector<bool>(first, first + told.numel());
+}
+
 }  // namespace
 
 std::atomic<bool> open{false};
 
-void keep(at::Tensor flag, std::function<void()> tell) {
+void keep(at::Tensor flag, std::function<void()> tell, std::function<void(bool good)> answered) {
+  if (flag.numel() > kSmall) {
+    flag = is_any(flag);
+  }
   size_t count = 0;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    checks.push_back({std::move(flag), std::move(tell)});
+    checks.push_back({std::move(flag), std::move(tell), std::move(answered)});
     count = checks.size();
     open.store(true);
   }
@@ -51,16 +89,21 @@ void look() {
     return;  // another thread looks at them
   }
   c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  std::vector<at::Tensor> flags;
-  flags.reserve(taken.size());
+  Flags flags;  // each once
+  std::unordered_map<const c10::TensorImpl*, size_t> places;
   for (const Check& check : taken) {
-    flags.push_back(check.flag.to(c10::kBool));  // uint8 for uint8
+    if (places.emplace(check.flag.unsafeGetTensorImpl(), flags.size()).second) {
+      flags.push_back(check.flag);
+    }
   }
-  const at::Tensor answers = at::stack(flags).cpu();
-  const bool* wrong = answers.const_data_ptr<bool>();
-  for (size_t i = 0; i < taken.size(); ++i) {
-    if (C10_UNLIKELY(wrong[i])) {
-      taken[i].tell();
+  const std::vector<bool> set = is_any_set(flags) ? which_are_set(flags) : std::vector<bool>(flags.size(), false);
+  for (const Check& check : taken) {
+    const bool wrong = set[places[check.flag.unsafeGetTensorImpl()]];
+    if (check.answered) {
+      check.answered(!wrong);
+    }
+    if (C10_UNLIKELY(wrong)) {
+      check.tell();
     }
   }
 }

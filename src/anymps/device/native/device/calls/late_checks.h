@@ -11,8 +11,9 @@ namespace anymps::late_checks {
 extern std::atomic<bool> open;
 void look();
 
-// Keeps `flag`, a 0-dim tensor of the card's that is true where something is wrong; `tell` then says what.
-void keep(at::Tensor flag, std::function<void()> tell);
+// Keeps `flag`, a tensor of the card's with an element that is not zero where something is wrong; `tell` then says what.
+// `answered`, if given, is told first whether nothing is. Several may have one flag.
+void keep(at::Tensor flag, std::function<void()> tell, std::function<void(bool good)> answered = nullptr);
 
 // To be called wherever the host waits, before delayed::check.
 inline void settle() {

@@ -7,7 +7,14 @@
 
 namespace anymps {
 
+static thread_local uint64_t refusal_count = 0;
+
+uint64_t refusals_of_this_thread() {
+  return refusal_count;
+}
+
 void refuse(Refusal kind, const Rule& rule, ErrorClass error, const std::string& message, const at::Tensor& culprit) {
+  ++refusal_count;
   if (told_by_device()) {
     note_refusal(kind, rule, error, message, culprit);
   }

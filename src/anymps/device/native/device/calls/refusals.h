@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <string>
 
 namespace anymps {
@@ -18,6 +19,9 @@ namespace anymps {
     ErrorClass error,
     const std::string& message,
     const at::Tensor& culprit = {});
+
+// How many there have been on this thread: to tell a refusal from an error of a kernel.
+uint64_t refusals_of_this_thread();
 
 // Says of a failed assertion in the core's own code that it is a bug of anymps; any other error passes as it is. To be called
 // where an error leaves a kernel of ours.

@@ -5,9 +5,12 @@
 // the arguments; then the CPU computes it on copies (away.h), and what it refuses too is refused in its words. The order of
 // the card's one stream keeps copies and kernels apart. Only who reads a value waits.
 #include "device/calls/alias.h"
+#include "device/calls/refusals.h"
 #include "device/substrates/away.h"
 #include "device/substrates/card_limits.h"
 #include "device/memory/books.h"
+#include "device/memory/card_traffic.h"
+#include "device/memory/known_integers.h"
 #include "device/memory/memory.h"
 #include "device/substrates/substrate.h"
 
@@ -148,7 +151,7 @@ class CudaSubstrate final : public Substrate {
     }
     at::DataPtr fresh = allocate(nbytes);
     at::Tensor target = bytes_at(fresh.get(), nbytes);
-    send(target, at::from_blob(memory.get(), {static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(c10::kByte)));
+    send(target, at::from_blob(memory.get(), {static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(c10::kByte)), {});
     return fresh;
   }
 
@@ -209,8 +212,13 @@ class CudaSubstrate final : public Substrate {
   bool computes_at_once() const override {
     return false;
   }
-  bool computes_plainly(const Rule& rule) const override {
-    return !always_away_ && !is_looked_at(rule) && !has_outs(rule.op) && card_limit(rule.name) == nullptr && goes_to_card(rule, rule.op, false);
+  bool computes_plainly(const Rule& rule, bool looked_at) const override {
+    return !always_away_ && (looked_at || (!is_looked_at(rule) && card_limit(rule.name) == nullptr)) && !has_outs(rule.op) &&
+        goes_to_card(rule, rule.op, false);
+  }
+
+  bool computes_at_will(const Rule& rule) const override {
+    return !always_away_ && !is_looked_at(rule) && card_limit(rule.name) == nullptr && !has_outs(rule.op) && !is_random(rule);
   }
 
   bool computes_lists() const override {
@@ -232,12 +240,16 @@ class CudaSubstrate final : public Substrate {
     const DispatchKey key = card_.is_cuda() ? (sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA)
                                             : (sparse ? DispatchKey::SparseCPU : DispatchKey::CPU);
     const Outs outs(op, given);
+    const uint64_t refusals = refusals_of_this_thread();
     WarnOnce warnings;  // what the card's kernel has warned of is not said again by the CPU's
     try {
       if (way.limit != nullptr && way.limit->before != nullptr) {
         way.limit->before(*stack, first);
       }
-      how.by_kernels(DispatchKeySet(key), stack, first);
+      {
+        const card_traffic::Use use;
+        how.by_kernels(DispatchKeySet(key), stack, first);
+      }
       if (way.limit != nullptr && way.limit->after != nullptr) {
         way.limit->after(given, *stack, first);
       }
@@ -247,6 +259,9 @@ class CudaSubstrate final : public Substrate {
     } catch (const c10::AcceleratorError&) {
       throw;
     } catch (const c10::Error&) {
+      if (refusals_of_this_thread() != refusals) {
+        throw;  // the Mac's own, said and noted
+      }
       // The CPU has the kernel, or the words.
     }
     outs.restore();
@@ -264,12 +279,24 @@ class CudaSubstrate final : public Substrate {
 
   void copy(const at::Tensor& destination, const at::Tensor& source) override {
     enter();
+    const card_traffic::Passage passage(/*on_card=*/true);
     at::Tensor target = on_this_side(destination);
     const at::Tensor from = on_this_side(source);
+    if (destination.is_mps()) {
+      known_integers::passes(destination.unsafeGetTensorImpl(), /*written=*/true);
+    }
     if (card_.is_cuda() && target.is_cuda() && from.is_cpu()) {
-      send(target, from);
+      send(target, from, destination);
+      return;
+    }
+    at::native::copy_(target, from, /*non_blocking=*/false);
+    if (!destination.is_mps()) {
+      return;
+    }
+    if (source.is_mps()) {
+      known_integers::carry(source, destination);
     } else {
-      at::native::copy_(target, from, /*non_blocking=*/false);
+      known_integers::learn_from(destination, from);
     }
   }
 
@@ -341,19 +368,28 @@ class CudaSubstrate final : public Substrate {
   }
 
   // From the CPU to the card. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
-  void send(at::Tensor& target, const at::Tensor& source) {
+  // What `destination`, of which `target` is the alias, then holds is known from the room, as nobody else writes there.
+  void send(at::Tensor& target, const at::Tensor& source, const at::Tensor& destination) {
     if (card_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
       at::Tensor room = sending_room(source.sizes(), source.scalar_type());
       at::native::copy_(room, source, false);
       at::native::copy_(target, room, /*non_blocking=*/true);
+      if (destination.defined()) {  // once it is queued: who knows it before comes first in the stream
+        known_integers::learn_from(destination, room);
+      }
     } else {
       at::native::copy_(target, source, /*non_blocking=*/false);
     }
   }
 
+  // Drawn from the Mac's stream, or one that stands for it.
+  static bool is_random(const Rule& rule) {
+    return (rule.flags & kRandom) != 0 || rule.generator_argument >= 0;
+  }
+
   bool goes_to_card(const Rule& rule, const c10::OperatorHandle& op, bool sparse) const {
-    if ((rule.flags & kRandom) != 0 || rule.generator_argument >= 0) {
-      return false;  // the Mac's stream, or one that stands for it
+    if (is_random(rule)) {
+      return false;
     }
     if (const CardLimit* limit = card_limit(rule.name); limit != nullptr && limit->never) {
       return false;

@@ -147,8 +147,14 @@ class Substrate {
       const Computation& how,
       bool sparse) = 0;
 
-  // Whether the kernels of `compute_key` compute this operator without more ado. Only where not `computes_at_once`.
-  virtual bool computes_plainly(const Rule&) const {
+  // Whether the kernels of `compute_key` compute this operator without more ado. `looked_at`: the caller makes its arguments
+  // harmless and its results the Mac's. Only where not `computes_at_once`.
+  virtual bool computes_plainly(const Rule&, bool /*looked_at*/) const {
+    return true;
+  }
+
+  // The same for a computation that is made of other operators, and needs no kernel of its own.
+  virtual bool computes_at_will(const Rule&) const {
     return true;
   }
 

@@ -5,11 +5,16 @@
 #include "kernels/checks/index_layouts.h"
 
 #include <ATen/ops/clamp.h>
+#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/nan_to_num.h>
+#include <ATen/ops/threshold.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <string>
+#include <utility>
 
 namespace anymps {
 namespace guarded_operators {  // the short names below belong to this file, also where files are compiled together
@@ -81,19 +86,45 @@ bool is_backward(const Rule& rule) {
   return rule.name.find("_backward") != std::string::npos;
 }
 
-// Keeps how far indices were moved, not those that were given, whose memory may serve others by the time that it is looked at.
-void look_later(const Rule& rule, const at::Tensor& given, const at::Tensor& safe, const Place& place) {
-  if (is_backward(rule)) {
-    return;
+// Whether a tensor of this type can hold the number.
+bool can_hold(const at::Tensor& tensor, int64_t number) {
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Long: return true;
+    case c10::ScalarType::Int: return number >= std::numeric_limits<int32_t>::min() && number <= std::numeric_limits<int32_t>::max();
+    default: return false;  // few have such labels
   }
-  const at::Tensor moved = given.sub(safe);
-  late_checks::keep(moved.any(), [&rule, safe, moved, place] { tell(rule, safe, moved, place); });
 }
 
-// The index to compute with. Raises nothing and waits for nothing.
-at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& place) {
-  at::Tensor safe = at::clamp(given, place.low, place.size - 1);
-  look_later(rule, given, safe, place);
+at::Tensor clamped(const at::Tensor& given, const known_integers::Range& range) {
+  if (!range.besides.has_value()) {
+    return at::clamp(given, range.low, range.high);
+  }
+  const int64_t ignored = *range.besides;
+  if (range.low == 0 && ignored < 0 && can_hold(given, ignored)) {  // one kernel less
+    return at::threshold(at::clamp_max(given, range.high), -1, ignored);
+  }
+  return at::where(given.eq(ignored), given, at::clamp(given, range.low, range.high));
+}
+
+// The index to compute with. Raises nothing and waits for nothing. Kept is how far indices were moved, not those that were given,
+// whose memory may serve others by the time that it is looked at.
+at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& place, std::optional<int64_t> ignored = std::nullopt) {
+  const known_integers::Range range{place.low, place.size - 1, ignored};
+  const known_integers::Answer known = known_integers::ask(given, range);
+  if (known.good) {
+    return given;
+  }
+  const bool first = !known.safe.defined();
+  const at::Tensor safe = first ? clamped(given, range) : known.safe;
+  if (!is_backward(rule)) {
+    const at::Tensor moved = first ? given.sub(safe) : known.flag;
+    const uint64_t check = first ? known_integers::await(given, range, safe, moved) : 0;
+    std::function<void(bool)> answered;
+    if (check != 0) {
+      answered = [check](bool good) { known_integers::answered(check, good); };
+    }
+    late_checks::keep(moved, [&rule, safe, moved, place] { tell(rule, safe, moved, place); }, std::move(answered));
+  }
   return safe;
 }
 
@@ -185,6 +216,11 @@ void guard_by_rule(const Rule& rule, const HostCall& call) {
   }  // other layouts are the CPU's: device/substrates/card_limits.cpp
 }
 
+// The label outside of the classes that a loss leaves out.
+std::optional<int64_t> left_out(int64_t ignored, int64_t classes) {
+  return ignored >= 0 && ignored < classes ? std::nullopt : std::optional<int64_t>(ignored);
+}
+
 // Classes, of which one may count as none.
 void guard_target(const Rule& rule, const HostCall& call) {
   const at::Tensor self = call.tensor("self");
@@ -197,14 +233,7 @@ void guard_target(const Rule& rule, const HostCall& call) {
   if (classes == 0) {
     leave_to_cpu();
   }
-  const Place place{0, classes, dim, false};
-  if (ignored >= 0 && ignored < classes) {
-    target = harmless(rule, given, place);
-    return;
-  }
-  at::Tensor safe = at::where(given.eq(ignored), given, at::clamp(given, 0, classes - 1));
-  look_later(rule, given, safe, place);
-  target = std::move(safe);
+  target = harmless(rule, given, {0, classes, dim, false}, left_out(ignored, classes));
 }
 
 // A padding row may lie outside: the kernel leaves it out.
@@ -221,7 +250,7 @@ void guard_probabilities(const Rule& rule, const HostCall& call) {
       continue;
     }
     at::Tensor safe = at::clamp(given, 0, 1).nan_to_num_(0);
-    late_checks::keep(given.ne(safe).any(), [&rule, name] {
+    late_checks::keep(given.ne(safe), [&rule, name] {
       const std::string which = std::string(name) == "self" ? "input" : name;
       delayed::note(Refusal::Index, rule, "all elements of " + which + " should be between 0 and 1");
     });
@@ -242,6 +271,20 @@ void guard_arguments(const Rule& rule, const c10::OperatorHandle& op, torch::jit
     case Kind::Probabilities: guard_probabilities(rule, call); break;
     case Kind::None: break;
   }
+}
+
+at::Tensor harmless_index(const Rule& rule, const at::Tensor& given, int64_t size, int64_t dimension) {
+  using namespace guarded_operators;
+  return is_index(given) && size > 0 ? harmless(rule, given, {0, size, dimension, false}) : at::Tensor();
+}
+
+at::Tensor harmless_target(const Rule& rule, const at::Tensor& self, const at::Tensor& given, int64_t ignored) {
+  using namespace guarded_operators;
+  if (!is_index(given) || self.dim() == 0) {
+    return {};
+  }
+  const int64_t dim = self.dim() == 1 ? 0 : 1, classes = self.size(dim);
+  return classes > 0 ? harmless(rule, given, {0, classes, dim, false}, left_out(ignored, classes)) : at::Tensor();
 }
 
 }  // namespace anymps

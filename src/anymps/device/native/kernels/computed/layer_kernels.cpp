@@ -8,6 +8,7 @@
 #include <ATen/ops/_lstm_mps_ops.h>
 #include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/_thnn_fused_lstm_cell_backward_impl.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -23,6 +24,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -197,10 +199,12 @@ struct Lstm {
     const bool biased = own.size() == 4;
     const auto bias = [&](size_t i) { return biased ? std::optional<at::Tensor>(own[i]) : std::nullopt; };
     const std::vector<at::Tensor> prepared = at::linear(below, own[0], bias(2)).unbind(0);
+    const at::Tensor by_column = own[1].t();
+    const auto from_state = [&] { return biased ? at::addmm(own[3], state, by_column) : state.mm(by_column); };  // as at::linear
     std::vector<at::Tensor> all_gates(shape.steps), all_cells(shape.steps), all_states(shape.steps);
     for (int64_t number = 0; number < shape.steps; ++number) {
       const auto t = static_cast<size_t>(shape.step(number, direction));
-      std::tie(state, cell, all_gates[t]) = step_cell(prepared[t], at::linear(state, own[1], bias(3)), cell);
+      std::tie(state, cell, all_gates[t]) = step_cell(prepared[t], from_state(), cell);
       all_cells[t] = cell;
       all_states[t] = state;
     }
@@ -316,12 +320,18 @@ struct LstmBackward {
       at::Tensor& to_state,
       at::Tensor& to_cell) {
     const std::vector<at::Tensor> from_above = above.unbind(0), gate = gates.unbind(0), cell = cells.unbind(0);
+    const bool on_card = gates.is_cuda();
+    // On a card the product is added to what comes from above by its own kernel, in a copy.
+    const std::vector<at::Tensor> sums = on_card ? above.clone(at::MemoryFormat::Contiguous).unbind(0) : from_above;
     std::vector<at::Tensor> to_gates(shape.steps);
     for (int64_t number = shape.steps - 1; number >= 0; --number) {
       const auto t = static_cast<size_t>(shape.step(number, direction));
-      const at::Tensor& former = number > 0 ? cell[static_cast<size_t>(shape.step(number - 1, direction))] : first_cell;
-      std::tie(to_gates[t], to_cell) = step_cell_back(to_state.add(from_above[t]), to_cell, former, cell[t], gate[t]);
-      to_state = to_gates[t].mm(weight);
+      const auto next = static_cast<size_t>(shape.step(std::max<int64_t>(number - 1, 0), direction));
+      const at::Tensor& former = number > 0 ? cell[next] : first_cell;
+      const bool added = on_card && number < shape.steps - 1;
+      std::tie(to_gates[t], to_cell) =
+          step_cell_back(added ? to_state : to_state.add(from_above[t]), to_cell, former, cell[t], gate[t]);
+      to_state = on_card && number > 0 ? sums[next].addmm_(to_gates[t], weight) : to_gates[t].mm(weight);
     }
     return at::stack(to_gates);
   }

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/lists.h"
+#include "recorder/recorder.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_foreach_add_ops.h>
@@ -92,7 +93,9 @@ bool is_plain(const at::Scalar& number) {
 class Fit {
  public:
   explicit Fit(at::TensorList tensors) : tensors_(tensors) {
-    ok_ = in_one.load(std::memory_order_relaxed) && tensors.size() > 1 && !at::hasCallbacks() &&
+    // Who watches operators is to see each call; who follows what came from mps on the CPU has nothing to see in them.
+    const bool watched = at::hasCallbacks() && !roundtrip::watches_alone();
+    ok_ = in_one.load(std::memory_order_relaxed) && tensors.size() > 1 && !watched &&
         std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_plain(tensor); });
     if (ok_) {
       places_.reserve(tensors.size());

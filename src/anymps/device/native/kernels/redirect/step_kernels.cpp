@@ -1,4 +1,5 @@
 // Typed kernels for the operators that make up most training steps; every other operator takes the boxed redirect.
+#include "kernels/checks/direct_calls.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/unboxed.h"
 
@@ -18,6 +19,7 @@
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/gelu_backward_ops.h>
 #include <ATen/ops/gelu_ops.h>
+#include <ATen/ops/index_select_ops.h>
 #include <ATen/ops/lerp_ops.h>
 #include <ATen/ops/masked_fill_ops.h>
 #include <ATen/ops/mean_ops.h>
@@ -82,14 +84,17 @@ void add_step_kernels(KernelTable& table) {
   add_unboxed<ops::_softmax_backward_data>(table);
   add_unboxed<ops::_log_softmax>(table);
   add_unboxed<ops::_log_softmax_backward_data>(table);
-  add_unboxed<ops::nll_loss_forward>(table);
-  add_unboxed<ops::nll_loss_backward>(table);
+  add_unboxed<ops::nll_loss_forward, OnCpuLookedAt<direct_calls::Loss>>(table);
+  add_unboxed<ops::nll_loss_backward, OnCpuLookedAt<direct_calls::LossBackward>>(table);
   add_unboxed<ops::native_layer_norm>(table);
   add_unboxed<ops::native_layer_norm_backward>(table);
-  add_unboxed<ops::native_batch_norm>(table);
+  add_unboxed<ops::native_batch_norm, OnCpuLookedAt<direct_calls::BatchNorm>>(table);
   add_unboxed<ops::native_batch_norm_backward>(table);
   add_unboxed<ops::convolution_backward>(table);
-  add_unboxed<ops::embedding_dense_backward>(table);
+  add_unboxed<ops::embedding_dense_backward, OnCpuLookedAt<direct_calls::EmbeddingBackward>>(table);
+  if (!substrate().computes_at_once()) {  // elsewhere the redirect looks at indices
+    add_unboxed<ops::index_select, OnCpuLookedAt<direct_calls::IndexSelect>>(table);
+  }
   add_unboxed<ops::masked_fill__Scalar>(table);
   add_unboxed<ops::where_self>(table);
   add_unboxed<ops::eq_Scalar>(table);

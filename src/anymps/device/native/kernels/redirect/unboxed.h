@@ -188,6 +188,28 @@ template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
 
+// The same with a look at arguments and results where a card computes (kernels/checks/direct_calls.h).
+template <class Looker>
+struct OnCpuLookedAt {};
+
+template <class Host>
+struct LookOf {
+  using Type = void;
+};
+template <class Looker>
+struct LookOf<OnCpuLookedAt<Looker>> {
+  using Type = Looker;
+};
+template <class Host>
+constexpr bool is_looked_at_typed = !std::is_void_v<typename LookOf<Host>::Type>;
+
+// Whether a `Host` tells what its result holds, after the call.
+template <class Host, class Void, class R, class... Args>
+struct Learns : std::false_type {};
+template <class Host, class R, class... Args>
+struct Learns<Host, std::void_t<decltype(Host::learn(std::declval<const R&>(), std::declval<const Args&>()...))>, R, Args...>
+    : std::true_type {};
+
 // Whether a `Host` looks into memory, which has to be the CPU's then; others are made of operators of torch, which find the
 // kernels of any device.
 template <class Host, class Void = void>
@@ -196,7 +218,7 @@ template <class Host>
 struct ReadsMemory<Host, std::enable_if_t<Host::reads_memory>> : std::true_type {};
 
 template <class Host>
-constexpr bool is_operator_itself = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber>;
+constexpr bool is_operator_itself = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber> || is_looked_at_typed<Host>;
 
 // `Host` as a kernel of its operator, on aliases.
 template <class Signature, class Host>
@@ -290,6 +312,11 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
           host,
           compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
       call.finish();
+      if constexpr (Learns<Host, void, R, Args...>::value) {
+        if (!call.on_host()) {
+          Host::learn(result, args...);
+        }
+      }
       return std::forward<R>(result);
     }
   }
@@ -302,7 +329,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
             std::make_unique<OnAliases<R(Args...), Host>>(rule_));
       }
       arranged_ = make_arranged(rule_, std::move(own), ReadsMemory<Host>::value);
-      plain_ = is_operator_itself<Host> && substrate().computes_plainly(rule_);
+      plain_ = is_operator_itself<Host> ? substrate().computes_plainly(rule_, is_looked_at_typed<Host>)
+                                        : !ReadsMemory<Host>::value && substrate().computes_at_will(rule_);
     }
   }
 
@@ -324,10 +352,27 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
             }
           }
         }
+        const uint64_t refusals = refusals_of_this_thread();
         try {
-          return op_.redispatch(call.key(), args...);
+          if constexpr (is_looked_at_typed<Host>) {
+            using Looker = typename LookOf<Host>::Type;
+            const card_traffic::Use use;
+            if (Looker::prepare(rule_, args...)) {
+              R result = op_.redispatch(call.key(), args...);
+              Looker::finish(result, args...);
+              return result;
+            }
+          } else if constexpr (is_operator_itself<Host>) {
+            return op_.redispatch(call.key(), args...);
+          } else if constexpr (TakesRule<Host, void, HostArgs&...>::value) {
+            return Host::call(rule_, args...);
+          } else {
+            return Host::call(args...);
+          }
         } catch (const c10::Error&) {
-          // below it says so again, or the CPU knows better
+          if (refusals_of_this_thread() != refusals) {
+            throw;  // the Mac's own
+          }  // else below it says so again, or the CPU knows better
         }
       }
       return arranged_.template call<R, Args...>(rule_.op, call.key(), args...);
@@ -365,7 +410,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   c10::TypedOperatorHandle<R(Args...)> op_;
   c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
   c10::KernelFunction arranged_;  // for a substrate that does not compute at once; not valid for others
-  bool plain_ = false;  // there: whether the operator's kernel is tried first
+  bool plain_ = false;  // there: whether the operator's kernel, or `Host`, is tried first
 };
 
 template <class Op, class Host = OnCpu>

@@ -38,6 +38,7 @@ std::mutex mutex;
 auto& trips = *new std::unordered_map<const void*, Trip>;  // by address; never destroyed, as threads may still copy
 std::atomic<int> followed{0};
 std::optional<at::CallbackHandle> observer;  // guarded by the mutex
+std::atomic<bool> watching{false};            // whether there is one
 thread_local int depth = 0;
 
 const c10::StorageImpl* host_storage(const at::Tensor& tensor) {
@@ -173,6 +174,7 @@ void watch(bool on) {  // under the mutex
     at::removeCallback(*observer);
     observer.reset();
   }
+  watching.store(observer.has_value(), std::memory_order_relaxed);
 }
 
 bool counts() {
@@ -222,6 +224,14 @@ void returned(const at::Tensor& host) {
   }
   const std::string name = "anymps::round_trip {\"operators\": [" + operators + "]}";
   tape::note_pair(mark_rule(name), current_site(), from, static_cast<int64_t>(host.nbytes()));
+}
+
+bool watches_alone() {
+  if (!watching.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  const auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  return callbacks.has_value() && callbacks->callbacks_.size() == 1;
 }
 
 void recording_starts() {

@@ -16,6 +16,22 @@ struct GilGuard {
   }
 };
 
+// While it lives, other threads may have the GIL that this one has, if it has it.
+class WithoutGil {
+ public:
+  WithoutGil() : held_(PyGILState_GetThisThreadState() != nullptr && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutGil() {
+    if (held_ != nullptr) {
+      PyEval_RestoreThread(held_);
+    }
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* const held_;
+};
+
 // Where in the user's code the calling thread is. Takes the GIL; answers 0 where there is no Python frame of the user's.
 uint32_t current_site();
 // Where in the user's own backward, 0 outside of it: the frames between here and the engine that calls it.
