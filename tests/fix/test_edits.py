@@ -195,14 +195,14 @@ def test_what_hangs_on_the_question() -> None:
     ("around", "line", "expected"),
     [
         ("import torch as t\nx = 1\ny = x\nm.to('cuda')", 4,
-         "m.to(\"mps\" if t.backends.mps.is_available() else 'cuda')"),
+         "m.to('mps' if t.backends.mps.is_available() else 'cuda')"),
         ("m.to('cuda')", 1, None),  # torch may have any name
         ("o = Adam(\n    p,\n    lr=1,\n)", 2, None),  # a part of a call is no statement
         ("o = f(a,\n      b=torch.zeros(3, device='cuda'),\n      c=1)", 2,
-         "o = f(a,\n      b=torch.zeros(3, device=\"mps\" if torch.backends.mps.is_available() else 'cuda'),\n"
+         "o = f(a,\n      b=torch.zeros(3, device='mps' if torch.backends.mps.is_available() else 'cuda'),\n"
          "      c=1)"),
         ("      b=torch.zeros(3, device='cuda'),\n      c=1)", 1, None),
-        ("def f(\n    device='cuda',\n    x=torch.a,\n):", 1, "def f(\n    device=\"mps\" if torch.backends.mps."
+        ("def f(\n    device='cuda',\n    x=torch.a,\n):", 1, "def f(\n    device='mps' if torch.backends.mps."
          "is_available() else 'cuda',\n    x=torch.a,\n):"),
     ],
 )  # fmt: skip
@@ -232,7 +232,7 @@ def test_other_lines_of_the_file_tell_its_names() -> None:
     assert place is not None
     built = build(LineEdit(portable), place)
     assert built is not None
-    assert built.code == "m.to(\"mps\" if t.backends.mps.is_available() else 'cuda')"
+    assert built.code == "m.to('mps' if t.backends.mps.is_available() else 'cuda')"
 
 
 CORPUS = [

@@ -27,7 +27,7 @@ WIDENED = [
     ('p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])',
      f'p.add_argument("--device", default="mps" if {MPS} else "cuda", choices=["mps", "cuda", "cpu"])'),
     ("p.add_argument('--device', choices=('cpu', 'cuda'), default='cuda' if torch.cuda.is_available() else 'cpu')",
-     f"p.add_argument('--device', choices=('cpu', 'mps', 'cuda'), default=\"mps\" if {MPS} else "
+     f"p.add_argument('--device', choices=('cpu', 'mps', 'cuda'), default='mps' if {MPS} else "
      "'cuda' if torch.cuda.is_available() else 'cpu')"),
     ('p.add_argument("--device", choices=["cpu", "cuda", "mps"], default="cuda")',
      f'p.add_argument("--device", choices=["cpu", "cuda", "mps"], default="mps" if {MPS} else "cuda")'),

@@ -6,6 +6,7 @@ It parses, its names are bound there or come with it, and `**options` does not h
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from anymps.findings.edits._code import Code, Splice, spliced
 from anymps.findings.edits._model import CallEdit, Change, Edit, Guard, Insert, Placed, Rewritten
 from anymps.findings.edits._names import BUILTINS
 from anymps.findings.edits._place import Place, place_at
+
+_DEVICE_NAME = re.compile(r'"(mps|cuda|cpu)"')
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ def fits(new: str, place: Place, known: Iterable[str] = ()) -> bool:
 
 
 def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built | None:
-    text = place.code.spliced(changed.splices)
+    splices = [_in_quotes_of(place.code.text, splice) for splice in changed.splices]
+    text = place.code.spliced(splices)
     new = Code.of(text)
     if new is None or text == place.code.text or new.is_head != place.code.is_head:
         return None
@@ -69,9 +73,16 @@ def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built
     if not new.names <= bound | inserted or not needed <= bound | ({place.names.torch} - {""}):
         return None
     start, end = region
-    own = [Splice(splice.start - start, splice.end - start, splice.text) for splice in changed.splices]
+    own = [Splice(splice.start - start, splice.end - start, splice.text) for splice in splices]
     part = place.code.text[start:end]
     return Built(text, start, part, spliced(part, own), changed.inserts)
+
+
+def _in_quotes_of(code: str, splice: Splice) -> Splice:
+    """A splice with the names of devices in single quotes where the code has no others."""
+    if "'" not in code or '"' in code:
+        return splice
+    return splice._replace(text=_DEVICE_NAME.sub(r"'\1'", splice.text))
 
 
 def _names(code: str) -> set[str]:
