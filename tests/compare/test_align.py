@@ -50,11 +50,29 @@ FAR = [(f"x{number}", 100 + number) for number in range(8)]
         ([A, *FAR, B, C], [A, B, C], [([0], [0]), ([*range(1, 9)], []), ([9], [1]), ([10], [2])]),
         ([A, *FAR, B, C], [A, B, D], [([0], [0]), ([*range(1, 11)], [1, 2])]),
         ([A, *FAR, B, C, A, D], [A, B, C, D, A], [([0], [0]), ([*range(1, 13)], [1, 2, 3, 4])]),
+        # A single match is enough behind six calls, on one side or on both, and not behind seven.
+        ([A, *FAR[:6], B, C], [A, B, D], [([0], [0]), ([*range(1, 7)], []), ([7], [1]), ([8], [2])]),
+        ([A, *FAR[:7], B, C], [A, B, D], [([0], [0]), ([*range(1, 10)], [1, 2])]),
+        ([A, *FAR[:3], B, C], [A, *FAR[3:6], B, D], [([0], [0]), ([1, 2, 3], [1, 2, 3]), ([4], [4]), ([5], [5])]),
+        ([A, *FAR[:3], B, C], [A, *FAR[3:7], B, D], [([0], [0]), ([*range(1, 6)], [*range(1, 7)])]),
+        # Of several matches the one with the fewest calls before it on both sides together.
+        ([A, C, D, B], [A, D, B, C], [([0], [0]), ([1], []), ([2], [1]), ([3], [2]), ([], [3])]),
+        ([A, C, D, B], [A, B, B, C, D], [([0], [0]), ([], [1, 2]), ([1], [3]), ([2], [4]), ([3], [])]),
     ],
 )
 def test_lines(left: list[Row], right: list[Row], pairs: list[tuple[list[int], list[int]]]) -> None:
     """What only one run has is a pair with nothing on the other side, as short as can be."""
     assert matched(left, right) == pairs
+
+
+def test_how_far_a_match_is_looked_for() -> None:
+    """Among the next 2000 stretches of either run."""
+    for length, found in ((1999, True), (2000, False)):
+        far = [(f"x{number}", 100 + number) for number in range(length)]
+        pairs = matched([*far, A, B, C], [A, B, C])
+        other = matched([A, B, C], [*far, A, B, C])
+        assert (len(pairs), len(other)) == ((4, 4) if found else (1, 1))
+        assert other == [(right, left) for left, right in pairs]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +86,11 @@ def test_lines(left: list[Row], right: list[Row], pairs: list[tuple[list[int], l
         # A size that depends on data is no other call if what follows is the same, or nothing does.
         (["mul", "nonzero/2", "sum"], ["mul", "nonzero/3", "sum"], [([0], [0]), ([1], [1]), ([2], [2])]),
         (["mul", "nonzero/2"], ["mul", "nonzero/3"], [([0], [0]), ([1], [1])]),
+        (["nonzero/2", "sum", "a"], ["nonzero/3", "sum", "b"], [([0], [0]), ([1], [1]), ([2], [2])]),
+        (["nonzero/2", "a", "sum"], ["nonzero/3", "sum"], [([0, 1], [0]), ([2], [1])]),
+        (["nonzero/2", "sum"], ["nonzero/3", "a", "sum"], [([0], [0, 1]), ([1], [2])]),
+        (["nonzero/2", "sum/2", "a"], ["nonzero/3", "sum/3", "b"], [([0, 1, 2], [0, 1, 2])]),
+        (["mul", "a", "b"], ["mul"], [([0], [0]), ([1, 2], [])]),
         (["mul/2", "neg", "abs"], ["mul/3", "mul/2", "neg", "abs"], [([], [0]), ([0], [1]), ([1], [2]), ([2], [3])]),
     ],
 )

@@ -7,6 +7,7 @@ devices may compute with different operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -96,14 +97,16 @@ def _meeting(keys: tuple[list[Hashable], list[Hashable]], i: int, j: int) -> tup
     for place in range(j, min(j + _WINDOW, len(right))):
         places.setdefault(right[place], []).append(place)
     best: tuple[int, int] | None = None
+    fewest = math.inf  # calls to pass over on both sides
     for place in range(i, min(i + _WINDOW, len(left))):
-        if best is not None and place - i >= best[0] - i + best[1] - j:
+        if place - i >= fewest:
             break
         for other in places.get(left[place], ()):
-            if best is not None and place - i + other - j >= best[0] - i + best[1] - j:
+            passed = place - i + other - j
+            if passed >= fewest:
                 break
-            if place - i + other - j <= _NEAR or _alike(left, right, place, other):
-                best = place, other
+            if passed <= _NEAR or _alike(left, right, place, other):
+                best, fewest = (place, other), passed
     return best
 
 
