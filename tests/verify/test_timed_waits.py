@@ -59,7 +59,7 @@ def test_the_queue_is_as_long_as_it_is_to_be(host: Host) -> None:
     x, many = _waits._work()
     assert x == ((2048, 2048), "mps")
     assert (many, host.products) == (7, 16)  # 20.1 ms each
-    for each, expected in ((1.0, 2), (1e-6, 200)):
+    for each, expected in ((1.0, 2), (1e-6, 200), (0.04, 4), (0.15 / 5.4, 5)):
         _waits._work.cache_clear()
 
         def product(*_: object, each: float = each) -> None:

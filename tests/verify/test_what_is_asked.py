@@ -23,12 +23,15 @@ from anymps.verify.cases import (
     MATRICES,
     OPERATORS,
     ROWS,
+    TIMED_CALLS,
     WAITING,
     FaultCall,
     _fault_calls,
     _memory,
     _pairs,
     _streams,
+    _timed_calls,
+    _values,
     inputs,
     matrices,
 )
@@ -187,7 +190,16 @@ def pairs() -> Iterator[str]:
         yield f"matrices {name}: {list(MATRICES)} {' '.join(digests)}"
 
 
-KINDS = {"faults": faults, "waits": waits, "memory": memory, "streams": streams, "pairs": pairs}
+def times() -> Iterator[str]:
+    """Each call with its inputs, and whether each is waited for."""
+    for case in TIMED_CALLS:
+        given = [_timed_calls.tensor(torch, text.removesuffix(" on cpu"), "meta") for text in case.call.inputs]
+        with heard("meta") as lines:
+            until_refused(lambda case=case, given=given: case.make(torch, given))
+        yield f"{case.text} {case.mode}{', reads' if case.reads else ''}: {told(lines)}"
+
+
+KINDS = {"times": times, "faults": faults, "waits": waits, "memory": memory, "streams": streams, "pairs": pairs}
 
 
 @pytest.mark.skipif(RELEASE != (2, 13), reason="torch's own modules make other calls in other releases")
@@ -206,6 +218,45 @@ def test_inputs_of_faults_are_small_whole_numbers() -> None:
     assert made.dtype == torch.float16
     assert made.requires_grad
     assert sorted(set(made.tolist())) == [-3, -2, -1, 0, 1, 2, 3]
+
+
+def test_inputs_of_timed_calls() -> None:
+    """Random floats of any dtype, and rows of a table of 30,000 in no order; on the device, unless the CPU is named."""
+    rows = _timed_calls.tensor(torch, "int64[5]", "meta")
+    assert (rows.device.type, rows.shape, rows.dtype) == ("meta", (5,), torch.int64)
+    rows = _timed_calls.tensor(torch, "int64[8192] on cpu", "meta")
+    assert rows[:5].tolist() == [0, 7919, 15838, 23757, 1676]
+    assert len(set(rows.tolist())) == 8192
+    assert 29_000 < int(rows.max()) < 30_000
+    made = _timed_calls.tensor(torch, "bfloat16[3, 4] on cpu", "meta")
+    assert (made.device.type, made.shape, made.dtype) == ("cpu", (3, 4), torch.bfloat16)
+    assert made.unique().numel() > 6
+    assert _timed_calls.tensor(torch, "float32[]", "cpu").shape == ()
+
+
+def test_samples_of_the_database_join_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first twelve that have only tensors of the dtype, not empty, as many as the operator takes."""
+    x, other = torch.ones(2), torch.ones(2, dtype=torch.int32)
+
+    def sample(*given: Any, **kwargs: Any) -> SimpleNamespace:
+        return SimpleNamespace(input=given[0], args=given[1:], kwargs=kwargs)
+
+    left_out = [sample(x), sample(x, x, x), sample(x, x, alpha=2), sample(x, other), sample(x, 3), sample(x, x[:0])]
+    fitting = [sample(torch.full((2,), float(at)), x) for at in range(20)]
+    info = SimpleNamespace(dtypes={torch.float32}, sample_inputs=lambda *_: [*left_out, *fitting])
+    monkeypatch.setattr(_values, "database", lambda: {("add", ""): info})
+    add, alpha, trunc, mul = (
+        next(one for one in OPERATORS if one.title == title) for title in ("add", "add, alpha = 3", "div, trunc", "mul")
+    )
+
+    def more(operator: Any, dtype: torch.dtype) -> list[tuple[torch.Tensor, ...]]:
+        return list(inputs(operator, dtype))[3:]
+
+    found = more(add, torch.float32)
+    assert [float(one[0]) for one, _ in found] == [float(at) for at in range(12)]
+    assert all(torch.equal(second, x) for _, second in found)
+    for operator, dtype in ((add, torch.int32), (alpha, torch.float32), (trunc, torch.float32), (mul, torch.float32)):
+        assert more(operator, dtype) == []
 
 
 if __name__ == "__main__":
