@@ -199,6 +199,23 @@ def test_the_same_error_at_another_place(
     assert found.why == why
 
 
+@pytest.mark.parametrize(("left", "why"), [(0, ""), (3, ""), (4, "MPS812 is still reported")])
+def test_each_edit_answers_for_one_finding(tmp_path: Path, left: int, why: str) -> None:
+    """Two edits of five findings: three may be left; an edit that stands for no finding of its own asks for none."""
+    (tmp_path / "train.py").write_text("o = Adam(p)\n" * 3)
+    program = Program.read(tmp_path / "train.py")
+    main = str(program.main.path)
+    found = [
+        RULES["MPS812"].finding(Site(main, line, "", ""), what="It.", count=count) for line, count in ((1, 1), (2, 4))
+    ]
+    found.append(RULES["MPS812"].finding(Site(main, 3, "", ""), what="It.", count=0))
+    edits, _ = edits_for(found, program)
+    before = Ran("", (0.5,), (), {"MPS812": 5})
+    against = disagreement(before, None, replace(before, rules={"MPS812": left}), edits)
+    assert (against.why if against else "") == why
+    assert against is None or against.guilty == tuple(edits)
+
+
 def test_the_same_error_in_the_same_place_is_no_progress(edits: Sequence[Edit]) -> None:
     """New findings count then as in a run that ends well; they do not where the script got further."""
     before = Ran("E: no", (0.5,), (), {}, trail=(("a.py", 3),))

@@ -145,6 +145,12 @@ def test_a_line_that_is_not_there_stays() -> None:
     assert new_line("", "b\n", 1) == 1
 
 
+def test_lines_that_occur_often_move_like_others() -> None:
+    """In a file of some hundred lines, too."""
+    text = "step()\n" * 300
+    assert [new_line(text, "new()\n" + text, line) for line in (1, 150, 300)] == [2, 151, 301]
+
+
 def test_which_lines_differ() -> None:
     """Of both texts, without empty ones, in their order."""
     assert list(changed_lines("a\nb\nc\n", "a\nx\n\nc\nd\n")) == ["b", "x", "d"]
@@ -175,6 +181,12 @@ def g(): return 1
 def test_the_lines_of_a_statement(line: int, lines: tuple[int, int]) -> None:
     """Of the innermost; of a block those of its head."""
     assert statement_lines(STATEMENTS, line) == lines
+
+
+def test_a_statement_on_the_line_of_its_head() -> None:
+    """It is the innermost there."""
+    assert statement_lines("if a: f(\n    1\n)\n", 1) == (1, 3)
+    assert statement_lines("x = 1; y = f(\n    1\n)\n", 1) == (1, 3)
 
 
 def test_statements_that_are_new() -> None:

@@ -126,6 +126,51 @@ def test_a_kernel_may_round_a_number_of_python_or_its_reciprocal() -> None:
     assert wrong.difference.wrong == x.numel()
 
 
+def test_a_factor_of_an_addition_is_rounded_before_the_sum() -> None:
+    """Of the largest input, twice as far as without it."""
+    x, y = torch.tensor([1.0, 1024.0]), torch.tensor([1.0, -1024.0])
+    far = torch.tensor([2.0**-19, 0.0])
+    wrong = compared("add.Tensor", (x, y, 1), x + y + far)
+    assert wrong is not None
+    assert (wrong.bound.relative, wrong.bound.of_input) == (2.0**-23, False)
+    wrong = compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + far)
+    assert wrong is not None
+    assert (wrong.bound.relative, wrong.bound.of_input) == (2.0**-22, True)
+    assert wrong.difference.index == (0,)
+    large = torch.tensor([0.0, 2.0**-12])
+    assert compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + large) is None
+    assert compared("add.Tensor", (x, y, 0.5), x + 0.5 * y + 3 * large) is not None
+
+
+def test_the_dtype_of_a_bound_is_the_coarsest_that_takes_part() -> None:
+    """A float32 result of halves is as exact as they were; a complex one counts as its parts."""
+    half, single = torch.ones(4, dtype=torch.float16), torch.ones(4)
+    for left, right, dtype in (
+        (half, single, torch.float16),
+        (single, half.bfloat16(), torch.bfloat16),
+        (single, single, torch.float32),
+        (single, single.to(torch.complex64), torch.complex64),
+    ):
+        wrong = compared("mul.Tensor", (left, right), left * right + 9)
+        assert wrong is not None
+        assert wrong.bound.dtype is dtype
+
+
+def test_of_several_wrong_results_the_loudest_is_told() -> None:
+    """NaN before a wrong number, else the first; its place, dtype and sizes."""
+    x = torch.tensor([[1.0, 2.0, 4.0]])
+    values, places = x.max(1)
+    for found, place in (([values + 1, places], 0), ([values, places + 1], 1), ([values + 1, places + 1], 0)):
+        wrong = compared("max.dim", (x, 1, False), found)
+        assert wrong is not None
+        assert (wrong.place, wrong.shape) == (place, (1,))
+        assert wrong.dtype is (torch.int64 if place else torch.float32)
+    wrong = compared("var_mean.correction", (x, [1]), [x.var(1) + 1, x.mean(1) * torch.nan])
+    assert wrong is not None
+    assert (wrong.place, wrong.difference.loudness) == (1, Loudness.NOT_FINITE)
+    assert compared("max.dim", (x, 1, False), [values.expand(2), places]) is None  # other sizes say something else
+
+
 def test_a_list_of_tensors(x: torch.Tensor) -> None:
     tensors = [x, x + 1]
     assert compared("_foreach_mul_.Scalar", (tensors, 2.0), [2 * x, 2 * x + 2]) is None

@@ -1,0 +1,153 @@
+"""The accuracies that are published, and what a finding says of each function.
+
+Metal Shading Language Specification 4.1, section 8.4: table 8.1 (without fast math, as PyTorch compiles its kernels)
+and table 8.2 (with it, as MPSGraph may). Half a unit is added for the rounding to the result's own dtype.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anymps.numerics import Kind, bound_of
+from anymps.numerics._functions import EXACT, FUNCTIONS, MOVES, ROUNDED_IF_COMPLEX, is_comparison
+from anymps.numerics._terms import multiplications_of, terms_of
+
+PUBLISHED = {
+    "add sub subtract rsub mul multiply square copy to _to_copy leaky_relu deg2rad rad2deg softshrink": (0.5, 0.5),
+    "div divide true_divide floor_divide": (0.5, 2.5),
+    "reciprocal": (0.5, 1),
+    "sqrt": (0.5, 3),
+    "rsqrt": (0.5, 2),
+    "fmod": (0, 0),
+    "acos acosh asin asinh arccos arccosh arcsin arcsinh": (4, 5),
+    "atan atanh arctan arctanh tanh": (5, 10),
+    "atan2": (6, 8),
+    "cos cosh exp exp2 log log2 log10 sin sinh": (4, 8),
+    "tan": (6, 16),
+    "pow float_power": (16, 32),
+}
+"""Units in the last place by Metal's tables, without fast math and with it."""
+STEPS = {
+    "hypot abs absolute sgn": 4, "expm1 log1p sigmoid xlogy special_entr": 6, "silu": 7,
+    "sinc special_xlog1py glu": 8, "erf": 16, "erfc erfinv": 32,
+}  # fmt: skip
+"""What the steps of PyTorch's functions are allowed together."""
+STEPS_OF_INPUT = {
+    "remainder": 2, "hardsigmoid lerp addcmul": 3, "hardswish": 4, "addcdiv": 5, "elu celu selu": 8,
+    "softplus log_sigmoid_forward": 10, "logaddexp logaddexp2 logit": 12, "gelu mish": 20,
+}  # fmt: skip
+"""The same, of the largest input: their formulas cancel."""
+ALL = [
+    *((name, *ulps, False, "Metal") for names, ulps in PUBLISHED.items() for name in names.split()),
+    *((name, ulps, ulps, False, "steps") for names, ulps in STEPS.items() for name in names.split()),
+    *((name, ulps, ulps, True, "steps") for names, ulps in STEPS_OF_INPUT.items() for name in names.split()),
+]
+
+
+@pytest.mark.parametrize(("name", "ulps", "fast", "of_input", "source"), ALL)
+def test_the_units_of_each_function(name: str, ulps: float, fast: float, of_input: bool, source: str) -> None:
+    """In float32 and float16, by PyTorch's kernels and by MPSGraph; a unit is twice the unit roundoff."""
+    dtype = torch.complex64 if name in ROUNDED_IF_COMPLEX else torch.float32
+    parts = 2 if dtype.is_complex else 1
+    plain, graph = bound_of(name, dtype), bound_of(name, dtype, mpsgraph=True)
+    assert plain.kind is graph.kind is Kind.FUNCTION
+    assert plain.relative == (ulps + 0.5) * 2.0**-23 * parts
+    assert graph.relative == (fast + 0.5) * 2.0**-23 * parts
+    assert plain.words == f"{(ulps + 0.5) * parts:g} ulp of {str(dtype).removeprefix('torch.')}"
+    assert (plain.terms, plain.of_input, plain.absolute) == (1, of_input, 2.0**-126)
+    if not parts - 1:
+        assert bound_of(name, torch.float16).relative == min((ulps + 0.5) * 2.0**-10, 5e-2)
+        assert bound_of(name, torch.complex64).relative == min((ulps + 0.5) * 2.0**-22, 3e-5)
+    table = "Metal Shading Language Specification 4.1, table 8.1"
+    assert plain.source == (table if source == "Metal" else f"the sum of its steps, each by the {table}")
+
+
+def test_each_function_is_published() -> None:
+    """There are no others."""
+    assert sorted(FUNCTIONS) == sorted(name for name, *_ in ALL)
+
+
+def test_a_function_may_be_no_further_off_than_pytorchs_own_tests_allow() -> None:
+    """5 % of a float16, 10 % of a bfloat16, 1e-7 of a float64."""
+    for dtype, most in ((torch.float16, 5e-2), (torch.complex32, 5e-2), (torch.bfloat16, 1e-1), (torch.float64, 1e-7)):
+        units = 65 * torch.finfo(dtype).eps / 2 * (2 if dtype.is_complex else 1)
+        assert bound_of("erfc", dtype).relative == min(most, units)
+        assert bound_of("_cdist_forward", dtype).relative == most
+    absolute = {torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 5e-2, torch.float64: 1e-7,
+                torch.complex64: 1e-4, torch.complex128: 1e-7, torch.complex32: 5e-2}  # fmt: skip
+    assert {dtype: bound_of("_cdist_forward", dtype).absolute for dtype in absolute} == absolute
+
+
+def test_which_operators_are_exact() -> None:
+    """What moves numbers of one dtype is, or copies; complex numbers' lengths are rounded; comparisons never are."""
+    assert MOVES - EXACT == {"copy"}
+    assert ROUNDED_IF_COMPLEX <= EXACT
+    for name in sorted(EXACT):
+        assert bound_of(name, torch.float32).kind is Kind.EXACT
+        assert (bound_of(name, torch.complex64).kind is Kind.EXACT) is (name not in ROUNDED_IF_COMPLEX)
+    assert [name for name in ("eq", "isclose", "equal", "add", "isnan") if is_comparison(name)] == [
+        "eq", "isclose", "equal"
+    ]  # fmt: skip
+    assert bound_of("isclose", torch.float32).kind is Kind.EXACT
+    assert bound_of("aten::_foreach_abs", torch.float32).kind is Kind.EXACT
+    assert bound_of("aten::_foreach_exp", torch.float32).words == "4.5 ulp of float32"
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "results", "products"),
+    [
+        ("mm", [(3, 64), (64, 5)], [(3, 5)], 3 * 5 * 64),
+        ("bmm", [(2, 3, 7), (2, 7, 5)], [(2, 3, 5)], 2 * 3 * 5 * 7),
+        ("convolution", [(1, 16, 8, 8), (32, 16, 3, 3)], [(1, 32, 6, 6)], 32 * 36 * 288),
+        ("convolution_backward", [(2, 4, 6, 6), (2, 3, 8, 8), (4, 3, 3, 3)], [(2, 3, 8, 8), (4, 3, 3, 3)],
+         2 * 3 * 64 * 36 + 4 * 27 * 72),
+        ("sum", [(1000,)], [()], 0),
+        ("add", [(1000,)], [(1000,)], 0),
+        ("mm", [], [(3, 5)], 15),
+    ],
+)  # fmt: skip
+def test_how_many_products_are_added_up(
+    name: str, shapes: list[tuple[int, ...]], results: list[tuple[int, ...]], products: int
+) -> None:
+    """For all results of a product, a convolution or attention; none of another operator."""
+    assert multiplications_of(name, shapes, results) == products
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "result", "terms"),
+    [
+        ("addmm", [(5,), (3, 64), (64, 5)], (), 64),
+        ("addmm", [(3, 64), (64, 5)], (), 64),
+        ("mm", [], (), 1),
+        ("einsum", [(2, 9), (4, 3)], (), 9),
+        ("scatter_add", [(2, 9), (4, 3)], (), 18),
+        ("embedding_bag", [], (), 1),
+        ("prod", [(0, 3)], (3,), 1),
+        ("sum", [(3, 4), (2,)], (0,), 12),
+        ("convolution", [(1, 4), (5, 6, 7)], (), 42),
+        ("convolution", [(1, 4), (6, 5, 7)], (), 42),
+        ("convolution", [(3, 4), ()], (), 12),
+        ("convolution_backward", [(2, 32, 6), (2, 16, 8), (16, 32, 3)], (2, 16, 8), 96),
+        ("convolution_backward", [(0, 32, 6), (2, 16, 8), (16, 32, 3)], (16, 32, 3), 1),
+        ("convolution_backward", [(2, 0, 6), (2, 16, 8), (16, 32, 3)], (16, 32, 3), 1),
+        ("scaled_dot_product_attention", [(5,), (7, 3)], (), 12),
+        ("native_batch_norm", [(8, 0, 5)], (), 1),
+        ("native_batch_norm", [(8, 2)], (), 8),
+        ("native_layer_norm", [(8,)], (), 1),
+        ("native_group_norm", [(8, 2, 3)], (), 6),
+        ("relu", [(8, 2, 3)], (), None),
+    ],
+)
+def test_how_long_sums_are(
+    name: str, shapes: list[tuple[int, ...]], result: tuple[int, ...], terms: int | None
+) -> None:
+    """At least one; of shapes that do not fit, as long as anything could be."""
+    assert terms_of(name, shapes, result) == terms
+
+
+def test_words_of_sums() -> None:
+    """With the number of terms and the share."""
+    assert bound_of("aten::mm", torch.float16, [(3, 1022), (1022, 5)], (3, 5)).words == (
+        "float16 sums of 1,022 numbers: 0.05 times the sum of their absolute values"
+    )
