@@ -40,6 +40,8 @@ def test_the_same_bytes() -> None:
     [
         (ONE, 0.0),
         (replace(ONE, dtype="float16"), 0.0),  # the same numbers
+        (replace(ONE, dtype="bfloat16", low=-2.5), 0.5),  # the same digest means the same numbers in one dtype alone
+        (replace(ONE, dtype="int64", low=-2.5), 0.5),
         (replace(ONE, digest="other"), 0.0),  # a difference that no kept number shows
         (replace(ONE, digest="other", low=-2.5), 0.5),
         (replace(ONE, digest="other", high=3.25), 0.25),

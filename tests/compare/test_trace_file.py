@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from anymps.compare import Bound, Call, Ending, Site, Trace, places
+from anymps.compare import Bound, Call, Ending, Site, Sketch, Trace, places
+from anymps.compare.inside import _tracer
 from anymps.compare.inside._sites import ForwardLines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._tracer import Tracer, is_full_step
@@ -139,6 +141,157 @@ def test_a_file_that_was_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_steps_that_are_traced(step: int, expected: bool) -> None:
     """The first ten, then the 20th, the 40th and so on."""
     assert is_full_step(step, 10) is expected
+
+
+def test_steps_at_doubling_distances_from_the_first() -> None:
+    """Of no step or one that is traced whole, each power of two."""
+    for full in (0, 1):
+        assert [step for step in range(20) if is_full_step(step, full)] == [0, 1, 3, 7, 15]
+    assert [step for step in range(20) if is_full_step(step, 3)] == [0, 1, 2, 5, 11]
+
+
+def test_no_more_calls_than_a_trace_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are counted."""
+    monkeypatch.setattr(_tracer, "MOST_CALLS", 2)
+    writer = TraceWriter(tmp_path / "trace")
+    tracer = Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: 0)
+    x = torch.ones(2)
+    with tracer:
+        for _ in range(5):
+            x = x + 1
+    writer.close(Ending())
+    assert (tracer.calls, tracer.left_out) == (2, 3)
+    assert [call.number for call in Trace.open(tmp_path / "trace").calls] == [0, 1]
+    assert x.tolist() == [6.0, 6.0]
+
+
+def test_what_is_written_over_is_no_input(tmp_path: Path) -> None:
+    """In place and by `out=`; what is read and written is both, and stands among the results once."""
+
+    def program() -> None:
+        x, y = torch.ones(2), torch.full((2,), 2.0)
+        x.fill_(3.0)
+        x.add_(1.0)
+        torch.mul(x, 2.0, out=y)
+
+    fill, add, mul = calls_of(tmp_path / "trace", program)[-3:]
+    assert [len(call.inputs) for call in (fill, add, mul)] == [0, 1, 1]
+    assert [[value.sketch.elements for value in call.results] for call in (fill, add, mul)] == [
+        [(3.0, 3.0)],
+        [(4.0, 4.0)],
+        [(8.0, 8.0)],
+    ]
+    assert add.inputs[0].memory == add.results[0].memory == fill.results[0].memory != 0
+    assert add.inputs[0].sketch.elements == (3.0, 3.0)
+
+
+def test_which_call_pytorchs_kernels_computed(tmp_path: Path) -> None:
+    """By their counter, before a call and after it."""
+    counts = iter([5, 5, 5, 6, 6, 9])
+    writer = TraceWriter(tmp_path / "trace")
+    x = torch.ones(2)
+    with Tracer(writer, "cpu", in_host_memory=False, random_on_cpu=False, by_kernels=lambda: next(counts)):
+        x + 1, x * 2, x - 3
+    writer.close(Ending())
+    assert [call.by_kernel for call in Trace.open(tmp_path / "trace").calls] == [False, True, True]
+
+
+def test_the_bound_is_that_of_the_narrowest_dtype(tmp_path: Path) -> None:
+    """Of what takes part, with the limit of PyTorch's own tests for it."""
+
+    def program() -> None:
+        half, single = torch.ones(2, dtype=torch.float16), torch.ones(2)
+        half * single, single * single, single.long() * 2
+
+    bounds = [call.bound for call in calls_of(tmp_path / "trace", program) if call.name == "mul"]
+    assert [(bound.kind, bound.relative, bound.limit, bound.least) for bound in bounds] == [
+        ("function", 2.0**-10, 5e-2, 5e-2),
+        ("function", 2.0**-23, 3e-5, 1e-4),
+        ("exact", 0.0, 0.0, 0.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "whole", "devices"),
+    [
+        (lambda x: x.softmax(-1), "_softmax", "softmax", ("cuda",)),
+        (lambda x: x @ x, "mm", "mm", ("cpu", "cuda", "mps")),
+    ],
+)
+def test_whose_autocast_lists_an_operator_is_on(
+    tmp_path: Path, call: Callable[[torch.Tensor], object], name: str, whole: str, devices: tuple[str, ...]
+) -> None:
+    """Its own, or those of the operator that it is a part of."""
+    path = tmp_path / "trace"
+    calls_of(path, lambda: call(torch.ones(2, 2)))
+    found = Trace.open(path).lists[name]
+    assert found.name == whole
+    assert set(devices) <= set(found.devices)
+
+
+def test_only_what_the_program_reads_itself_is_a_read(tmp_path: Path) -> None:
+    """Not what torch reads on its way; truth values and numbers, each as a number."""
+    path = tmp_path / "trace"
+
+    def program() -> None:
+        x = torch.tensor([0.0, 2.5])
+        x[1].item(), bool(x[0] > 0), torch.nn.utils.rnn.pad_sequence([x, x])
+        torch.nn.functional.one_hot(torch.tensor([0, 2]))
+
+    calls_of(path, program)
+    assert [read.value for read in Trace.open(path).reads][:2] == [2.5, 0.0]
+
+
+def test_rows_are_on_the_disk_before_the_end(tmp_path: Path) -> None:
+    """Each 64, and at each step."""
+    writer = TraceWriter(tmp_path / "trace")
+
+    def rows() -> int:
+        return (tmp_path / "trace").read_text(encoding="utf-8").count("\n")
+
+    for _ in range(63):
+        writer.row("traced", 1)
+    assert rows() == 0
+    writer.row("traced", 1)
+    assert rows() == 64
+    writer.row("traced", 1)
+    writer.flush()
+    assert rows() == 65
+    writer.close(Ending())
+    writer.row("traced", 1)
+    writer.flush()
+    assert rows() == 66
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_sketches_of_nothing_and_of_large_numbers() -> None:
+    """Empty tensors, zeros, nothing finite, and squares that would run over."""
+
+    def made(*numbers: float, dtype: torch.dtype = torch.float32) -> Sketch:
+        here = torch.tensor(numbers, dtype=dtype)
+        return sketched(here, digest_of(here))
+
+    empty = made()
+    assert (empty.shape, empty.count, empty.size, empty.elements, empty.rms) == ((0,), 0, 0.0, (), 0.0)
+    zeros = made(0.0, 0.0)
+    assert (zeros.low, zeros.high, zeros.rms, zeros.total) == (0.0, 0.0, 0.0, 0.0)
+    lost = made(math.nan, math.inf, -math.inf)
+    assert (lost.nans, lost.infinities, lost.low, lost.high, lost.rms) == (1, 2, 0.0, 0.0, 0.0)
+    assert lost.elements[1:] == (math.inf, -math.inf)
+    assert made(3.0, -4.0).rms == pytest.approx(12.5**0.5, rel=1e-12)
+    assert made(3e200, -4e200, dtype=torch.float64).rms == pytest.approx(12.5**0.5 * 1e200, rel=1e-12)
+    assert made(3.0, -4.0).size == 4.0
+    half = torch.tensor([3 + 4j]).to(torch.complex32)
+    assert sketched(half, "").high == 5.0
+
+
+def test_digests_are_of_the_bytes() -> None:
+    """Whatever the sizes; of no bytes there is one, too."""
+    x = torch.tensor([1.0, 2.0])
+    assert digest_of(x) == digest_of(x.view(2, 1)) == digest_of(x.view(torch.int32))
+    assert digest_of(x) != digest_of(x + 1)
+    assert digest_of(torch.empty(0)) == digest_of(torch.empty(0, 3))
+    assert len(digest_of(x)) == 16
 
 
 def test_places_are_spread_from_the_first_to_the_last() -> None:
