@@ -50,6 +50,8 @@ FAR = [(f"x{number}", 100 + number) for number in range(8)]
         ([A, *FAR, B, C], [A, B, C], [([0], [0]), ([*range(1, 9)], []), ([9], [1]), ([10], [2])]),
         ([A, *FAR, B, C], [A, B, D], [([0], [0]), ([*range(1, 11)], [1, 2])]),
         ([A, *FAR, B, C, A, D], [A, B, C, D, A], [([0], [0]), ([*range(1, 13)], [1, 2, 3, 4])]),
+        ([A, *FAR, B, C, D], [A, B, C], [([0], [0]), ([*range(1, 9)], []), ([9], [1]), ([10], [2]), ([11], [])]),
+        ([A, B, C], [A, *FAR, B, C, D], [([0], [0]), ([], [*range(1, 9)]), ([1], [9]), ([2], [10]), ([], [11])]),
         # A single match is enough behind six calls, on one side or on both, and not behind seven.
         ([A, *FAR[:6], B, C], [A, B, D], [([0], [0]), ([*range(1, 7)], []), ([7], [1]), ([8], [2])]),
         ([A, *FAR[:7], B, C], [A, B, D], [([0], [0]), ([*range(1, 10)], [1, 2])]),
@@ -97,6 +99,14 @@ def test_how_far_a_match_is_looked_for() -> None:
 def test_calls_of_one_line(left: list[str], right: list[str], pairs: list[tuple[list[int], list[int]]]) -> None:
     """Matched by operator and shapes; one operator in pieces is one pair."""
     assert matched([(name, 7) for name in left], [(name, 7) for name in right]) == pairs
+
+
+def test_many_calls_of_one_line_and_of_many_lines() -> None:
+    """Each is in one pair, and no pair is empty."""
+    for rows in ([("mul", 7)] * 300, [("mul", line) for line in range(300)]):
+        assert matched(rows, rows) == [([number], [number]) for number in range(300)]
+        assert matched(rows, rows[:299]) == [*(([number], [number]) for number in range(299)), ([299], [])]
+        assert matched(rows[:299], rows) == [*(([number], [number]) for number in range(299)), ([], [299])]
 
 
 def test_forward_and_backward_of_a_line_are_two() -> None:

@@ -103,6 +103,45 @@ def test_any_of_several_equal_numbers_may_be_chosen() -> None:
     assert compared("argmax", (rising, 0, False), torch.tensor(7)) is not None
 
 
+def test_which_places_of_equal_numbers_are_right() -> None:
+    """Of NaN any NaN; along the axis and with the sizes of the call; none behind the ends."""
+    nan = torch.tensor([[1.0, torch.nan, 5.0, torch.nan]])
+    assert compared("argmax", (nan, 1, False), torch.tensor([3])) is None
+    assert compared("argmax", (nan, 1, False), torch.tensor([2])) is not None
+    tied = torch.tensor([[2.0, 1.0, 2.0], [2.0, 3.0, 0.0]])
+    assert compared("argmax", (tied, None, False), torch.tensor(4)) is None
+    assert compared("argmax", (tied, 1, False), torch.tensor([2, 1])) is None
+    assert compared("argmax", (tied, 1, True), torch.tensor([[2], [1]])) is None
+    assert compared("argmax", (tied, 0, False), torch.tensor([1, 1, 0])) is None
+    assert compared("argmax", (tied, 0, False), torch.tensor([0, 1, 1])) is not None
+    assert compared("argsort", (tied, 1, False), torch.tensor([[1, 2, 0], [2, 0, 1]])) is None
+    for outside in (-1, 3):
+        assert compared("argmax", (tied, 1, False), torch.tensor([outside, 1])) is not None
+    zeros = torch.zeros(2, 3)
+    assert compared("argmax", (zeros, None, False), torch.tensor(5)) is None
+    assert compared("argmax", (zeros, None, False), torch.tensor(6)) is not None
+    alone = torch.tensor(2.0)
+    assert compared("argmax", (alone, 0, False), torch.tensor(0)) is None
+    assert compared("argmax", (alone, 0, False), torch.tensor(1)) is not None
+
+
+def test_which_places_of_a_pool_are_right() -> None:
+    """They count over the image, of each channel by itself, with a batch or without."""
+    image = torch.zeros(2, 3, 4, 4)
+    values, places = functional.max_pool2d(image, 2, return_indices=True)
+    call = (image, [2, 2], [2, 2], [0, 0], [1, 1], False)
+    assert compared("max_pool2d_with_indices", call, [values, places + 1]) is None
+    assert compared("max_pool2d_with_indices", call, [values, places + 16]) is not None
+    image[1, 2, 0, 0] = 1.0
+    values, places = functional.max_pool2d(image, 2, return_indices=True)
+    moved = places.clone()
+    moved[1, 2, 0, 0] = 1
+    assert compared("max_pool2d_with_indices", call, [values, moved]) is not None
+    single = (image[1], *call[1:])
+    assert compared("max_pool2d_with_indices", single, [values[1], places[1]]) is None
+    assert compared("max_pool2d_with_indices", single, [values[1], moved[1]]) is not None
+
+
 def test_in_place_operators_are_computed_from_what_was_there_before(x: torch.Tensor) -> None:
     assert compared("add_.Tensor", (x, x, 1), [2 * x]) is None
     wrong = compared("add_.Tensor", (x, x, 1), [3 * x])
