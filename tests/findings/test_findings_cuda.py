@@ -57,7 +57,7 @@ def test_a_device_that_is_chosen_elsewhere() -> None:
     assert (finding.count, finding.change, [site.line for site in finding.related_sites]) == (2, None, [2])
     assert finding.what == "2 lines use a device that was chosen elsewhere as CUDA, and mps answered."
     assert finding.fix == (
-        "Nothing here. Choose mps first where the device is named, such as the default of an option."
+        "Change nothing here. Choose mps first where the device is named, such as in an option's default."
     )
 
 
@@ -121,7 +121,7 @@ def test_the_device_of_a_file_is_told_once() -> None:
         f"Make `{made}` once, below the imports. Then write `x = x.to(device)`. Other machines behave as before."
     )
     assert second.fix == (
-        "Write `y = y.to(device)`, with the `device` that is made for train.py:2. Other machines behave as before."
+        "Write `y = y.to(device)`, with `device` as made for train.py:2. Other machines behave as before."
     )
 
 

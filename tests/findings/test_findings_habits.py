@@ -119,7 +119,7 @@ def test_words_about_workers() -> None:
         'A DataLoader with 2 workers, and no `if __name__ == "__main__"` around what runs it.'
     )
     assert only(once("loader", **{**LOADER, "workers": 1, "unpicklable": "dataset.transform"})).what == (
-        "`dataset.transform` of a DataLoader with 1 worker is a lambda or a local one, which cannot be sent to them."
+        "`dataset.transform` of a DataLoader with 1 worker is a lambda or a local function, which cannot be sent."
     )
     assert only(once("loader", **{**LOADER, "on_mps": "dataset.tensors[0]"})).what == (
         "`dataset.tensors[0]` of a DataLoader with 2 workers is on mps."

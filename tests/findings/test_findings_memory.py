@@ -54,13 +54,14 @@ def test_out_of_memory_tells_what_held_the_memory() -> None:
         " `aten::empty_strided` at train.py:3."
     )
     assert finding.fix == (
-        "Activations take most: halve the batch and accumulate gradients over two, or use `torch.utils.checkpoint`."
+        "Activations take the most memory: halve the batch and accumulate gradients over two, or use "
+        "`torch.utils.checkpoint`."
     )
 
 
 KEPT = (
-    "Results that the same lines make again and again stay alive, and take most: a list or a running sum keeps them, "
-    "and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
+    "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
+    "keeps them, and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
     "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
 )
 
@@ -82,7 +83,9 @@ def test_out_of_memory_by_results_that_a_loop_keeps(backward: bool) -> None:
         builder.free(one)
     finding = only(builder.close())
     assert "(temporaries 4.00 GiB" in finding.what
-    temporary = "Temporary results take most: work in pieces at the lines that hold most, or halve the batch."
+    temporary = (
+        "Temporary results take the most memory: split the work at the lines that hold most, or halve the batch."
+    )
     assert finding.fix == (temporary if backward else KEPT)
 
 
@@ -97,7 +100,7 @@ def test_out_of_memory_where_a_model_is_moved() -> None:
         start_ns=0, site=make, detail={"event": 5},
     )  # fmt: skip
     assert only(builder.close()).fix == (
-        "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
+        "The data that this line moves to the device takes the most memory: move less, or use a smaller dtype."
     )
 
 

@@ -110,7 +110,7 @@ def test_the_read_of_a_scaler(meta: dict[str, object], facts: dict[str, object],
         ),
         (
             "optimizer = torch.optim.AdamW(groups, lr=1e-3, **extra_args)", {},
-            "Have `extra_args` hold `fused=True`.",
+            "Put `fused=True` into `extra_args`.",
         ),
         ("optimizer = torch.optim.AdamW(", {}, "Pass `fused=True` to the optimizer."),
         ("optimizer = KINDS[name](net.parameters())", {}, "Pass `fused=True` to the optimizer."),

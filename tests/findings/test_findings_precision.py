@@ -138,7 +138,7 @@ def test_a_scaler_that_nothing_needs(device: str, dtype: str, severity: Severity
     assert finding.what == "A `GradScaler` was made for cuda, and the program computes on mps."
     if severity is Severity.INFO:
         assert finding.why == (
-            "Without CUDA a GradScaler for it switches itself off. Nothing is lost: only float16 gradients need "
+            "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients need "
             "scaling, and a scaler for mps would make the host wait in every step."
         )
         assert finding.fix == 'Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.'

@@ -399,7 +399,7 @@ def test_a_mask_that_is_compared() -> None:
 
 
 ENVIRONMENT = (
-    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more "
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps remains. If more "
     "is read there, join it before the copy. Several environments can share one batch of actions."
 )
 ACTING = "obs = torch.tensor(obs)\nlogits = policy(obs)\n{}\nobs, reward, done, _ = env.step(action)\n"

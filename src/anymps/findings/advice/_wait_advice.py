@@ -165,7 +165,7 @@ def copy_advice(line: AtLine) -> Advice:
 
 
 _ENVIRONMENT: Final = (
-    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps stays. If more "
+    "The environment runs on the CPU and needs its action at once, so one wait for each of its steps remains. If more "
     "is read there, join it before the copy. Several environments can share one batch of actions."
 )
 _GRADIENT: Final = (

@@ -33,7 +33,7 @@ ROUND_TRIP = Rule(
     waits=frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU}),
     both_lines=True,
     why=(
-        "CPU and GPU of a Mac share memory, but a tensor is still copied each way, and the host waits until the GPU "
+        "A Mac's CPU and GPU share memory, but a tensor is still copied each way, and the host waits until the GPU "
         "has finished all queued work."
     ),
     fix="Leave the tensor on mps: drop `.cpu()` and `.to(device)`.",

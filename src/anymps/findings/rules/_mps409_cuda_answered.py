@@ -81,7 +81,7 @@ PASSED = Rule(
     severity=Severity.ERROR,
     stops=True,
     why=(
-        "NCCL belongs to NVIDIA, and gloo sends no tensors on mps, so a Mac raises here. `--alone` skipped it, "
+        "NCCL belongs to NVIDIA, and gloo cannot send tensors on mps, so a Mac raises here. `--alone` skipped it, "
         "because one process has nothing to send."
     ),
     fix="Create a process group, and wrap the model for it, only if there is more than one process.",
@@ -205,9 +205,7 @@ def _shortened(finding: Finding, before: Finding | None) -> Finding:
     if before is None or before.change is None or change is None or change.inserts != before.change.inserts:
         return finding
     names = " and ".join(f"`{insert.name}`" for insert in change.inserts)
-    fix = (
-        f"Write `{change.code}`, with the {names} that is made for {at(before.site)}. Other machines behave as before."
-    )
+    fix = f"Write `{change.code}`, with {names} as made for {at(before.site)}. Other machines behave as before."
     return replace(finding, fix=fix) if change.code else finding
 
 
@@ -230,7 +228,7 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
         first.site,
         what=f"{lines} that was chosen elsewhere as CUDA, and mps answered.",
         count=sum(user.count for user in users),
-        fix="Nothing here. Choose mps first where the device is named, such as the default of an option.",
+        fix="Change nothing here. Choose mps first where the device is named, such as in an option's default.",
         related_sites=[user.site for user in others[:_MOST_USERS]],
         related_as="also at",
     )

@@ -81,7 +81,7 @@ BUFFER = Rule(
     severity=Severity.ERROR,
     refusal=True,
     why="A tensor is one Metal buffer, and Metal limits the size of a buffer however much memory is free.",
-    fix="Work in pieces: split the batch or the dimension that makes it so large, or use a smaller dtype.",
+    fix="Split the batch or the large dimension into pieces, or use a smaller dtype.",
     source="Metal, MTLDevice.maxBufferLength; aten/src/ATen/mps/MPSAllocator.mm, torch 2.7 to 2.15",
     example=Example(
         bad="""
@@ -97,24 +97,24 @@ BUFFER = Rule(
 RULES = (OUT_OF_MEMORY, PAGES, NEAR_LIMIT, BUFFER)
 
 _FIRST_FIX: Final[Mapping[Category, str]] = {
-    Category.PARAMETERS: "The parameters take most: load the model in a lower precision (`dtype=torch.bfloat16`), "
-    "or a smaller one.",
-    Category.GRADIENTS: "Gradients take most: train fewer parameters (`requires_grad_(False)`, or adapters), or call "
-    "`zero_grad(set_to_none=True)` before the forward.",
-    Category.OPTIMIZER: "The optimizer's state takes most: use an optimizer with less of it (SGD, Adafactor), or train "
-    "fewer parameters.",
-    Category.BATCHES: "Batches take most: move one batch at a time to the device, and make it smaller.",
-    Category.ACTIVATIONS: "Activations take most: halve the batch and accumulate gradients over two, or use "
+    Category.PARAMETERS: "The parameters take the most memory: load the model in a lower precision "
+    "(`dtype=torch.bfloat16`), or a smaller one.",
+    Category.GRADIENTS: "Gradients take the most memory: train fewer parameters (`requires_grad_(False)`, or "
+    "adapters), or call `zero_grad(set_to_none=True)` before the forward.",
+    Category.OPTIMIZER: "The optimizer's state takes the most memory: use an optimizer with less of it (SGD, "
+    "Adafactor), or train fewer parameters.",
+    Category.BATCHES: "Batches take the most memory: move one batch at a time to the device, and make it smaller.",
+    Category.ACTIVATIONS: "Activations take the most memory: halve the batch and accumulate gradients over two, or use "
     "`torch.utils.checkpoint`.",
-    Category.HELD: "Tensors that your code holds take most: find what keeps them at the lines that hold most, and "
-    "`del`, `.detach()` or `.cpu()` them.",
-    Category.TEMPORARIES: "Temporary results take most: work in pieces at the lines that hold most, or halve the "
-    "batch.",
+    Category.HELD: "Tensors that your code holds take the most memory: find what keeps them at the lines that hold "
+    "most, and `del`, `.detach()` or `.cpu()` them.",
+    Category.TEMPORARIES: "Temporary results take the most memory: split the work at the lines that hold most, or "
+    "halve the batch.",
 }
 
 _KEPT: Final = (
-    "Results that the same lines make again and again stay alive, and take most: a list or a running sum keeps them, "
-    "and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
+    "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
+    "keeps them, and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "
     "`.detach().cpu()`, and use `torch.no_grad()` where nothing is trained."
 )
 _AGAIN: Final = 4
@@ -202,7 +202,7 @@ def _fix(recording: Recording, moment: Moment, site: Site) -> str:
     category, held = rows[0][0], rows[0][1]
     moved = sum(one.bytes for one in moment.alive if one.phase is Phase.MOVE and one.site.file_line == site.file_line)
     if category is Category.HELD and 2 * moved > held:
-        return "The data that this line moves to the device takes most: move less of it, or in a smaller dtype."
+        return "The data that this line moves to the device takes the most memory: move less, or use a smaller dtype."
     if category in (Category.TEMPORARIES, Category.ACTIVATIONS) and _keeps_results(recording, moment):
         return _KEPT
     return _FIRST_FIX.get(category, "")

@@ -247,7 +247,7 @@ def _workers(loaders: list[Noted]) -> Iterator[Finding]:
     unpicklable = [loader for loader in loaders if loader.facts.get("unpicklable")]
     if unpicklable:
         name = unpicklable[0].facts["unpicklable"]
-        what = f"`{name}` of a DataLoader with {processes} is a lambda or a local one, which cannot be sent to them."
+        what = f"`{name}` of a DataLoader with {processes} is a lambda or a local function, which cannot be sent."
         yield UNPICKLABLE.finding(made_at(unpicklable[0]), what=what, count=count_of(unpicklable))
     # Without a guard each worker comes to the loader, too: what starts there is no epoch.
     restarted = [] if unguarded else [loader for loader in loaders if not loader.facts.get("persistent")]

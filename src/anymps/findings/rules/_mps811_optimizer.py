@@ -174,5 +174,5 @@ def _otherwise(source: str) -> str:
     for call in ast.walk(line.statement) if line.statement is not None else ():
         if isinstance(call, ast.Call) and unpacks(call):
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
-            return f"Have `{options}` hold `fused=True`"
+            return f"Put `fused=True` into `{options}`"
     return "Pass `fused=True` to the optimizer"

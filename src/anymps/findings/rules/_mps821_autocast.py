@@ -38,7 +38,7 @@ OTHER_SCALER = Rule(
     id="MPS822",
     title="GradScaler for another device",
     severity=Severity.WARNING,
-    why="Without CUDA a GradScaler for it switches itself off: neither the loss nor the gradients are scaled.",
+    why="Without CUDA, a GradScaler for CUDA switches itself off: neither the loss nor the gradients are scaled.",
     fix='Name the device: `torch.amp.GradScaler("mps")`.',
     edit=LineEdit(portable),
     safety=Safety.SAFE,
@@ -64,8 +64,8 @@ IDLE_SCALER = replace(
     OTHER_SCALER,
     severity=Severity.INFO,
     why=(
-        "Without CUDA a GradScaler for it switches itself off. Nothing is lost: only float16 gradients need scaling, "
-        "and a scaler for mps would make the host wait in every step."
+        "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients need "
+        "scaling, and a scaler for mps would make the host wait in every step."
     ),
     fix='Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.',
     edit=None,

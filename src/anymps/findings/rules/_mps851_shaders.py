@@ -85,7 +85,7 @@ BARRIER = Rule(
     title="Barrier that not all threads reach",
     severity=Severity.ERROR,
     why="All threads of a group must reach the same barrier. Otherwise a Mac may hang, or continue too early.",
-    fix="Move the barrier out of the branch or the loop that the threads go through differently, and return after it.",
+    fix="Move the barrier out of branches and loops that differ between threads, and return only after it.",
     source=f"{_SPECIFICATION}, {_BARRIERS}: all threads reach a barrier in a conditional, or none",
     example=_example(
         """
@@ -110,7 +110,7 @@ UNINITIALISED = Rule(
     title="Threadgroup memory read before it is written",
     severity=Severity.ERROR,
     why="The memory has the values that another group or another kernel left there.",
-    fix="Write every element that is read, zeros if nothing else, and then put a barrier.",
+    fix="Write every element before it is read, zeros if nothing else, and put a barrier after the writes.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
     example=_example(
         """
