@@ -58,7 +58,7 @@ Findings: 2 gone.
 Findings that are gone
 
   MPS102 warning  nets/model.py:19  Operator runs on the CPU in the loop
-      `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 backend changes a
+      `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 device switches a
       step.
   MPS201 warning  train.py:36  Value read back in every step
       `.item()` made the host wait once a step.

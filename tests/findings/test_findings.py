@@ -121,7 +121,7 @@ def test_fallback_in_every_step() -> None:
     finding = only(loop(falling_back()))
     assert (finding.id, finding.severity, finding.site.line) == ("MPS102", Severity.WARNING, 7)
     assert (finding.count, finding.per_step) == (10, 1.0)
-    assert finding.what == "`aten::heaviside.out` ran on the CPU once a step: 2 backend changes a step."
+    assert finding.what == "`aten::heaviside.out` ran on the CPU once a step: 2 device switches a step."
     assert finding.fix == (
         "Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. "
         "torch 2.15 has an MPS kernel for it."
@@ -139,8 +139,8 @@ def test_fallback_in_backward() -> None:
         falling_back("aten::put_", phase=Phase.BACKWARD)(builder, step, time + 1)
 
     assert [finding.what for finding in find(loop(extra))] == [
-        "`aten::put_` of the backward pass ran on the CPU once a step: 2 backend changes a step.",
-        "`aten::take` ran on the CPU once a step: 2 backend changes a step.",
+        "`aten::put_` of the backward pass ran on the CPU once a step: 2 device switches a step.",
+        "`aten::take` ran on the CPU once a step: 2 device switches a step.",
     ]
 
 

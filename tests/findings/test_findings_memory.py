@@ -163,8 +163,8 @@ def test_more_than_the_working_set() -> None:
     finding = only(holding(6).close())
     assert (finding.id, finding.site.line) == ("MPS502", 9)
     assert finding.what == (
-        "At its peak the run held 6.00 GiB, 112% of the 5.33 GiB that Metal recommends on M1 8GB: activations 5.00 GiB,"
-        " parameters 1024.00 MiB; most of it: 5.00 GiB by `aten::mm` at train.py:9, 1024.00 MiB by"
+        "At its peak the run held 6.00 GiB, 112 % of the 5.33 GiB that Metal recommends on M1 8GB: activations 5.00 "
+        "GiB, parameters 1024.00 MiB; most of it: 5.00 GiB by `aten::mm` at train.py:9, 1024.00 MiB by"
         " `aten::empty_strided` at train.py:3."
     )
     assert find(holding(5.3).close()) == []
@@ -175,7 +175,7 @@ def test_close_to_the_allocators_limit() -> None:
     finding = only(holding(8.5).close())
     assert finding.id == "MPS503"
     assert finding.what.startswith(
-        "At its peak the run held 8.50 GiB, 94% of the 9.07 GiB at which the allocator stops on M1 8GB: activations"
+        "At its peak the run held 8.50 GiB, 94 % of the 9.07 GiB at which the allocator stops on M1 8GB: activations"
     )
     assert only(holding(8).close()).id == "MPS502"
 

@@ -51,7 +51,7 @@ def test_unfused_optimizer() -> None:
     """MPS812: the step's kernels, and what starting them costs; at its line where no other is known."""
     finding = only(loop(stepping(140)))
     assert (finding.id, finding.site.line, finding.count, finding.per_step) == ("MPS812", 30, 10, 1.0)
-    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
+    assert finding.what == "`AdamW` ran 140 kernels a step for 10 parameters, 99 % of all kernels of the step."
     assert finding.fix == "Pass `fused=True` to the optimizer."
     assert finding.related_sites == ()
     assert finding.cost_ns == (1400 * 1_200, 1400 * 20_000)
@@ -134,7 +134,7 @@ def test_foreach_optimizer() -> None:
     """MPS812: `foreach=True` is named, as it brings nothing on mps."""
     finding = only(loop(stepping(140, foreach=["True"])))
     assert finding.what == (
-        "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99% of all kernels of the step."
+        "`AdamW`, with `foreach=True`, ran 140 kernels a step for 10 parameters, 99 % of all kernels of the step."
     )
     assert finding.fix == "Pass `fused=True` to the optimizer, in place of `foreach=True`."
 
@@ -174,8 +174,8 @@ def test_two_optimizers() -> None:
     found = list(find(loop(extra)))
     assert [(finding.id, finding.site.line) for finding in found] == [("MPS812", 30), ("MPS812", 40)]
     assert [finding.what for finding in found] == [
-        "`AdamW` ran 112 kernels a step for 10 parameters, 55% of all kernels of the step.",
-        "`AdamW` ran 63 kernels a step for 10 parameters, 31% of all kernels of the step.",
+        "`AdamW` ran 112 kernels a step for 10 parameters, 55 % of all kernels of the step.",
+        "`AdamW` ran 63 kernels a step for 10 parameters, 31 % of all kernels of the step.",
     ]
 
 
@@ -197,8 +197,8 @@ def test_an_optimizer_that_steps_several_times_a_step() -> None:
     found = list(find(loop(extra)))
     assert [(finding.site.line, finding.count, finding.per_step) for finding in found] == [(30, 50, 5.0), (40, 10, 1.0)]
     assert [finding.what for finding in found] == [
-        "`AdamW` ran 70 kernels 5 times a step for 10 parameters, 85% of all kernels of the step.",
-        "`AdamW` ran 60 kernels a step for 10 parameters, 15% of all kernels of the step.",
+        "`AdamW` ran 70 kernels 5 times a step for 10 parameters, 85 % of all kernels of the step.",
+        "`AdamW` ran 60 kernels a step for 10 parameters, 15 % of all kernels of the step.",
     ]
 
 

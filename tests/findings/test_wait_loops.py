@@ -182,7 +182,7 @@ def test_fallbacks(rounds: int, rule: str) -> None:
     assert (finding.id, finding.site.line, finding.count) == (rule, 12, rounds)
     if rule == "MPS102":
         assert finding.what == (
-            "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 backend changes."
+            "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 device switches."
         )
         text = "".join(renderer("html").pieces(recording, [finding]))
         assert "the findings say how to avoid that: timm/utils.py:12 (MPS102)." in text

@@ -42,8 +42,8 @@ The training step  median of 9 steps, without the first
   whole step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
   first step     303       1      4  588.5 KiB     4 B      2.3 MiB  12.3 ms
 
-  25 of the operators on mps only view other memory: no kernel runs. Each fallback changes from the
-  GPU to the CPU and back: 2 changes a step.
+  25 of the operators on mps only view other memory: no kernel runs. Each fallback switches from the
+  GPU to the CPU and back: 2 switches a step.
 
 Waits  2 lines in the steps
 
@@ -51,8 +51,8 @@ Waits  2 lines in the steps
   nets/model.py:19  fallback        1      75  1.33 ms  1.88 ms  332 to 660 us
   train.py:36       item            1     202  2.62 ms  5.05 ms  100 to 450 us
 
-  Queued mostly: by forward of nets/model.py:18 (before nets/model.py:19), by backward (before
-  train.py:36).
+  Most operators were queued by forward of nets/model.py:18 (before nets/model.py:19), by backward
+  (before train.py:36).
   Queued: operators since the previous wait, median to maximum. Host: this machine's time between
   them, in which the host prepares them; work: the time inside them. On a Mac the GPU works
   meanwhile, at its own speed, and the wait lasts until it is done.
@@ -65,7 +65,7 @@ Findings
 MPS102 warning  Operator runs on the CPU in the loop
   where   nets/model.py:19 in forward
           | x = x * torch.heaviside(x.detach(), self.zero)
-  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 backend changes a
+  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 device switches a
           step.
   times   10 in this run, 1 a step
   cost    about 332 to 660 us a step on a Mac
@@ -92,18 +92,18 @@ MPS201 warning  Value read back in every step
 Your script, line by line  counts of the whole run
 
   nets/model.py
-  line  on mps  on CPU  changes  waits  source
-    18   1,000                          x = torch.relu(self.conv1(x))
-    19              10       20     10  x = x * torch.heaviside(x.detach(), self.zero)
+  line  on mps  on CPU  switches  waits  source
+    18   1,000                           x = torch.relu(self.conv1(x))
+    19              10        20     10  x = x * torch.heaviside(x.detach(), self.zero)
 
   train.py
-  line  on mps  on CPU  changes  waits  source
-    31                              20  images, labels = images.to(device), labels.to(device)
-    36      10                      10  running += loss.item()
+  line  on mps  on CPU  switches  waits  source
+    31                               20  images, labels = images.to(device), labels.to(device)
+    36      10                       10  running += loss.item()
 
   timm/layers/drop.py
-  line  on mps  on CPU  changes  waits  source
-    88      10                          random_tensor.div_(keep_prob)
+  line  on mps  on CPU  switches  waits  source
+    88      10                           random_tensor.div_(keep_prob)
 
   Not from your lines: 2,010 on mps.
 

@@ -124,7 +124,7 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())
     if any(changes):
-        sentences.append(f"Each fallback changes from the GPU to the CPU and back: {_spread(changes)} a step.")
+        sentences.append(f"Each fallback switches from the GPU to the CPU and back: {_spread(changes)} a step.")
     if table.rare is not None:
         sentences.append(_more(table.rare, table.averaged))
     return sentences
@@ -146,4 +146,4 @@ def _more(rare: RareWork, steps: int) -> str:
 
 def _spread(changes: Sequence[int]) -> str:
     low, high = min(changes), max(changes)
-    return f"{high} changes" if low == high else f"{low} to {high} changes"
+    return f"{high} switches" if low == high else f"{low} to {high} switches"

@@ -152,7 +152,7 @@ def _every_step(recording: Recording, line: AtLine) -> Finding:
     what = (
         f"`{operator}`{backward}{_module_words(line)} ran on the CPU {times(line.per_step)} a step"
         f"{some_steps(recording, line.occurrences)}: "
-        f"{number(2 * line.per_step)} backend changes a step{_always_words(line)}."
+        f"{number(2 * line.per_step)} device switches a step{_always_words(line)}."
     )
     return _hot(recording, line, what, line.per_step)
 
@@ -162,7 +162,7 @@ def _in_loop(recording: Recording, line: AtLine) -> Finding:
     (operator,) = line.operators
     what = (
         f"`{operator}`{_module_words(line)} ran on the CPU {times(line.count)} in a loop without a training step: "
-        f"{2 * line.count} backend changes{_always_words(line)}."
+        f"{2 * line.count} device switches{_always_words(line)}."
     )
     return _hot(recording, line, what)
 

@@ -181,7 +181,7 @@ def _near(recording: Recording) -> Iterator[Finding]:
     else:
         return
     what = (
-        f"At its peak the run held {format_size(peak.allocated)}, {peak.allocated / limit:.0%} of the "
+        f"At its peak the run held {format_size(peak.allocated)}, {100 * peak.allocated / limit:.0f} % of the "
         f"{format_size(limit)} {which} on {limits.mac.name}: {held}."
     )
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site

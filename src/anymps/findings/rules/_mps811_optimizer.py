@@ -142,7 +142,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             site,
             what=(
                 f"`{name}`{foreach} ran {kernels / each:,.0f} kernels {often} for {tensors} parameters, "
-                f"{kernels / whole:.0%} of all kernels of the step."
+                f"{100 * kernels / whole:.0f} % of all kernels of the step."
             ),
             count=calls,
             per_step=float(each),

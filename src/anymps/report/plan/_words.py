@@ -292,7 +292,7 @@ def _on_macs(plan: Plan) -> Iterator[str]:
     """What the table of the Macs leaves open."""
     if any("others" in verdict(row.outcome) for row in plan.rows):
         much = text.size(max(row.outcome.others for row in plan.rows))
-        yield f"Others are what MPSGraph and Metal take besides the heaps: up to {much} here, by public logs."
+        yield f"Others: memory that MPSGraph and Metal take besides the heaps, up to {much} here, as in public logs."
     if plan.no_larger is not None:
         yield larger_unknown(plan)
     if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
@@ -323,8 +323,8 @@ def limits(plan: Plan) -> tuple[str, ...]:
     models = "that read tokens" if known.kind.value == "tokens" else "that read no tokens"
     much = f"{text.percent(known.share, 1)} of all memory in use" if known.share else text.size(known.least)
     return (
-        "Others are what MPSGraph and Metal take besides PyTorch's heaps. A plan cannot measure them: in "
-        f"{known.below} of {known.logs} public logs of models {models} they took {much} or less.",
+        "A plan cannot measure the memory that MPSGraph and Metal take besides PyTorch's heaps (others): in "
+        f"{known.below} of {known.logs} public logs of models {models} it was {much} or less.",
         _LIMIT,
     )
 

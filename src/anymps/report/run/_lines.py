@@ -18,12 +18,12 @@ _MOST_IN_TERMINAL: Final = 60
 _COUNTS: Final = {
     "on mps": ("on_mps", ""),
     "on CPU": ("on_cpu", "yellow"),
-    "changes": ("backend_changes", "yellow"),
+    "switches": ("backend_changes", "yellow"),
     "waits": ("waits", "yellow"),
     "refused": ("refused", "bold red"),
 }
 _SUMMED: Final = ("on mps", "on CPU", "waits", "refused")
-_RARE: Final = ("changes", "refused")
+_RARE: Final = ("switches", "refused")
 """Counts whose columns are left out of a terminal where they are empty."""
 
 
@@ -69,7 +69,7 @@ def _in_terminal(lines: Sequence[Line], directory: str) -> Iterator[Block]:
     for name in counts:
         width = max((len(text.count(_count(line, name))) for line in kept), default=0)
         columns.append(
-            Column(name, "number", width=width, style=_COUNTS[name][1], left_out=1 if name == "changes" else 0)
+            Column(name, "number", width=width, style=_COUNTS[name][1], left_out=1 if name == "switches" else 0)
         )
     for file, group in groupby(kept, key=lambda line: line.file):
         rows = tuple(_row(line, counts, directory) for line in group)

@@ -151,7 +151,7 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str,
     by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
     told = [f"by {who} (before {where})" for where, who in by if who][:3]
     if told:
-        remarks.append(f"Queued mostly: {', '.join(told)}.")
+        remarks.append(f"Most operators were queued {', '.join(told)}.")
     meaning = "Queued: operators since the previous wait, median to maximum."
     if on_mac:
         meaning += (
