@@ -17,6 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from anymps._settings import row_of
 from anymps.commands import _commands
 from anymps.mac import parse_mac
 from anymps.pytest_plugin._options import OPTIONS
@@ -173,6 +174,37 @@ def test_files_that_are_named_exist(page: str) -> None:
     for name in re.findall(r"`([\w./*<>-]*\w\.(?:py|cpp|h|txt|j2))`", (ROOT / page).read_text(encoding="utf-8")):
         pattern = re.sub(r"\\\*|<\w+>", r"[\\w-]*", re.escape(name))
         assert any(re.search(rf"/{pattern}$", file) for file in files), f"{page} names {name}, which does not exist"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", *ARCHITECTURE])
+def test_folders_and_names_of_code_exist(page: str) -> None:
+    """A folder that a page about the source names is there; a name with an underscore is in code or is a file."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", text)
+    folders, names = _in_the_source()
+    stale = [span for span in spans if re.fullmatch(r"[a-z_./-]+/", span) and f"/{span}" not in folders]
+    words = {word for span in spans for word in re.findall(r"\w*[a-z0-9]_[a-z]\w*", span)}
+    assert (stale, sorted(words - names)) == ([], [])
+
+
+@cache
+def _in_the_source() -> tuple[str, frozenset[str]]:
+    """The folders of the checkout, each as `/its/path/`, and all words of the code, of its files' names too."""
+    top = [ROOT / name for name in ("src", "tests", "docs", "benchmarks", "examples", ".github")]
+    paths = [path for folder in top for path in (folder, *folder.rglob("*")) if "__pycache__" not in path.parts]
+    folders = " ".join(f"/{path.relative_to(ROOT).as_posix()}/" for path in paths if path.is_dir())
+    kinds = (".py", ".cpp", ".h", ".j2", ".yml", ".sh", ".json")
+    texts = [path.read_text(encoding="utf-8") for path in paths if path.suffix in kinds]
+    texts += [(ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "pyproject.toml")]
+    names = {word for text in texts for word in re.findall(r"\w+_\w+", text)}
+    return folders, frozenset(names | {word for path in paths for word in re.findall(r"\w+", path.stem)})
+
+
+def test_every_substrate_is_on_the_page() -> None:
+    """The page about the way of a call names each substrate that a user can choose, and that of plans."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"A \*substrate\* computes.*", page)
+    assert re.findall(r"`(\w+)`", sentence) == [*row_of("substrate").words, "shape"]
 
 
 @pytest.mark.parametrize("drawing", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.stem)
