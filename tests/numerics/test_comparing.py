@@ -103,6 +103,33 @@ def test_any_of_several_equal_numbers_may_be_chosen() -> None:
     assert compared("argmax", (rising, 0, False), torch.tensor(7)) is not None
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("complex", (torch.ones(2), torch.ones(2))),
+        ("gt.Tensor", (torch.ones(2), torch.zeros(2))),
+        ("floor", (torch.ones(2),)),
+    ],
+)
+def test_only_integers_have_ends_that_a_float_may_pass(name: str, arguments: tuple[torch.Tensor, ...]) -> None:
+    """Wrong results of other dtypes are wrong."""
+    right = getattr(torch, name.partition(".")[0])(*arguments)
+    wrong = compared(name, arguments, ~right if right.dtype is torch.bool else right + 1)
+    assert wrong is not None
+    assert wrong.difference.wrong == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong"),
+    [(2.0**31, False), (-(2.0**31) - 300, False), (float("nan"), False), (-(2.0**31), True), (2.0**31 - 128, True)],
+)
+def test_what_an_integer_can_hold_must_be_right(number: float, wrong: bool) -> None:
+    """To its ends."""
+    x = torch.tensor([number, 1.0])
+    found = torch.tensor([7, 1], dtype=torch.int32)
+    assert (compared("_to_copy", (x, torch.int32), found) is not None) is wrong
+
+
 def test_which_places_of_equal_numbers_are_right() -> None:
     """Of NaN any NaN; along the axis and with the sizes of the call; none behind the ends."""
     nan = torch.tensor([[1.0, torch.nan, 5.0, torch.nan]])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anymps.numerics import Loudness, bound_of, differences, widened
+from anymps.numerics import Bound, Kind, Loudness, bound_of, differences, widened
 from anymps.numerics._differences import Unsettled
 
 EXP = bound_of("aten::exp", torch.float32)
@@ -145,6 +145,19 @@ def test_what_the_bound_leaves_open_is_settled_by_more() -> None:
         assert unsettled
         assert unsettled.settle(scale, allowance) is settled
     assert not Unsettled(expected, narrow(1.0, 0.0, math.nan)[:3], EXACT).settle(wide(9.0, 9.0, 9.0))
+
+
+def test_what_was_settled_with_an_allowance_stays_open_without_it() -> None:
+    """The sums of the terms settle for good; how far a result moves is asked anew each time."""
+    bound = Bound(Kind.SUM, torch.float32, 1e-6, 0.0, 1, False, "")
+    for scale in (None, wide(1.0, 1.0)):
+        unsettled = Unsettled(wide(1.0, 2.0), narrow(1.1, 2.1), bound)
+        assert unsettled.settle(scale, wide(1.0, 1.0))
+        assert not unsettled.settle(scale, wide(0.0, 1.0))
+        assert not unsettled.settle(scale)
+    unsettled = Unsettled(wide(1.0, 2.0), narrow(1.1, 2.1), bound)
+    assert not unsettled.settle(wide(1e6, 1.0))
+    assert unsettled.settle(None, wide(0.0, 1.0))
 
 
 def test_equal_numbers_leave_nothing_open() -> None:

@@ -60,8 +60,6 @@ def differences(
     """
     if expected.shape != found.shape:
         raise ValueError(f"sizes {tuple(expected.shape)} and {tuple(found.shape)} differ")
-    if found.numel() == 0:
-        return None
     unsettled = Unsettled(expected, found, bound)
     if not unsettled or unsettled.settle(scale):
         return None
