@@ -151,6 +151,29 @@ late(torch.mps.synchronize)
 print(bool(told), all("out of bounds" in it for it in told), float(torch.ones(3, device="mps").sum()))
 """
 
+WAITS = """
+import ctypes
+import torch
+
+driver = ctypes.CDLL("libcuda.so.1")
+x, event = torch.randn(8192, 8192, device="mps"), torch.mps.Event(enable_timing=True)
+waits = {
+    "synchronize": torch.mps.synchronize,
+    "accelerator": torch.accelerator.synchronize,
+    "event": event.synchronize,
+    "cache": torch.mps.empty_cache,
+}
+x @ x
+for name, wait in waits.items():
+    torch.mps.synchronize()
+    for _ in range(20):
+        x @ x
+    event.record()
+    before = driver.cuStreamQuery(None)
+    wait()
+    print(name, before, driver.cuStreamQuery(None))
+"""
+
 SUITE = """
 import pytest
 import torch
@@ -192,6 +215,18 @@ def test_no_index_that_another_thread_writes_stops_the_card(tmp_path: Path) -> N
     (tmp_path / "threads.py").write_text(THREADS)
     ended = anymps(SIDE, "run", "--mac", MAC, "threads.py", cwd=tmp_path)
     assert (ended.status, ended.out) == (0, "True True 3.0\n"), ended.err
+
+
+def test_who_waits_for_the_device_waits_for_the_card(tmp_path: Path) -> None:
+    """Though nothing is read there: a clock that is read before and after has the card's time between."""
+    if SIDE != "cuda":
+        pytest.skip("asks the card's driver")
+    (tmp_path / "waits.py").write_text(WAITS)
+    ended = anymps(SIDE, "run", "--mac", MAC, "waits.py", cwd=tmp_path)
+    busy = 600  # CUDA_ERROR_NOT_READY
+    assert ended.out.splitlines() == [
+        f"{name} {busy} 0" for name in ("synchronize", "accelerator", "event", "cache")
+    ], ended.err
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,9 @@ Pool& pool() {
 }
 
 void note_wait(uint64_t copies) {
-  const int64_t now = now_ns();
-  mark_wait("anymps::event_wait", now, now, Wait::Event);
+  const int64_t start = now_ns();
+  wait_for_card();
+  mark_wait("anymps::event_wait", start, now_ns(), Wait::Event);
   nonblocking::waited(copies);
   delayed::check();
 }

@@ -3,9 +3,20 @@
 
 #include "device/memory/books.h"
 #include "device/backend/fork.h"
+#include "device/substrates/substrate.h"
 #include "law/law.h"
 
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
 namespace anymps {
+
+void wait_for_card() {
+  const c10::Device device = substrate().alias_device();
+  if (C10_UNLIKELY(device.is_cuda())) {
+    const WithoutGil others_may_run;
+    c10::impl::getDeviceGuardImpl(device.type())->synchronizeDevice(device.index());
+  }
+}
 
 void mark_wait(const char* name, int64_t start_ns, int64_t end_ns, Wait wait) {
   if (told_by_device()) {
@@ -16,13 +27,15 @@ void mark_wait(const char* name, int64_t start_ns, int64_t end_ns, Wait wait) {
 void synchronize_device(const char* name) {
   enter_device();
   const int64_t start = now_ns();
-  mark_wait(name, start, start, Wait::Synchronize);
+  wait_for_card();
+  mark_wait(name, start, now_ns(), Wait::Synchronize);
   host_has_waited();
 }
 
 void empty_device_cache() {
   enter_device();
   const int64_t start = now_ns();
+  wait_for_card();
   books().model().empty_cache();
   mark_wait("anymps::empty_cache", start, now_ns(), Wait::EmptyCache);
   host_has_waited();
