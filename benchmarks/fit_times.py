@@ -32,18 +32,16 @@ from times_fit import (
     Row,
     as_data,
     fit,
-    mac_of,
     network_of,
     read_steps,
-    step_calls,
 )
 from times_page import page
 from times_ratios import HELD, Pairs, same_steps
+from times_training import training_hosts, walked_line
 
-from anymps.cost import Happening, WalkedStep, speed_ratio
-from anymps.cost._coefficients import OWN_KERNEL, from_json, torch_release
+from anymps.cost import WalkedStep, speed_ratio
+from anymps.cost._coefficients import OWN_KERNEL, from_json
 from anymps.cost._kernel import change_of
-from anymps.cost._walk import walked_step
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
@@ -249,7 +247,10 @@ def evaluate() -> dict[str, Any]:
         "held": held(unknown, small, usual),
     }
     data["intervals"] |= {f"step, {name}": (1 / UNKNOWN, UNKNOWN) for name in ("GPU", "host")}  # to be found
+    data["training_host"] = 1.0  # to be found
     others = {network: unseen(network, parameters, data) for network, parameters in apart.items()}
+    data["training_host"], slower = training_hosts(data, others)
+    others = {network: others.get(network, {}) | {"training_host": one} for network, one in slower.items()}
     found = step_intervals(walked_steps(data, others))
     data["accuracy"]["steps held"] = found.pop("held")
     data["intervals"] |= found
@@ -291,13 +292,7 @@ def walked_steps(data: dict[str, Any], others: dict[str, dict[str, Any]]) -> lis
     """Every public step time, and what is predicted for it: by `others` if the fit has seen its network or source."""
     found: list[tuple[dict[str, str], WalkedStep]] = []
     for line in read_steps():
-        coefficients = from_json(data | others.get(network_of(line["tape"]), {}))
-        happenings: list[Happening] = []
-        for call, count in step_calls(line["tape"]):
-            happenings += [Happening("kernel", call)] * count
-        happenings += [Happening("wait", waits=True)] * int(line["waits"])
-        mac = mac_of(line["chip"], line["gpu_cores"])
-        time = walked_step(happenings, mac, torch_release(line["torch"]), coefficients)
+        time = walked_line(line, from_json(data | others.get(network_of(line["tape"]), {})))
         assert time.predicted == time.calls, (line["tape"], time.left_out)
         found.append((line, time))
     return found

@@ -24,7 +24,7 @@ from anymps.cost._classes import Work
 from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
 from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
 from anymps.cost._kernel import change_of, padding, rates, tiles
-from anymps.cost._predict import QUICK_WAITS, runs_own_kernel, works_of
+from anymps.cost._predict import QUICK_WAITS, graphs_of, runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
 
@@ -131,7 +131,7 @@ class Row:
     seconds: float
     text: str
     works: tuple[Work, ...]
-    calls: int
+    graphs: int
     own_kernels: int
     waits: int = 0
     network: str = ""  # whose step it is, if it is one
@@ -177,14 +177,15 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
         for line in csv.DictReader(file):
             calls = [OperatorCall.parse(text) for text in line["calls"].split(" + ")]
             works = tuple(work for call in calls for work in works_of(call))
-            mac = mac_of(line["chip"], line["gpu_cores"])
+            mac, release = mac_of(line["chip"], line["gpu_cores"]), torch_release(line["torch"])
+            own = [call for call in calls if runs_own_kernel(call, release)]
+            graphs = sum(graphs_of(call) for call in calls if call not in own)
             stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
             mode, _, waits = line["mode"].partition(" ")
             seconds = float(line["milliseconds"]) / 1e3
             rows.append(
                 Row(line["source_url"], mac, stated[0], line["torch"], stated[1], mode, seconds, line["calls"],
-                    works, len(calls), sum(runs_own_kernel(call, torch_release(line["torch"])) for call in calls),
-                    int(waits or (mode == "sync")))
+                    works, graphs, len(own), int(waits or (mode == "sync")))
             )  # fmt: skip
     return rows
 
@@ -212,10 +213,11 @@ def read_step_rows() -> list[Row]:
         if not any(work.kind in GRADIENTS for work in works):
             continue
         release = torch_release(line["torch"])
+        graphs = [one for one in counted if not runs_own_kernel(one[0], release)]
         rows.append(
             Row(line["source_url"], mac_of(line["chip"], line["gpu_cores"]), line["cores_stated"] == "yes",
                 line["torch"], line["torch_stated"] == "yes", "step", float(line["milliseconds"]) / 1e3, line["tape"],
-                works, sum(count for _, own, count in counted if own),
+                works, sum(graphs_of(call) * count for call, own, count in graphs if own),
                 sum(count for call, _, count in counted if runs_own_kernel(call, release)),
                 int(line["waits"]), network_of(line["tape"]))
         )  # fmt: skip
@@ -254,7 +256,7 @@ class Arrays:
         self.number = {name: np.array(values, dtype=float) for name, values in number.items()}
         self.place = np.array([self._places(row, work) for _, row, work in flat]).T
         self.host = np.array([INDEX[f"host {row.era}"] for row in rows])
-        self.host_factor = np.array([(row.calls - row.own_kernels) * 1e-6 / rates(row.mac)[1] for row in rows])
+        self.host_factor = np.array([row.graphs * 1e-6 / rates(row.mac)[1] for row in rows])
         self.kernel_host_factor = np.array([row.own_kernels * 1e-6 / rates(row.mac)[1] for row in rows])
         self.wait = np.array([INDEX[f"wait {row.era}"] for row in rows])
         self.waits = np.array([1e-6 * row.waits for row in rows])

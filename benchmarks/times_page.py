@@ -108,11 +108,15 @@ from tables of chips that were left out, and widens the interval by its share of
 your Mac. Classes that are hard to predict widen the interval too. The intervals in the table are made from its own steps, so it proves nothing that
 they hold {step_held}.
 
-**Large errors.** Short training steps are predicted too fast (the MLP and the RNN in the table, BERT tiny, the GCN, scVI): Python's own time between the
-calls is not known here. One image through ResNet-18 is less work than any convolution that was timed. BERT inference with 512 tokens is three times slower
-in its table than its training suggests. The table of
-the GCN does not say why it took three times as long on an M1 Pro as on an M2 Ultra: on both it is mostly launches. Kornia's `canny` takes twice as long
-as predicted on both Macs, and its `get_perspective_transform` on the M1, at 23 us a call where the M4 needs 7; why is not known.
+**Training steps.** In a training step, every dispatch is assumed to take {training:g} times as long as in the timings of single operators. Those repeat one
+call, mostly without gradients; in a step, autograd records and runs each call, and Python runs modules and the optimizer. The factor is the one that
+fits the training steps of the table best, and a row of the table is predicted with the factor of the other models and sources. The gradients of a
+linear layer or a convolution take two dispatches: MPS has a graph for the input and one for the weight.
+
+**Large errors.** scVI checks its distributions in Python, and that time is not known here. One image through ResNet-18 is less work than any convolution
+that was timed. BERT inference with 512 tokens takes three times as long in its table as its training suggests. The GCN took three times as long on an
+M1 Pro as on an M2 Ultra; its table does not say why, and on both it is mostly launches. Two times of Kornia are unexplained: `canny` takes twice as
+long as predicted on both Macs, and `get_perspective_transform` takes 23 us a call on the M1, where the M4 needs 7.
 
 **Waits.** With torch 2.9 and macOS 26.5, the same script waits about 0.38 ms for the GPU of an M1 and 0.13 ms for that of an M4. So chips from M4 on have a
 factor of their own. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up to 1 MB.
@@ -229,7 +233,9 @@ def page(data: dict[str, Any], rows: list[Row]) -> str:
         f"| {name} | {one['rows']} | {percent(one['median'])} | {percent(one['nine_tenths'])} |\n"
         for name, one in found["chip"].items()
     ]
-    lines.append(TAIL.format(**step_intervals(data), **steps(found["steps"]), **ratios(data)))
+    lines.append(
+        TAIL.format(training=data["training_host"], **step_intervals(data), **steps(found["steps"]), **ratios(data))
+    )
     for source, count in Counter(row.source for row in rows).most_common():
         own = [row for row in rows if row.source == source]
         releases = sorted({row.torch for row in own}, key=lambda text: [int(n) for n in text.split(".")[:2]])

@@ -36,7 +36,7 @@ def test_what_was_measured_lies_in_the_interval() -> None:
     assert (found.held, found.differs_most) == (True, "device")
     assert str(found).splitlines() == [
         "                  measured  predicted    80 % interval",
-        "step of train.py   40.0 ms    33.4 ms  23.8 to 46.8 ms  held",
+        "step of train.py   40.0 ms    33.4 ms  24.3 to 45.9 ms  held",
         "  until queued     2.00 ms     186 us",
         "  after that       38.0 ms    33.3 ms",
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
@@ -66,7 +66,7 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
     """On the virtual device the prediction stands alone, in words and as data."""
     found = predict(timed(2.0, 40.0, virtual=True), products())
     assert str(found) == (
-        "A step of train.py would take about 33.4 ms on an M3 Pro 18GB (23.8 to 46.8 ms), bound by compute. "
+        "A step of train.py would take about 33.4 ms on an M3 Pro 18GB (24.3 to 45.9 ms), bound by compute. "
         "It is not compared: the times above are this machine's, not a Mac's."
     )
     row = found.to_json()
@@ -80,7 +80,7 @@ def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
     assert found.parts == {}
     assert found.compared is not None and found.compared.time.bound == "compute"
     assert str(found).splitlines()[1:] == [
-        "step of train.py   40.0 ms    33.3 ms  23.7 to 46.5 ms  held",
+        "step of train.py   40.0 ms    33.3 ms  24.2 to 45.7 ms  held",
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
     ]
 
@@ -122,7 +122,7 @@ MARKDOWN = """\
 
 |  | measured | predicted | 80 % interval |  |
 | --- | ---: | ---: | ---: | --- |
-| step of train.py | 40.0 ms | 33.4 ms | 23.8 to 46.8 ms | held |
+| step of train.py | 40.0 ms | 33.4 ms | 24.3 to 45.9 ms | held |
 |   until queued | 2.00 ms | 186 us |  |  |
 |   after that | 38.0 ms | 33.3 ms |  |  |
 
@@ -145,6 +145,6 @@ def test_times_of_another_release_are_compared_with_nothing() -> None:
     found = predict(timed(2.0, 40.0), products(), "2.4")
     assert (found.held, found.compared) == (None, None)
     assert str(found) == (
-        "A step of train.py would take about 33.9 ms on an M3 Pro 18GB (24.1 to 47.4 ms), bound by compute. These are "
+        "A step of train.py would take about 33.9 ms on an M3 Pro 18GB (24.7 to 46.5 ms), bound by compute. These are "
         "the times of torch 2.4, for the calls that torch 2.13.0 makes here."
     )

@@ -204,6 +204,28 @@ def test_graphs_to_compile_are_counted() -> None:
     assert walk_step(calls, M1, "2.11").graphs == 3  # `relu` was a graph
 
 
+def test_both_graphs_of_a_gradient_are_counted() -> None:
+    """MPS has one for the input and one for the weight."""
+    texts = ("float32[32, 64]", "float32[32, 10]", "float32[10, 64]")
+    gradient = OperatorCall("aten::linear_backward", texts, (texts[0], texts[2], "float32[10]"))
+    assert walked(*kernels(gradient, 3)).graphs == 2
+
+
+def test_dispatches_take_longer_in_a_training_step() -> None:
+    """Of all calls, with a time and without one, and in the closed form; a step without gradients is as it was."""
+    gradient = OperatorCall("aten::threshold_backward", ("float32[16]",) * 2, ("float32[16]",))
+    unknown = OperatorCall("aten::linalg_svd", (SIDE,), (SIDE,))
+    slower, graph = shipped().training_host, predict_operator(gradient, M1, TORCH).host
+    assert slower > 1.1
+    trained = walked(*kernels(SMALL, 500), *kernels(gradient, 1), *kernels(unknown, 1))
+    assert trained.seconds == pytest.approx(slower * (500 * HOST + 2 * graph))
+    assert predict_step([SMALL] * 500 + [gradient], M1, TORCH).host == pytest.approx(slower * (500 * HOST + graph))
+    assert walked(*kernels(SMALL, 500)).seconds == pytest.approx(500 * HOST)
+    busy = [Happening("kernel", SMALL, host_code=1.2 * HOST)] * 500
+    assert walked(*busy).seconds == pytest.approx(1.2 * 500 * HOST)
+    assert walked(*busy, *kernels(gradient, 1)).seconds == pytest.approx(slower * (500 * HOST + graph))
+
+
 def test_the_interval_goes_by_what_binds_the_step() -> None:
     """The GPU's share has the interval of steps that the GPU decides, the host's that of the others."""
     gpu, host = (walk_step([Happening("kernel", call)] * 50, M1, TORCH) for call in (WIDE, SMALL))

@@ -72,11 +72,12 @@ class Coefficients:
 
     `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`; the times are in microseconds on
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
-    Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. `rows` counts the timings that
-    a class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
-    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step that the GPU decides
-    (`step, GPU`) or the host (`step, host`), of what a wait takes (`wait`), and of the ratio between two Macs
-    (`ratio`), which is wider by `between` in a class whose ratios are harder to predict.
+    Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. In a training step dispatches
+    take `training_host` times as long. `rows` counts the timings that a class rests on, and `wider` is how much wider
+    its interval is, in logarithms. `intervals` are factors on a prediction, 10 % and 90 % quantiles: of an operator's
+    time by its length, of a step that the GPU decides (`step, GPU`) or the host (`step, host`), of what a wait takes
+    (`wait`), and of the ratio between two Macs (`ratio`), which is wider by `between` in a class whose ratios are
+    harder to predict.
     """
 
     matrix: dict[str, MatrixClass]
@@ -91,6 +92,7 @@ class Coefficients:
     wait: dict[str, float]
     wait_base_chip: float
     wait_newer_chip: float
+    training_host: float
     rows: dict[str, int]
     wider: dict[str, float]
     between: dict[str, float]
@@ -122,6 +124,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         wait=times["wait"],
         wait_base_chip=data["common"]["wait_base_chip"],
         wait_newer_chip=data["common"]["wait_newer_chip"],
+        training_host=data["training_host"],
         rows={name: int(number) for name, number in data["rows"].items()},
         wider=data["wider"],
         between=data["between"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Final, Literal
@@ -39,6 +39,9 @@ _REWRITTEN: Final = {"index": (2, 9), "index_put": (2, 9), "_index_put_impl": (2
 QUICK_WAITS: Final = 4
 """The first generation of chips on which a wait is quicker: with torch 2.9 the same script waits a third as long on an
 M4 as on an M1 (Kornia's benchmark of both, macOS 26.5)."""
+
+# MPS computes the gradients of the input and of the weight by a graph each.
+_TWO_GRADIENTS: Final = ("linear_backward", "convolution_backward")
 
 _TRANSFERS: Final = ("copy", "_to_copy", "to", "item", "_local_scalar_dense")
 
@@ -129,6 +132,7 @@ def step_time(
     rates(mac)  # raises for a Mac without them, also where there is no call
     device = host = 0.0
     uncertain = 0.0
+    slower = coefficients.training_host if trains(counts) else 1.0
     bound: dict[Bound, float] = {}
     left_out: Counter[str] = Counter()
     for call, count in counts.items():
@@ -138,7 +142,7 @@ def step_time(
             left_out[error.reason] += count
             continue
         device += count * time.device
-        host += count * time.host
+        host += count * time.host * slower
         bound[time.bound] = bound.get(time.bound, 0.0) + count * time.device
         if time.device:
             # Classes are off each in its own way: what they add to the interval goes by their share of the time.
@@ -195,8 +199,24 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
 def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:
     """What the host takes to dispatch a call: less for a Metal kernel of PyTorch's own than through MPSGraph."""
     _, speed = rates(mac)
-    own = call is not None and runs_own_kernel(call, release)
-    return (coefficients.kernel_host if own else coefficients.host[release.era]) * 1e-6 / speed
+    if call is not None and runs_own_kernel(call, release):
+        return coefficients.kernel_host * 1e-6 / speed
+    return coefficients.host[release.era] * (graphs_of(call) if call is not None else 1) * 1e-6 / speed
+
+
+def graphs_of(call: OperatorCall) -> int:
+    """How many graphs a call runs that has no Metal kernel: two where it makes the gradients of input and weight.
+
+    That of the bias comes with the weight's. Raises CostError where a tensor's text cannot be read.
+    """
+    if call.name not in _TWO_GRADIENTS:
+        return 1
+    return max(1, sum(len(read_tensor(made).shape) > 1 for made in call.outputs))
+
+
+def trains(calls: Iterable[OperatorCall | None]) -> bool:
+    """Whether any of a step's calls computes a gradient."""
+    return any("backward" in call.operator for call in calls if call is not None)
 
 
 def runs_own_kernel(call: OperatorCall, release: TorchRelease) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import fsum
 from operator import eq
@@ -25,9 +25,11 @@ from anymps.cost._kernel import rates
 from anymps.cost._predict import (
     OperatorTime,
     dispatch_seconds,
+    graphs_of,
     operator_time,
     runs_own_kernel,
     step_interval,
+    trains,
     wait_seconds,
     widened,
     width,
@@ -102,8 +104,8 @@ class WalkedStep:
 
     `calls` is the number of calls to predict, `predicted` the number of those that have a time; `left_out` gives the
     reasons for the others, with their numbers, and `unpredicted` their operators. `graphs` counts the graphs that
-    MPSGraph compiles for the step, one for each operator with its tensors; it does so in the first step, and the time
-    does not include that. If there is a calibration of that Mac, `calibration` is a sentence about it.
+    MPSGraph compiles for the step, one or two for each operator with its tensors; it does so in the first step, and
+    the time does not include that. If there is a calibration of that Mac, `calibration` is a sentence about it.
     """
 
     seconds: float
@@ -166,7 +168,7 @@ def walked_step(
     busy: float = 0.0,
 ) -> WalkedStep:
     """The time of a step by given coefficients; else as `walk_step`."""
-    book = _Book(mac, release, coefficients)
+    book = _Book(mac, release, coefficients, training=trains(happening.call for happening in happenings))
     moves = book.moves(happenings)
     places = [happening.place for happening in happenings]
     rows = stretches(moves, places)
@@ -247,17 +249,18 @@ def _widening(shares: dict[StepBound, float], classes: float, busy: float) -> fl
 class _Book:
     """What happenings cost on one Mac, each call looked up once, and what could not be predicted."""
 
-    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> None:
+    def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients, *, training: bool) -> None:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._release, self._coefficients = mac, release, coefficients
         self._transfer = coefficients.transfer
         self._wait = wait_seconds(mac, release, coefficients)
-        self._dispatch = dispatch_seconds(None, mac, release, coefficients)
+        self._slower = coefficients.training_host if training else 1.0
+        self._dispatch = self._slower * dispatch_seconds(None, mac, release, coefficients)
         self._view = coefficients.view[release.era] * 1e-6 / self._speed
         self._known: dict[int, tuple[OperatorTime, float, float] | str] = {}
         self._kernels: dict[tuple[int, bool], tuple[Move, float, float]] = {}  # without code of the program's own
         self._calls: list[OperatorCall] = []  # kept, as they are known by their address
-        self._graphs: set[tuple[str, tuple[str, ...], tuple[str, ...]]] = set()
+        self._graphs: dict[tuple[str, tuple[str, ...], tuple[str, ...]], int] = {}
         self.calls = 0
         self.uncertain = self.apart = 0.0  # seconds, each by what widens the interval of a time, and of a ratio
         self.left_out: Counter[str] = Counter()
@@ -266,7 +269,7 @@ class _Book:
     @property
     def graphs(self) -> int:
         """How many graphs the happenings so far need."""
-        return len(self._graphs)
+        return sum(self._graphs.values())
 
     def moves(self, happenings: Iterable[Happening]) -> list[Move]:
         """The moves of the clocks that a step's happenings are."""
@@ -313,7 +316,8 @@ class _Book:
         self.uncertain += time.device * wider
         self.apart += time.device * between
         if happening.call is not None and time.device and not runs_own_kernel(happening.call, self._release):
-            self._graphs.add((happening.call.operator, happening.call.inputs, happening.call.outputs))
+            key = happening.call.operator, happening.call.inputs, happening.call.outputs
+            self._graphs[key] = graphs_of(happening.call)
         works: StepBound = time.bound if time.device else "nothing"
         move = Move(0.0, time.host, "launch", time.device, works, happening.waits, wait)
         self._kernels[id(happening.call), happening.waits] = move, time.device * wider, time.device * between
@@ -364,5 +368,6 @@ class _Book:
             return error.reason
         if not time.device:
             return time, 0.0, 0.0
+        time = replace(time, host=self._slower * time.host)
         about = time.kind, call, self._mac, self._coefficients
         return time, width(*about), width_between(*about)
