@@ -124,6 +124,16 @@ def test_a_file_that_was_changed(tmp_path: Path) -> None:
     assert refused(packed(tmp_path / "x.json.gz", document)) == "FILE is damaged: its digest does not match"
 
 
+def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
+    """They are not written: no reader would take the file."""
+    path = tmp_path / "x.json.gz"
+    odd = answers(waits={"item": {"seconds": float("nan")}})
+    for refuse in (lambda: write_answers(odd, path), lambda: digest({"seconds": float("inf")})):
+        with pytest.raises(ValueError, match="JSON"):
+            refuse()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_cut_short_or_followed_by_something(tmp_path: Path) -> None:
     """Half of it, and with more behind its end."""
     path = tmp_path / "x.json.gz"
