@@ -26,6 +26,7 @@ from anymps.verify.cases import (
     TIMED_CALLS,
     WAITING,
     FaultCall,
+    TimedCall,
     _fault_calls,
     _memory,
     _pairs,
@@ -232,6 +233,18 @@ def test_inputs_of_timed_calls() -> None:
     assert (made.device.type, made.shape, made.dtype) == ("cpu", (3, 4), torch.bfloat16)
     assert made.unique().numel() > 6
     assert _timed_calls.tensor(torch, "float32[]", "cpu").shape == ()
+
+
+def test_a_timed_call_waits_where_it_is_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each call of its mode, unless the call waits by itself."""
+    waited: list[int] = []
+    monkeypatch.setattr(torch.mps, "synchronize", lambda: waited.append(1))
+    text = "aten::add.Tensor(float32[1], float32[1]) -> (float32[1])"
+    for mode, reads, times in (("pipe", False, 0), ("pipe", True, 0), ("sync", False, 2), ("sync", True, 0)):
+        call = _timed_calls.prepare(TimedCall(text, lambda torch, t: torch.add(*t), mode, reads), "cpu")  # type: ignore[arg-type]
+        call(), call()
+        assert len(waited) == times
+        waited.clear()
 
 
 def test_samples_of_the_database_join_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
