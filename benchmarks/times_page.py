@@ -16,8 +16,8 @@ READ = "22 to 26 November 2026"
 HEAD = """\
 # How accurate predicted times are
 
-`anymps.cost` predicts how long an operator, or a whole step, takes on a Mac. This page says how accurate such a number is. It is written by
-`python benchmarks/fit_times.py` from the public timings in `benchmarks/times/`, which were read on {read}. No Mac was used.
+`anymps.cost` predicts how long an operator, or a whole step, takes on a Mac. This page says how accurate such a number is. No Mac was used:
+`python benchmarks/fit_times.py` writes the page from the public timings in `benchmarks/times/`, which were read on {read}.
 
 ```python
 from anymps import parse_mac
@@ -32,44 +32,49 @@ print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % inter
 
 Every report of a run says how long the typical step would take on the chosen Mac, and what limits it. JSON has it as `predicted_step`, and
 `anymps.forecast.forecast` computes it for any Mac. There is no number if less than nine tenths of the step's calls have a predicted time, or if data
-loading or paging dominates. The report then says why, and names the operators without a predicted time.
+loading or paging dominates. The report then says why and names the operators without a time.
 
 ## Operators on a Mac that was not timed
 
-To predict the timings of a chip, the coefficients were fitted to those of all other chips. The error is |predicted / measured - 1|.
+Each chip's timings are predicted by coefficients that were fitted to all other chips. The error is |predicted / measured - 1|.
 
 | what was predicted | timings | median error | nine tenths are within | within 50 % |
 | --- | ---: | ---: | ---: | ---: |
 """
 
 MIDDLE = """
-Most timings include one wait for the GPU. The time of a wait differs by up to a factor of four between tables of timings, and says nothing about an
-operator. So that one number is taken from the table itself, and a timing that is mostly wait is not scored: {scored} of {rows} are scored. The last
-row of the table has all of them, and predicts the waits as well.
+Most timings include one wait for the GPU. Between tables of timings, a wait differs by up to a factor of four, and it says nothing about an
+operator. So the wait is taken from the table itself, and a timing that is mostly wait is not scored. That leaves {scored} of {rows} timings. The last
+row scores all of them and predicts the waits as well.
 
-**Goals and results.** A median of 18 % is {median_met}: it is {median}. Nine tenths within 50 % is {nine_met}: {half} are within 50 %, and nine tenths
-are within {nine} ({nine_new} with torch 2.5 and later).
+**Goals and results.** The goal of a median of 18 % is {median_met}: it is {median}. The goal of nine tenths within 50 % is {nine_met}: {half} are within
+50 %, and nine tenths are within {nine} ({nine_new} with torch 2.5 and later).
 
-Kernels that only one chip was timed with (sorting, scans and softmax by PyTorch's own kernels, gradients of convolutions) rest on their prior when
-that chip is left out. Their numbers say how good a guess was, not how good the prediction is now, so neither the intervals nor the share that they hold
-(below) count them.
+Some kernels were timed on one chip only: sorting, scans and softmax by PyTorch's own kernels, and gradients of convolutions. When that chip is left
+out, their prediction is a guess made before any timing was seen. The score of such a guess says nothing about the prediction that ships, so the
+intervals below leave these kernels out.
 
-The largest errors come from few operators: binary cross entropy, whose timings with torch 2.1 and 2.2 differ by a factor of 20 on chips of one
-generation; `argmax` and sums over the first axis; adding scatters, whose time depends on how many indices are equal; and `sort` on an M1 Ultra.
-Convolutions were timed with permuted inputs and few channels only, the gradients of their weights only on an M5 Pro, and those of their inputs only
-as part of a step.
+Few operators cause the largest errors:
 
-**PyTorch's own kernels.** From release to release, PyTorch replaces graphs of Apple's MPSGraph with its own Metal kernels, which access memory in
-another way. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a separate factor from the release on that has the kernel.
-Pointwise operators and copies are limited by memory bandwidth either way. The pull requests that state a kernel's gain are in the table of sources.
-For gathers and norms there is only a ratio or a judgement; `benchmarks/times_fit.py` says which.
+- Binary cross entropy: with torch 2.1 and 2.2, its timings differ by a factor of 20 on chips of one generation.
+- `argmax`, and sums over the first axis.
+- Adding scatters: their time depends on how many indices are equal.
+- `sort` on an M1 Ultra.
 
-**80 % intervals.** They are the 10 % and 90 % quantiles of timings whose chip and shapes were both left out of the fit, with torch 2.5 and later, for
-all classes except those that are hard to predict: {small[0]:g} to {small[1]:g} times the prediction below 1 ms, {large[0]:g} to {large[1]:g} times above. With the quantiles of
-the other chips, {held} of a chip's timings are inside; the goal is 75 to 85 %. Adding faster caches to the formula was tried, and predicted no better.
+Convolutions were timed with permuted inputs and few channels only. The gradients of their weights were timed on an M5 Pro only, those of their inputs
+only as part of a step.
 
-The interval is wider for classes that are harder to predict (sorts, `argmax`, losses, adding scatters, sums over the first axis), for classes with
-fewer than five timings, and for half types on M5, which only one machine was timed with.
+**PyTorch's own kernels.** With each release, PyTorch replaces more graphs of Apple's MPSGraph with Metal kernels of its own, which access memory
+differently. Gathers, scatters, sorts, scans, `argmax`, reductions, softmax and norms have a separate factor from the release that brought the kernel.
+Pointwise operators and copies have none, as memory bandwidth limits them either way. The table of sources links the pull requests that state a
+kernel's gain. For gathers and norms, only a ratio or a judgement is known; `benchmarks/times_fit.py` says which.
+
+**80 % intervals.** An interval reaches from {small[0]:g} to {small[1]:g} times the prediction below 1 ms, and from {large[0]:g} to {large[1]:g} times above. These are the 10 % and
+90 % quantiles of timings with torch 2.5 and later whose chip and shapes the fit had not seen, without the classes that are hard to predict. Quantiles
+from the other chips hold {held} of a chip's timings; the goal is 75 to 85 %. A formula with faster caches predicted no better.
+
+Three things widen an interval: a class that is hard to predict (sorts, `argmax`, losses, adding scatters, sums over the first axis), a class with
+fewer than five timings, and half types on an M5, which were timed on one machine only.
 
 ## By class
 
@@ -78,7 +83,7 @@ fewer than five timings, and for half types on M5, which only one machine was ti
 """
 
 AFTER_CLASSES = """
-A class without timings takes what is known of similar classes, and has a wider interval. These classes have none: {bare}.
+A class without timings borrows from similar classes and has a wider interval. These classes have none: {bare}.
 
 ## By chip
 
@@ -90,92 +95,104 @@ TAIL = """
 ## Steps of models
 
 Each step was predicted by a fit that saw no step of its model and no timing from the same source. Only steps with gradients of convolutions are part
-of any fit, because hardly anyone timed these gradients alone: what is left of such a step, less all that is known, is theirs. All other steps are
-predicted from the timings of single operators. The calls were recorded from the models themselves, with random weights
-(`benchmarks/record_steps.py`), and from Kornia's filters, warps and augmentations (`benchmarks/kornia_steps.py`). Of Kornia's times, those whose
-interquartile range is more than a quarter of the median are left out.
+of any fit, because hardly anyone timed these gradients alone: what remains of such a step, less all that is known, is theirs. All other steps are
+predicted from the timings of single operators, and from the factor for training steps (below). `benchmarks/record_steps.py` recorded the calls from
+the models themselves, with random weights; `benchmarks/kornia_steps.py` recorded Kornia's filters, warps and augmentations. A time of Kornia's is left
+out if its interquartile range is more than a quarter of the median.
 
 | model | Mac | torch | measured | predicted | 80 % interval | held | bound by |
 | --- | --- | --- | ---: | ---: | ---: | --- | --- |
 {step_rows}
-The median error is {step_median} (goal: 20 %), and {step_half} are within 50 % (goal: 85 %), of {step_count} steps of {step_models} models. "Held" means that the measured
+Over {step_count} steps of {step_models} models, the median error is {step_median} (goal: 20 %), and {step_half} are within 50 % (goal: 85 %). "Held" means that the measured
 time is inside the interval. A star means that a data loader fed the step; its time is not predicted.
 
-**Intervals.** An interval depends on what limits the step: it is {gpu[0]:g} to {gpu[1]:g} times the prediction if the GPU does, {host[0]:g} to {host[1]:g} times if the
-host does, and in between if both do. Eight tenths of the steps above have no larger error, upwards or downwards, once the parts that waits and classes
-add are taken off. Intervals from the steps of the other models alone hold {gpu_held} (GPU) and {host_held} (host), together {all_held} (goal: 78 to 85 %). The time of a wait is known within {wait[0]:g} to {wait[1]:g} times,
-from tables of chips that were left out, and widens the interval by its share of the step; `anymps bench --calibrate` replaces it with the time on
-your Mac. Classes that are hard to predict widen the interval too. The intervals in the table are made from its own steps, so it proves nothing that
-they hold {step_held}.
+**Intervals.** What limits a step decides its interval: {gpu[0]:g} to {gpu[1]:g} times the prediction if the GPU does, {host[0]:g} to {host[1]:g} times if the host does, and in
+between if both do. Eight tenths of the steps above have no larger error, upwards or downwards, apart from what waits and classes add. Intervals from
+the other models' steps alone hold {gpu_held} (GPU) and {host_held} (host), together {all_held} (goal: 78 to 85 %). The intervals in the table are made from its own
+steps, so it proves nothing that they hold {step_held}.
+
+Two things widen the interval of a step, each by its share of the step: classes that are hard to predict, and waits. Tables of chips that were left
+out show that a wait takes {wait[0]:g} to {wait[1]:g} times as long as predicted. `anymps bench --calibrate` replaces the prediction with the time on your Mac.
 
 **Training steps.** In a training step, every dispatch is assumed to take {training:g} times as long as in the timings of single operators. Those repeat one
 call, mostly without gradients; in a step, autograd records and runs each call, and Python runs modules and the optimizer. The factor is the one that
-fits the training steps of the table best, and a row of the table is predicted with the factor of the other models and sources. The gradients of a
-linear layer or a convolution take two dispatches: MPS has a graph for the input and one for the weight.
+fits the training steps of the table best, and a row of the table is predicted with the factor of the other models and sources. That there is one
+factor for all calls, instead of a time for each, was chosen knowing these rows. The gradients of a linear layer or a convolution take two dispatches:
+MPS has a graph for the input and one for the weight.
 
 **Large errors.** scVI checks its distributions in Python, and that time is not known here. One image through ResNet-18 is less work than any convolution
 that was timed. BERT inference with 512 tokens takes three times as long in its table as its training suggests. The GCN took three times as long on an
-M1 Pro as on an M2 Ultra; its table does not say why, and on both it is mostly launches. Two times of Kornia are unexplained: `canny` takes twice as
-long as predicted on both Macs, and `get_perspective_transform` takes 23 us a call on the M1, where the M4 needs 7.
+M1 Pro as on an M2 Ultra; its table does not say why. Two times of Kornia are unexplained: `canny` takes up to twice as long as predicted for 32
+pictures, and `get_perspective_transform` takes 23 us a call on the M1, where the M4 needs 7.
 
-**Waits.** With torch 2.9 and macOS 26.5, the same script waits about 0.38 ms for the GPU of an M1 and 0.13 ms for that of an M4. So chips from M4 on have a
-factor of their own. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up to 1 MB.
+**Waits.** With torch 2.9 and macOS 26.5, the same script waits about 0.38 ms for the GPU of an M1 and 0.13 ms for that of an M4. So chips from M4 on
+have a factor of their own. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up to 1 MB.
 
-**Convolutions.** Those that were timed had permuted inputs, for which torch before 2.5 took up to three times as long. Plain ones are assumed to be as
-fast there as in later releases. That is a judgement, and the steps of VGG and ResNet-18 influenced it. So did those of the CIFAR ResNets for one
-more: before torch 2.5, the sum in the gradient of a small weight is assumed to be shared by all cores.
+**Convolutions.** Those that were timed had permuted inputs, which took torch before 2.5 up to three times as long. Plain inputs are assumed to be as
+fast there as in later releases. Before torch 2.5, all cores are assumed to share the sum in the gradient of a small weight. Both are judgements: the
+steps of VGG and ResNet-18 influenced the first, those of the CIFAR ResNets the second.
 
-**GRUs.** A GRU is hundreds of calls that do very little, so dispatch takes nearly all of its time. PyTorch's own Metal kernels are dispatched in about
-5 us on an M1, a graph of MPSGraph in 16 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have such a kernel in
-which release. What a large GRU reads repeatedly stays in the cache. The prediction does not model this, so it is up to half as long again as measured.
+**GRUs.** A GRU is hundreds of calls that do very little, so dispatch takes nearly all of its time. On an M1, a Metal kernel of PyTorch's own is
+dispatched in about 5 us, a graph of MPSGraph in 16 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have a kernel
+in which release. What a large GRU reads repeatedly stays in the cache. The prediction does not model that, so it is up to half as long again as
+measured.
 
 **Few rows.** Up to 16 rows, as in a GRU or for one token of a language model, MPS multiplies without the tiles of its large products (pytorch issue
-189847). Such a product is assumed to take the time of reading its tensors at three quarters of the memory's bandwidth, which is what 7.7 tokens a
-second of Mistral-7B in float16 on an M5 amount to; no timing of one alone is public. One token behind 990 others takes 173 ms on that M5.
+189847). Such a product is assumed to read its tensors at three quarters of the memory's bandwidth. No timing of one alone is public; Mistral-7B in
+float16 makes 7.7 tokens a second on an M5, which amounts to that. One token behind 990 others takes 173 ms there.
 
-**How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`): the host dispatches every call, the device computes it, and
-where the host waits, both meet. For these steps, the order of the calls and the program's own code are unknown, so the waits come at the end. With a
-recording, the gaps between calls count too. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured at some
-steps and when the recording ends: the quickest product of large integers counts, as the gaps are those of the quickest step. An M1
-is assumed to take half of the time of an Intel Xeon for that; this is a judgement, since no Mac was timed. `predict_step` has a closed form for calls
-without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth. Paging and the compilation in the first step are
-not included.
+**How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`). The host dispatches every call, the device computes it, and both
+meet where the host waits. Neither the order of the calls nor the program's own code is known for the steps above, so their waits come at the end.
+`predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth. Paging
+and the compilation in the first step are not included.
+
+With a recording, the gaps between calls count too. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured at
+some steps and when the recording ends. The quickest product of large integers counts, as the gaps are those of the quickest step. An M1 is assumed to
+take half of an Intel Xeon's time for that product. This is a judgement, since no Mac was timed.
 
 **The first step.** A report counts the graphs that the first step compiles, and says how long that takes: 2.5 ms for each on an M2 Pro, or 1.9 to 5.8.
-These are the first steps of nine small networks there, with a build of torch 2.10, by the number of graphs in the cache after them
-([dharvpat/pytorch-PRs](https://github.com/dharvpat/pytorch-PRs/blob/a3a7b9d/GCache-Issues/baseline.json)). It is one log of one Mac, so the number is
-rough. A log of early 2023 suggests more: nanoGPT's first iteration took 2.6 s on an M2, with two evaluations in it
-([simonw/public-notes](https://github.com/simonw/public-notes/issues/11)). That another Mac takes as much longer as its CPU is slower is a judgement.
+The figures come from [a log](https://github.com/dharvpat/pytorch-PRs/blob/a3a7b9d/GCache-Issues/baseline.json) of nine small networks with a build of
+torch 2.10. It has the time of each first step, and how many graphs the cache held after it. The number is rough, as this is one log of one Mac.
+[Another](https://github.com/simonw/public-notes/issues/11), of early 2023, suggests more: nanoGPT's first iteration, with two evaluations in it, took
+2.6 s on an M2. Compiling is assumed to slow down as much as a Mac's CPU is slower, which is a judgement.
 
-**LSTMs.** MPS computes an LSTM as one graph. It is predicted as the products and pointwise kernels of its layers and steps. How many pointwise kernels
-a step has is a judgement that the LSTM in the table agrees with, so that row proves nothing.
+**LSTMs.** MPS computes an LSTM as one graph. It is predicted as the products and pointwise kernels of its layers and steps. The number of pointwise
+kernels is a judgement that was made knowing the LSTM in the table, so that row proves nothing.
 
 ## The ratio between two Macs
 
 An error that all Macs share cancels in the ratio of two times, while the other errors add up. So `speed_ratio` of two steps is scored separately and
-has its own interval, which `anymps plan --against` shows: a factor of {off:g} either way, and more for classes whose ratios are hard to predict
-(convolutions, gathers and scatters, `sort`, `argmax`, sums over the first axis). It comes from timings of the same calls on two chips with the same
-release of torch, 2.5 or later: {pairs} pairs on {chips} chips, predicted by fits that saw neither the chip nor these shapes on any machine. The
-median error of such a ratio is {ratio_median}, and eight tenths are within {ratio_eight}. For the times in these pairs the median is {times_median}, and eight tenths are
-within {times_eight}. With intervals from pairs that include neither chip, {ratio_held} of the pairs are held; the goal is 75 to 85 %.
+has its own interval, which `anymps plan --against` shows. It is a factor of {off:g} either way, and more for classes whose ratios are hard to predict:
+convolutions, gathers and scatters, `sort`, `argmax`, and sums over the first axis.
 
-Steps from the table above that were timed on two Macs with one release are not part of this. They are few, and of older releases:
+The interval comes from timings of the same calls on two chips with the same release of torch, 2.5 or later. There are {pairs} pairs on {chips} chips,
+predicted by fits that saw neither the chip nor these shapes on any machine. The median error of such a ratio is {ratio_median}, and eight tenths are within
+{ratio_eight}. The times in these pairs have a median error of {times_median}, and eight tenths are within {times_eight}. Intervals from pairs without either chip hold
+{ratio_held} of the pairs; the goal is 75 to 85 %.
+
+Some steps of the table above were timed on two Macs with one release. They are few and of older releases, so they are not part of this score:
 
 | model | Macs | measured | predicted | 80 % interval | held |
 | --- | --- | ---: | ---: | ---: | --- |
 {ratio_rows}
-The median error is {step_ratio_median}, and that of the times of the same steps is {pair_median}: so few steps do not show that ratios are more accurate. {step_ratio_held} are
-held, by intervals that span a factor of {span_ratios:.1f} from end to end; those of the times span {span_times:.1f}. The misses are the GCN, which has one missed time too.
+The median error of these ratios is {step_ratio_median}, that of the times of the same steps is {pair_median}. So these steps do not show that ratios are more accurate. The
+intervals hold {step_ratio_held} ratios. They span a factor of {span_ratios:.1f} from end to end, those of the times {span_times:.1f}.
 
 ## What is not predicted
 
-These have no number: an operator without a class (such as a Metal kernel of your own), a product of integer or complex matrices, a call that runs on
-the CPU, and a Mac whose GPU clock is not public (MacBook Neo). `predict_operator` raises `CostError` and says why; `predict_step` counts such calls in
-`left_out`.
+These have no number:
 
-A recording knows the memory layout of a call's inputs and along which axes it works. Without that (in a recording of an earlier version, or in a call
-that you write yourself) the usual case is assumed: inputs without permuted strides, and of two axes of the same size the last one is reduced. A
-kernel that `torch.compile` fused is assumed to read or write each of its buffers once, as an elementwise kernel does; this is a judgement. A hot
+- an operator without a class, such as a Metal kernel of your own
+- a product of integer or complex matrices
+- a call that runs on the CPU
+- a Mac whose GPU clock is not public (MacBook Neo)
+
+`predict_operator` raises `CostError` and says why; `predict_step` counts such calls in `left_out`.
+
+A recording knows the memory layout of a call's inputs and the axes along which it works. A recording of an earlier version does not, nor does a call
+that you write yourself. Then the usual case is assumed: inputs without permuted strides, and a reduction along the last of two axes of the same size.
+
+A kernel that `torch.compile` fused is assumed to read or write each of its buffers once, as an elementwise kernel does; this is a judgement. A hot
 laptop runs up to a third slower, which no prediction knows.
 
 ## Sources
