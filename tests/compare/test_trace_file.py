@@ -280,6 +280,10 @@ def test_sketches_of_nothing_and_of_large_numbers() -> None:
     assert lost.elements[1:] == (math.inf, -math.inf)
     assert made(3.0, -4.0).rms == pytest.approx(12.5**0.5, rel=1e-12)
     assert made(3e200, -4e200, dtype=torch.float64).rms == pytest.approx(12.5**0.5 * 1e200, rel=1e-12)
+    assert made(3e-200, -4e-200, dtype=torch.float64).rms == pytest.approx(12.5**0.5 * 1e-200, rel=1e-12)
+    assert made(3e38, -3e38).rms == pytest.approx(3e38, rel=1e-6)
+    assert made(1e8, 1.0, -1e8).total == 1.0
+    assert made(6e4, 6e4, dtype=torch.float16).total == 120_000.0
     assert made(3.0, -4.0).size == 4.0
     half = torch.tensor([3 + 4j]).to(torch.complex32)
     assert sketched(half, "").high == 5.0

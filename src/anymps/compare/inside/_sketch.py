@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from typing import Any
+import math
+from typing import Any, Final
 
 import torch
 
 from anymps.compare._trace import Sketch, places
 from anymps.numerics import in_place
+
+# Types whose numbers torch sums in float64 as it reads them, without a copy of the tensor in float64.
+_SUMMED_WIDE: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def readable(tensor: Any) -> bool:
@@ -37,7 +41,9 @@ def digest_of(tensor: torch.Tensor) -> str:
     """Of a contiguous CPU tensor's bytes."""
     size = tensor.numel() * tensor.itemsize
     content = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+    return hashlib.sha256(content, usedforsecurity=False).hexdigest()[
+        :16
+    ]  # today's processors have instructions for it
 
 
 def sketched(tensor: torch.Tensor, digest: str) -> Sketch:
@@ -49,18 +55,29 @@ def sketched(tensor: torch.Tensor, digest: str) -> Sketch:
     flat = tensor.reshape(-1)
     if flat.dtype.is_complex:
         flat = flat.abs() if flat.dtype is not torch.complex32 else flat.to(torch.complex64).abs()
-    wide = flat.to(torch.float64)
-    elements = tuple(map(float, wide[places(wide.numel())].tolist()))
-    finite = torch.isfinite(wide)
+    if flat.dtype not in _SUMMED_WIDE:
+        flat = flat.to(torch.float64)
+    elements = tuple(map(float, flat[places(flat.numel())].tolist()))
+    low, high = _ends(flat)
     nans = infinities = 0
-    if not bool(finite.all()):
-        nans = int(wide.isnan().sum())
-        infinities = int(wide.isinf().sum())
-        wide = wide[finite]
-    if not wide.numel():
-        return Sketch(dtype, shape, digest, nans, infinities, elements=elements)
-    low, high = (float(end) for end in torch.aminmax(wide))
-    total = float(wide.sum())
-    size = max(abs(low), abs(high))
-    rms = size * float((wide / size).square().mean().sqrt()) if size else 0.0  # without running over
-    return Sketch(dtype, shape, digest, nans, infinities, low, high, total, rms, elements)
+    if not (math.isfinite(low) and math.isfinite(high)):  # one NaN makes both NaN
+        nans, infinities = int(flat.isnan().sum()), int(flat.isinf().sum())
+        flat = flat[torch.isfinite(flat)]
+        if not flat.numel():
+            return Sketch(dtype, shape, digest, nans, infinities, elements=elements)
+        low, high = _ends(flat)
+    total = float(flat.sum(dtype=torch.float64))
+    return Sketch(dtype, shape, digest, nans, infinities, low, high, total, _rms(flat, low, high), elements)
+
+
+def _ends(flat: torch.Tensor) -> tuple[float, float]:
+    low, high = torch.aminmax(flat)
+    return float(low), float(high)
+
+
+def _rms(flat: torch.Tensor, low: float, high: float) -> float:
+    scale = max(abs(low), abs(high)) if flat.dtype is torch.float64 else 1.0  # squares that float64 does not hold
+    if not scale:
+        return 0.0
+    norm = torch.linalg.vector_norm(flat if scale == 1.0 else flat / scale, dtype=torch.float64)
+    return scale * float(norm) / math.sqrt(flat.numel())

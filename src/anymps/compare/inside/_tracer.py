@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from anymps._threads import calling_thread_alone
 from anymps.compare._trace import Bound
 from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
@@ -188,10 +189,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The number of its sketch, and its memory."""
         memory = tensor.data_ptr() if tensor.numel() else 0
         dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
-        here = on_cpu(tensor, self._in_host_memory)
-        digest = digest_of(here)
-        known = self._writer.known(dtype, shape, digest)
-        return (self._writer.sketch(sketched(here, digest)) if known is None else known), memory
+        with calling_thread_alone():  # both runs compute at once, and their threads would wait for each other
+            here = on_cpu(tensor, self._in_host_memory)
+            digest = digest_of(here)
+            known = self._writer.known(dtype, shape, digest)
+            number = self._writer.sketch(sketched(here, digest)) if known is None else known
+        return number, memory
 
     def _bound(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> int:
         shapes = tuple(tuple(tensor.shape) for tensor in given)
