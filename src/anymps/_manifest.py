@@ -92,7 +92,7 @@ def read_manifest(path: Path) -> Manifest:
                 f"comments have lines of their own: {line.strip()!r}"
             )
         if test in entries:
-            raise UsageError(f"{path}:{number}: {test} is on line {entries[test].line} already")
+            raise UsageError(f"{path}:{number}: {test} is already on line {entries[test].line}")
         entries[test] = Entry(ending, number, why)
         why = ""
     return Manifest(path, entries)

@@ -91,7 +91,7 @@ def test_nothing_is_predicted() -> None:
     steps.product(1)
     steps.end()
     found = predict(timed(1.0, 2.0), steps.close())
-    assert str(found) == "no prediction: the recording names no Mac that is known"
+    assert str(found) == "no prediction: the recording names no known Mac"
     assert (found.held, found.to_json()["predicted_ns"]) == (None, None)
 
 

@@ -195,7 +195,7 @@ def test_without_ground_there_is_one_line() -> None:
         one.end()
     for recording, message in (
         (empty.close(), "anymps: no time can be predicted: the recording holds no complete step"),
-        (unknown.close(), "anymps: no time can be predicted: the recording names no Mac that is known"),
+        (unknown.close(), "anymps: no time can be predicted: the recording names no known Mac"),
         (steps.close(), "anymps: no time can be predicted: the recording does not say which torch made it"),
         (
             other.close(),

@@ -62,7 +62,7 @@ def test_default_memory_is_the_smallest_and_default_bin_the_largest_with_it() ->
         ("M1 macOS 20.1", "anymps: there is no macOS 20.1: macOS 15 is followed by macOS 26"),
         (
             "M1 macOS 27",
-            "anymps: macOS 27.0 is not known: no working-set reading of it is public; newest known: macOS 26",
+            "anymps: macOS 27.0 is not known yet: nobody has published its working set; newest known: macOS 26",
         ),
     ],
 )

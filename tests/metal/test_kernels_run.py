@@ -79,12 +79,12 @@ def test_arguments_that_do_not_fit(tmp_path: Path) -> None:
             "value is of type float, and 'a' does not fit: could not convert string to float: 'a'",
         ),
         ({"value": 1.0, "rest": [1, 2, 3]}, "metal::array.__elems has room for 8 bytes, and 12 were given"),
-        (1.0, "By is a struct: give it as a dict of value, rest"),
+        (1.0, "By is a struct: pass it as a dict of value, rest"),
     ):
         with pytest.raises(TypeError) as caught:
             kernel(x, x, by, threads=4)
         assert str(caught.value) == text
-    with pytest.raises(TypeError, match="add_dense_float_float takes 3 buffers, and 4 were given"):
+    with pytest.raises(TypeError, match="add_dense_float_float takes 3 buffers, but 4 were given"):
         kernel(x, x, x, x, threads=4)
     with pytest.raises(TypeError, match="add_dense_float_float takes no other"):
         kernel(x, x, other=1, threads=4)

@@ -158,7 +158,7 @@ def test_bad_containers_are_one_line(tmp_path: Path) -> None:
     """A container that does not agree with itself is refused, and says where."""
     start = "the Metal kernels of torch.whl (section metal_basic) cannot be read: "
     content = metallib({"a": b"BC" * 40})
-    assert refused(made(tmp_path, b"MTLX" + content[4:])) == start + "it is no Metal library"
+    assert refused(made(tmp_path, b"MTLX" + content[4:])) == start + "it is not a Metal library"
     assert (
         refused(made(tmp_path, content[:-1]))
         == start + f"it has {len(content) - 1:,} bytes, and should have {len(content):,}"

@@ -68,9 +68,9 @@ def test_a_scenario_has_a_label_and_survives_a_process() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("batch=0", "--what-if batch=0: batch is a number from 1 on, as in batch=8"),
-        ("batch", "--what-if batch: batch is a number from 1 on, as in batch=8"),
-        ("sequence=-3", "--what-if sequence=-3: sequence is a number from 1 on, as in sequence=8"),
+        ("batch=0", "--what-if batch=0: batch is a number of 1 or more, as in batch=8"),
+        ("batch", "--what-if batch: batch is a number of 1 or more, as in batch=8"),
+        ("sequence=-3", "--what-if sequence=-3: sequence is a number of 1 or more, as in sequence=8"),
         ("checkpoint=maybe", "--what-if checkpoint=maybe: checkpoint is on or off"),
         ("precision=float64", "--what-if precision=float64: precision is one of bfloat16, float16"),
         ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw, adam8bit, adamw8bit"),

@@ -72,7 +72,7 @@ def test_a_test_that_is_listed_twice(tmp_path: Path) -> None:
     path = written(tmp_path / "m.txt", "t.py::a OSError", "t.py::a ValueError")
     with pytest.raises(UsageError) as error:
         read_manifest(path)
-    assert str(error.value) == f"{path}:2: t.py::a is on line 1 already"
+    assert str(error.value) == f"{path}:2: t.py::a is already on line 1"
 
 
 def test_updating_touches_its_own_lines_alone() -> None:

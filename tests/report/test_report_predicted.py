@@ -112,7 +112,7 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
             {"mac": "MacBook Neo", "mac_details": ""},
             "No time can be predicted for Apple A18 Pro: its GPU clock is not public.",
         ),
-        (10, 0, {"mac": "", "mac_details": ""}, "No time can be predicted: the recording names no Mac that is known."),
+        (10, 0, {"mac": "", "mac_details": ""}, "No time can be predicted: the recording names no known Mac."),
     ],
     ids=["too many calls without a class", "no torch", "no rates", "no Mac"],
 )

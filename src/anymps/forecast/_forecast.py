@@ -204,7 +204,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     named = _named(recording)
     mac = mac or named
     if mac is None:
-        raise CostError("anymps: no time can be predicted: the recording names no Mac that is known")
+        raise CostError("anymps: no time can be predicted: the recording names no known Mac")
     made_by = str(recording.meta.get("torch_version") or "")
     torch = torch or str(recording.meta.get("times_of") or made_by)
     if not torch:

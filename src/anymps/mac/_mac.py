@@ -152,7 +152,7 @@ def _check_macos(chip: Chip, macos: tuple[int, int]) -> None:
     if 16 <= macos[0] <= 25:
         raise MacError(f"anymps: there is no {text}: macOS 15 is followed by macOS 26")
     if macos[0] > 26:
-        raise MacError(f"anymps: {text} is not known: no working-set reading of it is public; newest known: macOS 26")
+        raise MacError(f"anymps: {text} is not known yet: nobody has published its working set; newest known: macOS 26")
     oldest = _OLDEST_MACOS.get(chip.generation, 14)
     if macos[0] < oldest:
         raise MacError(f"anymps: {chip.name} does not run {text}: the chip came out with macOS {oldest}")

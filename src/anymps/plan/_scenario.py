@@ -96,7 +96,7 @@ def parse_scenario(text: str) -> Scenario:
 def _value(name: str, value: str, word: str) -> Any:
     if name in ("batch", "sequence", "accumulate"):
         if not value.isdecimal() or int(value) < 1:
-            raise UsageError(f"--what-if {word}: {name} is a number from 1 on, as in {name}=8")
+            raise UsageError(f"--what-if {word}: {name} is a number of 1 or more, as in {name}=8")
         return int(value)
     if name in ("checkpoint", "fused"):
         if value not in ("on", "off", ""):

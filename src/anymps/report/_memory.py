@@ -19,8 +19,8 @@ _LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 _CATEGORIES: Final = (Column("held by"), Column("size", "number"), Column("share", "number"))
 _LINES: Final = (
     Column("size", "number"),
-    Column("requested", "number"),
-    Column("buffers", "number"),
+    Column("requested", "number", left_out=2),
+    Column("buffers", "number", left_out=1),
     Column("what", wraps=True),
     Column("operator", "path"),
     Column("where", "path"),

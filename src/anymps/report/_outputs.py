@@ -35,7 +35,7 @@ class Output:
         if not mark or not path:
             raise ValueError(f"{text!r} names no file: write FORM=FILE, such as html=report.html")
         if form not in FORMATS:
-            raise ValueError(f"there is no format {form!r}: {', '.join(FORMATS)}")
+            raise ValueError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
         return cls(form, path)
 
     @classmethod

@@ -97,11 +97,11 @@ class CompiledKernel(MetalKernel):
         **named: Any,
     ) -> None:
         if arg_casts is not None:
-            raise TypeError("the types of a compiled kernel's arguments are known: arg_casts is for kernels of source")
+            raise TypeError("arg_casts is only for kernels from source: a compiled kernel's types are known")
         by_slot: dict[int, BufferArgument] = {one.slot: one for one in self.signature.buffers}
         given = dict(zip(sorted(by_slot), args, strict=False))
         if len(args) > len(by_slot):
-            raise TypeError(f"{self._name} takes {len(by_slot)} buffers, and {len(args)} were given")
+            raise TypeError(f"{self._name} takes {len(by_slot)} buffers, but {len(args)} were given")
         for word, value in named.items():
             slot = next((slot for slot, one in by_slot.items() if one.name == word), None)
             if slot is None or slot in given:

@@ -75,14 +75,14 @@ def _read_list(read: object, size: int) -> dict[str, StoredKernel]:
     assert callable(read)
     header = read(_HEADER.size)
     if len(header) < _HEADER.size or header[:4] != _MAGIC:
-        raise ValueError("it is no Metal library")
+        raise ValueError("it is not a Metal library")
     fields = _HEADER.unpack(header)
     stated, parts = fields[8], fields[9:]
     if stated != size:
         raise ValueError(f"it has {size:,} bytes, and should have {stated:,}")
     (functions, functions_size), (code, code_size) = parts[0:2], parts[6:8]
     if functions != _HEADER.size or functions + functions_size > size or code + code_size > size:
-        raise ValueError("its parts are outside of it")
+        raise ValueError("its parts lie outside the file")
     data = read(functions_size + 4)  # the length does not count the number in front
     (count,) = struct.unpack_from("<I", data) if len(data) >= 4 else (0,)
     found: dict[str, StoredKernel] = {}
@@ -124,5 +124,5 @@ def _entry(data: bytes, code: int, code_size: int) -> StoredKernel | None:
     except (KeyError, IndexError, UnicodeDecodeError, struct.error):
         raise ValueError("an entry of its list of functions cannot be read") from None
     if offset + size > code_size:
-        raise ValueError(f"the kernel {name} is outside of it")
+        raise ValueError(f"the kernel {name} lies outside the file")
     return StoredKernel(name, code + offset, size, digest, (air, air_minor), (language, language_minor))

@@ -72,7 +72,7 @@ def _struct(name: str, fields: Sequence[StructField], value: Any, size: int) -> 
 def _by_name(name: str, fields: Sequence[StructField], value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         if len(fields) != 1:
-            raise TypeError(f"{name} is a struct: give it as a dict of {', '.join(one.name for one in fields)}")
+            raise TypeError(f"{name} is a struct: pass it as a dict of {', '.join(one.name for one in fields)}")
         return {fields[0].name: value}  # an array in a struct of its own
     known = {one.name for one in fields}
     for problem, names in (("has no field", value.keys() - known), ("needs the field", known - value.keys())):
