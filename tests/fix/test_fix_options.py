@@ -22,6 +22,9 @@ def options_of(folder: Path, text: str, *given: str) -> list[tuple[str, ...]]:
         ('parser.add_argument("-d", "--device", default="cuda:0", help="where")', [("--device", "cpu")]),
         ('parser.add_argument("--device", choices=["cuda", "cpu", "mps"])', [("--device", "cpu"), ("--device", "mps")]),
         ('parser.add_argument("--gpu", type=int, default=0)', [("--gpu", "-1")]),
+        ('parser.add_argument("--gpu_id", default=-1)', [("--gpu_id", "-1")]),
+        ('parser.add_argument("--gpu_id", default="-1")', [("--gpu_id", "-1")]),
+        ('parser.add_argument("--gpu_id", default="all")', [("--gpu_id", "cpu")]),
         ('parser.add_argument("--gpu_ids", default="0,1")', [("--gpu_ids", "-1")]),
         (
             'parser.add_argument("--cuda", action=argparse.BooleanOptionalAction)',

@@ -162,6 +162,26 @@ def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[E
     assert text_of(proof.unproved) == "o = Adam(p, fused=True)\no.zero_grad()\n"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "checked"),
+    [("", "", True), ("E: a", "", True), ("E: a", "E: a", True), ("E: a", "E: b", False)],
+)
+def test_where_more_is_to_be_mended_nothing_is_tried_elsewhere(
+    program: Program, edits: Sequence[Edit], before: str, after: str, checked: bool
+) -> None:
+    """A script that stops with another error than before has not come to what options would show."""
+    seen: list[str] = []
+    ran = replace(BEFORE, error=before)
+    prove(
+        program,
+        edits,
+        ran,
+        lambda changed: replace(ran, error=after, rules=rules_of(text_of(changed))),
+        lambda before, after: seen.append(text_of(after)),
+    )
+    assert bool(seen) is checked
+
+
 @pytest.mark.parametrize(("line", "came"), [(1, False), (2, True), (3, True), (5, True), (6, False)])
 def test_a_statement_over_several_lines_was_reached_at_any_of_them(tmp_path: Path, line: int, came: bool) -> None:
     """Of the changed script, where it has a line more: the first and the last among them, not those around it."""

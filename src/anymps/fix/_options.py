@@ -93,6 +93,7 @@ def _last_name(node: ast.expr | None) -> str:
 
 
 def _constant(node: ast.expr | None) -> object:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        return -node.operand.value if isinstance(node.operand.value, (int, float)) else None
+    """The value of a constant, without its sign; None of anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
     return node.value if isinstance(node, ast.Constant) else None
