@@ -90,6 +90,7 @@ def test_how_far_a_match_is_looked_for() -> None:
         (["mul", "nonzero/2"], ["mul", "nonzero/3"], [([0], [0]), ([1], [1])]),
         (["nonzero/2", "sum", "a"], ["nonzero/3", "sum", "b"], [([0], [0]), ([1], [1]), ([2], [2])]),
         (["nonzero/2", "nonzero/3"], ["nonzero/3", "nonzero/3"], [([0], [0]), ([1], [1])]),
+        (["nonzero/2", "nonzero/2"], ["nonzero/3", "nonzero/2"], [([0], [0]), ([1], [1])]),
         (["nonzero/2", "a", "sum"], ["nonzero/3", "sum"], [([0, 1], [0]), ([2], [1])]),
         (["nonzero/2", "sum"], ["nonzero/3", "a", "sum"], [([0], [0, 1]), ([1], [2])]),
         (["nonzero/2", "sum/2", "a"], ["nonzero/3", "sum/3", "b"], [([0, 1, 2], [0, 1, 2])]),

@@ -293,11 +293,12 @@ def test_casts_of_autocast_and_backward_are_no_calls() -> None:
     def make(trace: Tracing, second: bool) -> Tracing:
         if second:
             trace.call("_to_copy", 1, [X], [Y], autocast="float16").call("_to_copy", 2, [X], [Y], backward=True)
-        return trace.call("_to_copy", 3, [X], [Y])
+        trace.call("_to_copy", 3, [X], [Y]).call("relu", 4, [X], [Y], autocast="float16")
+        return trace.call("relu", 5, [X], [Y], backward=True)
 
     found = compared(make)
     assert found.agrees
-    assert (found.compared, [side.calls for side in found.sides]) == (1, [1, 3])
+    assert (found.compared, [side.calls for side in found.sides]) == (3, [3, 5])
 
 
 @pytest.mark.parametrize("operator", ["zeros", "ones", "full", "arange", "scalar_tensor", "new_zeros", "clone", "copy"])

@@ -185,6 +185,12 @@ def test_what_is_written_over_is_no_input(tmp_path: Path) -> None:
     assert add.inputs[0].sketch.elements == (3.0, 3.0)
 
 
+def test_an_empty_tensor_has_no_memory(tmp_path: Path) -> None:
+    """Nothing identifies it in later calls."""
+    calls = calls_of(tmp_path / "trace", lambda: torch.ones(0) + torch.ones(0))
+    assert [value.memory for value in (*calls[-1].inputs, *calls[-1].results)] == [0, 0, 0]
+
+
 def test_which_call_pytorchs_kernels_computed(tmp_path: Path) -> None:
     """By their counter, before a call and after it."""
     counts = iter([5, 5, 5, 6, 6, 9])
@@ -273,6 +279,7 @@ def test_sketches_of_nothing_and_of_large_numbers() -> None:
 
     empty = made()
     assert (empty.shape, empty.count, empty.size, empty.elements, empty.rms) == ((0,), 0, 0.0, (), 0.0)
+    assert (empty.nans, empty.infinities, empty.low, empty.high, empty.total) == (0, 0, 0.0, 0.0, 0.0)
     zeros = made(0.0, 0.0)
     assert (zeros.low, zeros.high, zeros.rms, zeros.total) == (0.0, 0.0, 0.0, 0.0)
     lost = made(math.nan, math.inf, -math.inf)

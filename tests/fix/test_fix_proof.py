@@ -219,6 +219,28 @@ def test_the_same_error_at_another_place(
     assert found.why == why
 
 
+def test_several_that_something_speaks_against_are_tried_in_halves(tmp_path: Path) -> None:
+    """The others are proved first, in one run; of three lines two are guilty, and each is tried by itself."""
+    (tmp_path / "train.py").write_text("o = Adam(p)\no = Adam(q)\no.zero_grad(set_to_none=False)\n")
+    program = Program.read(tmp_path / "train.py")
+    places = (("MPS812", 1), ("MPS812", 2), ("MPS811", 3))
+    found = [
+        RULES[rule].finding(Site(str(program.main.path), line, "", ""), what="It.", count=1) for rule, line in places
+    ]
+    edits, _ = edits_for(found, program)
+    before = Ran("", (0.5,), (), {"MPS811": 1, "MPS812": 2}, seconds=1.0)
+    texts: list[str] = []
+
+    def run(changed: Program) -> Ran:
+        texts.append(text_of(changed))
+        return replace(before, rules={"MPS812": 2})
+
+    proof = prove(program, edits, before, run, budget=Budget(runs=9, longest=1.0))
+    assert [text.count("fused") for text in texts] == [2, 0, 1, 1]
+    assert ["set_to_none" in text for text in texts] == [False] * 4
+    assert text_of(proof.program) == "o = Adam(p)\no = Adam(q)\no.zero_grad()\n"
+
+
 @pytest.mark.parametrize(("left", "why"), [(0, ""), (3, ""), (4, "MPS812 is still reported")])
 def test_each_edit_answers_for_one_finding(tmp_path: Path, left: int, why: str) -> None:
     """Two edits of five findings: three may be left; an edit that stands for no finding of its own asks for none."""

@@ -312,13 +312,16 @@ def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Pat
 
 
 def test_a_module_to_which_no_run_came(tmp_path: Path) -> None:
-    """What asks for CUDA in a function of a file that is not imported stays a suggestion, with its edit."""
-    program = project(
-        tmp_path, {"train": "import torch\nx = f('cuda')\n", "other": "def g(m):\n    return m.to('cuda')\n"}
-    )
+    """What asks for CUDA in a file that is not imported stays a suggestion, with its edit; other text is left alone."""
+    texts = {"train": "import torch\nx = f('cuda')\n", "broken": "x = ('cuda'\n"}
+    texts |= dict.fromkeys(("a", "z"), "import torch\nd = torch.device('cuda')\n")
+    program = project(tmp_path, texts)
     rule = next(rule for rule in RULES.values() if rule.project is not None)
     asked = rule.finding(Site(str(tmp_path / "train.py"), 2, "<module>", "x = f('cuda')"), what="It.", count=1)
     _, suggestions = edits_for([asked], program)
-    there = [one for one in suggestions if one.finding.site.file == str(tmp_path / "other.py")]
-    assert [(one.why, one.edit is not None and one.edit.ran) for one in there] in ([], [(NOT_KNOWN, False)])
+    there = [one for one in suggestions if one.finding.site.file != str(tmp_path / "train.py")]
+    assert [(Path(one.finding.site.file).name, one.why, one.edit is not None) for one in there] == [
+        ("a.py", NOT_KNOWN, True),
+        ("z.py", NOT_KNOWN, True),
+    ]
     assert apply_all([], program) is program

@@ -159,6 +159,8 @@ def test_which_places_of_a_pool_are_right() -> None:
     call = (image, [2, 2], [2, 2], [0, 0], [1, 1], False)
     assert compared("max_pool2d_with_indices", call, [values, places + 1]) is None
     assert compared("max_pool2d_with_indices", call, [values, places + 16]) is not None
+    one = (image[0], *call[1:])
+    assert compared("max_pool2d_with_indices", one, [values[0], places[0] + 1]) is None
     image[1, 2, 0, 0] = 1.0
     values, places = functional.max_pool2d(image, 2, return_indices=True)
     moved = places.clone()
