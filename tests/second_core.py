@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 
-from anymps.capture import _recorder
+from anymps.capture import _run_facts
 from anymps.device import _enable, native
 from anymps.device._law import law
 from anymps.rules import check_supported
@@ -40,10 +40,10 @@ def second_core() -> ModuleType:
 @contextmanager
 def as_on_a_mac() -> Iterator[None]:
     """Within this, the second core records what an observer sees, and a backward has the engine's own thread."""
-    former, engine = _recorder.native, torch.autograd.Variable._execution_engine
-    _recorder.native = second_core
+    former, engine = _run_facts.native, torch.autograd.Variable._execution_engine
+    _run_facts.native = second_core
     torch.autograd.Variable._execution_engine = type(engine).__base__()
     try:
         yield
     finally:
-        _recorder.native, torch.autograd.Variable._execution_engine = former, engine
+        _run_facts.native, torch.autograd.Variable._execution_engine = former, engine

@@ -296,6 +296,23 @@ def test_own_code_goes_by_the_speed_of_the_core_that_ran_it() -> None:
     assert found == pytest.approx([20e-3 / 1.31, 10e-3 / 1.31, 20e-3 * SPEED], rel=0.02)
 
 
+def test_a_fallback_goes_by_the_speed_at_which_the_core_computes() -> None:
+    """Another program had half of the core: that slows code more than computing."""
+    found = []
+    for meta, gap, work in (
+        ({"core_speed": 0.5, "compute_speed": 0.5}, 8, 40),
+        ({"core_speed": 0.3125, "compute_speed": 0.4}, 12.8, 50),
+        ({"core_speed": 0.5}, 8, 40),  # of an earlier version
+    ):
+        steps = Steps(**meta)
+        for _ in range(4):
+            steps.product(1, gap=int(gap * MS))
+            steps.fallback(work * MS)
+            steps.end()
+        found.append(seen(steps.close()).time.seconds)
+    assert found == pytest.approx([24e-3 / 1.31 + PRODUCT] * 3, rel=0.02)
+
+
 def test_a_core_that_others_had_is_taken_off() -> None:
     """20 ms of Python, in each step beside 30 ms in which the thread could have run: the machine was busy."""
     quiet, steps = Steps(), Steps()

@@ -59,6 +59,14 @@ def test_long_code_repeats_itself() -> None:
     assert long.host_code == pytest.approx(20e-3 - 0.5 * 6 * 56e-6)
 
 
+def test_a_batch_is_made_by_such_code_and_a_fallback_is_not() -> None:
+    """A loader in the main process runs Python; an operator on the CPU computes."""
+    found = Caches.of([84.0, 20.0]).warm(
+        [Happening("batch", None, 0.0, work=400e-6), Happening("fallback", None, 0.0, work=400e-6)], 1.0
+    )
+    assert [happening.work for happening in found] == pytest.approx([200e-6, 400e-6])
+
+
 @pytest.mark.parametrize("measured", [None, [], [30.0, 20.0], [42.0, 20.0], "98"])
 def test_warm_caches_change_nothing(measured: object) -> None:
     """Nor does a recording that holds no such figures."""

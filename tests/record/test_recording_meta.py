@@ -41,6 +41,7 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "environment": (({}, {"PYTORCH_X": "1"}), ([], {"PYTORCH_X": 1})),
     "wall_seconds": ((0, 0.5, MOST), (-0.1, MOST + 1, True, "1", float("nan"))),
     "core_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
+    "compute_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
     "cold_code": (([], [9.5, 9.5], [98.0, 17.0]), ([17.0, 98.0], [9.5, 0.0], [98.0], [1e6, 1.0], [98, 17], 1.0)),
     "real_calls": (({}, {"aten::mul": 1}), ([], {"aten::mul": 0}, {"aten::mul": "1"})),
 }

@@ -215,9 +215,8 @@ def test_a_function_that_is_called_is_one_step(source: str) -> None:
 
     with anymps.record(source=source) as capture:
         for _ in range(3):
-            start = capture.core.clock_ns()
-            train()
-            capture.core.note_round(int(RoundKind.CALLED), 0, start)
+            with capture.call():
+                train()
     steps = [step for step in capture.recording.steps() if step.complete]
     assert len(steps) == 3
     sums = [{phase.phase: phase.on_mps for phase in capture.recording.step_table().typical}]

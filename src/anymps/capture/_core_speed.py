@@ -1,9 +1,12 @@
-"""The speed of a core of this machine, relative to an M1's: measured when a recording begins, ends, and in between.
+"""The speed of a core of this machine, relative to an M1's: measured between a run's steps, else when it ends.
 
-A slice multiplies large integers: C code of the interpreter that is much the same in each version and build of Python.
-A core's speed changes within seconds, where another program has the other half of it. Multiplying then takes 1.76 times
-as long, loops of Python 1.75 to 1.82 times, and sorting, by comparison, only 1.31 times (Intel Xeon, Python 3.11). So
-the slices lie where the program's code lies, and the quickest one counts, as the gaps are those of the quickest step.
+A core's speed changes within seconds, where another program has the other half of it, and not alike for all code. On an
+Intel Xeon with Python 3.11, what runs many instructions takes 1.6 times as long then: multiplying large integers, loops
+of Python, small calls of torch. What waits for memory or for one result after the other takes 1.1 to 1.4 times as long:
+sorting a list 1.20, singular values 1.22, eigenvalues 1.18, torch's sort 1.17. So the program's own code goes by
+multiplying, and what the CPU computes in fallbacks by sorting. Both are C code of the interpreter that is much the same
+in each version and build of Python. The slices lie between the steps, as their end may lie in a moment of another
+speed, and the quickest one counts, as the gaps are those of the quickest step.
 """
 
 from __future__ import annotations
@@ -14,52 +17,74 @@ from typing import Final
 
 _BITS: Final = 12_000
 _FACTORS: Final = Random(12345).getrandbits(_BITS), Random(54321).getrandbits(_BITS)
-_PRODUCTS: Final = 4
-_SLICES: Final = 15  # at the beginning and at the end, of a quarter of a millisecond on a server
-_EVERY: Final = 4  # steps: the three between are free of it
-_PAUSE_NS: Final = 100_000_000  # between two slices of a run, at least
-_M1_NS: Final = 125_000
-"""What a slice is taken to take a core of an M1, where an Intel Xeon takes 210 us (a Python built with optimisation) to
-275 us (one without). The ratio is judgement: no Mac was timed."""
+_NUMBERS: Final = tuple(map(Random(12345).uniform, [0.0] * 900, [1.0] * 900))
+_SLICES: Final = 15  # at the beginning and at the end, of an eighth of a millisecond on a server
+_AT_ONCE: Final = 2  # slices between two steps: what the calls have left in the caches slows the first one down
+_EVERY: Final = 4  # steps, of which two are free of it
+_SOON: Final = 24  # steps at the beginning of a run that are looked at however short they are
+_PAUSE_NS: Final = 100_000_000  # between two later looks, at least
+_ENOUGH: Final = 4  # looks between steps that tell the speed without the run's end
+_M1_CODE_NS: Final = 31_250
+"""What multiplying is taken to take a core of an M1, where an Intel Xeon takes 52 us (a Python built with optimisation)
+to 69 us (one without). The ratio is judgement: no Mac was timed."""
+_M1_COMPUTE_NS: Final = 27_300  # sorting: by the same ratio to that Xeon, where nothing else has the core
 _SLOWEST, _FASTEST = 0.1, 4.0
 
 
 class CoreSpeed:
-    """The speed of the core that runs the program: 1.0 for a core of an M1, 0.5 for one half as fast."""
+    """The speeds of the core that runs the program: 1.0 for a core of an M1, 0.5 for one half as fast.
+
+    Given as a recording holds them: `core_speed` is that of the program's own code, `compute_speed` that of computing.
+    """
 
     def __init__(self) -> None:
-        self._quickest = 0  # ns; 0: none yet
-        self._steps = 0
+        self._quickest: tuple[int, int] | None = None  # ns of a slice of each kind
+        self._steps = self._looks = 0
         self._last = 0
 
-    def begin(self) -> float:
-        """The speed before the script runs, which counts only in a run without an end: imports come before its loop."""
+    def begin(self) -> dict[str, float]:
+        """The speeds before the script runs, which count only in a run without an end: imports come before its loop."""
         found = self.end()
-        self._quickest = 0
+        self._quickest = None
         return found
 
-    def end(self) -> float:
-        """The speed by several slices, and by those that the steps have taken."""
-        for _ in range(_SLICES):
-            self._take()
-        return round(min(_FASTEST, max(_SLOWEST, _M1_NS / max(1, self._quickest))), 3)
+    def end(self) -> dict[str, float]:
+        """The speeds by the slices between steps; where these are few, by several at the end too."""
+        if self._looks < _ENOUGH:
+            self._take(_SLICES)
+        code, compute = self._quickest or (1, 1)
+        return {"core_speed": _speed(_M1_CODE_NS, code), "compute_speed": _speed(_M1_COMPUTE_NS, compute)}
 
     def stepped(self) -> None:
-        """A step of the program is over: take a slice where the last one is long ago."""
+        """A step of the program is over: look in two of four steps, and later on where the last look is long ago.
+
+        Many runs are a few dozen short steps.
+        """
         self._steps += 1
-        if self._steps % _EVERY == 0 and time.monotonic_ns() - self._last > _PAUSE_NS:
-            self._take()
+        if self._steps % _EVERY < _EVERY // 2:
+            return
+        if self._steps <= _SOON or time.monotonic_ns() - self._last > _PAUSE_NS:
+            self._looks += 1
+            self._take(_AT_ONCE)
+            self._last = time.monotonic_ns()
 
-    def _take(self) -> None:
-        took = _slice()
-        self._quickest = min(self._quickest or took, took)
-        self._last = time.monotonic_ns()
+    def _take(self, slices: int) -> None:
+        taken = [_slice() for _ in range(slices)]
+        if self._quickest is not None:
+            taken.append(self._quickest)
+        code, compute = zip(*taken, strict=True)
+        self._quickest = min(code), min(compute)
 
 
-def _slice() -> int:
-    """Processor time of this thread in ns, so that what others take of the core is not in it."""
+def _speed(on_m1: int, took: int) -> float:
+    return round(min(_FASTEST, max(_SLOWEST, on_m1 / max(1, took))), 3)
+
+
+def _slice() -> tuple[int, int]:
+    """Processor time of this thread in ns for multiplying and for sorting, so that what others take is not in it."""
     one, two = _FACTORS
     start = time.thread_time_ns()
-    for _ in range(_PRODUCTS):
-        one * two
-    return time.thread_time_ns() - start
+    one * two
+    between = time.thread_time_ns()
+    sorted(_NUMBERS)
+    return between - start, time.thread_time_ns() - between

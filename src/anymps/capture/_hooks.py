@@ -135,10 +135,21 @@ class Hooks:
         if number is None:
             self._optimizer_count += 1
             number = self._optimizers[optimizer] = self._optimizer_count
+        self._measure()
         self._core.note_round(int(RoundKind.OPTIMIZER), number, start)
         self._core.end_step()
         if self._part is not None:
             self._part.stepped(optimizer)
+
+    def note_call(self, start: int) -> None:
+        """A call that began then, and that is a step, whatever it calls, is over."""
+        if not self._optimizer_count:
+            self._measure()
+        # An optimizer that it calls has ended a step of its own: this one holds the whole call.
+        self._core.note_round(int(RoundKind.CALLED), 0, start)
+
+    def _measure(self) -> None:
+        """Before a step ends, so that the program's own code between two steps has nothing of it in it."""
         for meter in self._meters:
             meter.stepped()
 

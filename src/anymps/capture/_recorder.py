@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from anymps._errors import EnableError, RecordingError
 from anymps.capture._cells import shown_file
 from anymps.capture._cold_code import ColdCode
-from anymps.capture._core import Assign, Core
+from anymps.capture._core import Core
 from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
@@ -23,8 +23,8 @@ from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._origins import default_is_mps, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
-from anymps.capture._run_facts import choose_source, environment, machine_facts
-from anymps.device import children_used_mps, native, real_calls, state
+from anymps.capture._run_facts import choose_source, core_of, environment, machine_facts
+from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
 from anymps.record.format import (
     ModuleRow,
@@ -130,7 +130,7 @@ class Capture:
 
         self._writer = RecordingWriter(self._path, self._facts())
         self._started = time.monotonic()
-        self.core, assign = _core_of(self._source, self.flush)
+        self.core, assign = core_of(self._source, self.flush)
         waits = self._part is not None and not self._part.begun
         self._held = HeldMarks(self.core) if waits else None
         marks, meters = cast("Core | None", self._held), (self._speed, self._cold)
@@ -155,6 +155,13 @@ class Capture:
             if error is not None:
                 ending = ending_of(error)
             self.close(ending)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call of the program's that is one step, whatever it calls."""
+        start = self.core.clock_ns()
+        yield
+        self._hooks.note_call(start)
 
     @property
     def steps_seen(self) -> int:
@@ -267,7 +274,8 @@ class Capture:
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)
                 if self._on_virtual:
-                    self._writer.set_meta("core_speed", self._speed.end())
+                    for key, value in self._speed.end().items():
+                        self._writer.set_meta(key, value)
                     self._writer.set_meta("cold_code", self._cold.microseconds)
                 self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
@@ -308,8 +316,8 @@ class Capture:
     def _facts(self) -> dict[str, object]:
         part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}
         run = {"script": self._script, "arguments": self._argv, "source": self._source, "rounds": self._habits}
-        speed = {"core_speed": self._speed.begin()} if self._on_virtual else {}  # else the Mac says it
-        return {**machine_facts(), **speed, **run, **part}
+        speeds = self._speed.begin() if self._on_virtual else {}  # else the Mac says them
+        return {**machine_facts(), **speeds, **run, **part}
 
     @property
     def _on_virtual(self) -> bool:
@@ -388,14 +396,3 @@ class Capture:
         self._delayed.clear()  # the device forgets the others
         if row is not None:
             self._refusals.append((*row[:6], self.core.current_site(), row[7]))
-
-
-def _core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
-    """What records, and what says on its ledger what a storage is; `save` takes the tape to the file at once."""
-    if source == "native":
-        core = native()
-        return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
-    from anymps.capture.observer import ObserverCore
-
-    observer = ObserverCore(native(), save)
-    return cast("Core", observer), observer.assign_storage  # it hands on what it does not have itself

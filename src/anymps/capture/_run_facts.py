@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import cast
 
 from anymps._errors import EnableError
 from anymps._version import __version__
-from anymps.device import CACHE_VARIABLE, State, state, this_mac
+from anymps.capture._core import Assign, Core
+from anymps.device import CACHE_VARIABLE, State, native, state, this_mac
 
 SOURCES = ("native", "observer")
 """Who tells the native recorder of calls: the virtual device's kernels, or an observer of all operators."""
@@ -26,6 +29,17 @@ def choose_source(wanted: str | None, current: State) -> str:
     if wanted == "native" and not current.virtual:
         raise EnableError("anymps: source='native' needs the virtual device; a Mac's own is recorded by 'observer'")
     return wanted
+
+
+def core_of(source: str, save: Callable[[], None]) -> tuple[Core, Assign]:
+    """What records, and what says on its ledger what a storage is; `save` takes the tape to the file at once."""
+    if source == "native":
+        core = native()
+        return core, lambda storage, role, module: core.ledger_assign(storage._cdata, role, module)
+    from anymps.capture.observer import ObserverCore
+
+    observer = ObserverCore(native(), save)
+    return cast("Core", observer), observer.assign_storage  # it hands on what it does not have itself
 
 
 def machine_facts() -> dict[str, object]:

@@ -37,11 +37,21 @@ class Caches(NamedTuple):
         return cls(first / usual, _LARGEST * 1e-6 * (first - usual)) if first > usual else cls()
 
     def warm(self, happenings: Sequence[Happening], speed: float) -> list[Happening]:
-        """The happenings with what their code takes with usual caches. `speed` is that of the recording machine."""
+        """The happenings with what their code takes with usual caches. `speed` is that of the recording machine.
+
+        Making a batch is such code too; what a fallback computes is not.
+        """
         if self.slower == 1.0:
             return list(happenings)
         slower, most = self.slower, self.most * speed
+
+        def warm(seconds: float) -> float:
+            return max(seconds / slower, seconds - most)
+
         return [
-            happening._replace(host_code=max(happening.host_code / slower, happening.host_code - most))
+            happening._replace(
+                host_code=warm(happening.host_code),
+                work=warm(happening.work) if happening.kind == "batch" and happening.work else happening.work,
+            )
             for happening in happenings
         ]

@@ -11,7 +11,7 @@ from typing import Final
 from anymps._errors import CostError, MacError
 from anymps._text import duration, duration_range, listed
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, StepSeen, happenings
+from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
 from anymps.forecast._same_work import HostTimes, with_times_of
 from anymps.mac import Mac, parse_mac
 from anymps.record import Phase, Recording, Step
@@ -260,12 +260,20 @@ def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen
         step = recording.typical_step()
         if step is None:
             raise CostError("anymps: no time can be predicted: the recording holds no complete step")
-        measured = recording.meta.get("core_speed")
-        speed = measured if isinstance(measured, float) else _SPEED_HERE
-        if recording.meta.get("virtual") is False:
-            speed = (named.cpu_speed if named is not None else None) or 1.0
-        known = _seen[recording] = step, happenings(recording, step, speed), speed
+        speeds = _speeds(recording, named)
+        known = _seen[recording] = step, happenings(recording, step, speeds), speeds.code
     return known
+
+
+def _speeds(recording: Recording, named: Mac | None) -> Speeds:
+    """Those of the machine that made the recording; one of an earlier version holds one for both."""
+    if recording.meta.get("virtual") is False:
+        speed = (named.cpu_speed if named is not None else None) or 1.0
+        return Speeds(speed, speed)
+    measured = recording.meta.get("core_speed")
+    code = measured if isinstance(measured, float) else _SPEED_HERE
+    computes = recording.meta.get("compute_speed")
+    return Speeds(code, computes if isinstance(computes, float) else code)
 
 
 def _missing(time: WalkedStep) -> str:

@@ -4,7 +4,8 @@ A place is a line and operator with those before it. It may come often in a step
 of one place are put in order in each step, and each gap counts as the shortest of those at the same height. What is
 longer was held up by something else on the machine, as with `timeit`; what one pass in ten really takes longer stays.
 A short gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well
-then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`).
+then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`);
+but what was lost is told wrongly at times, so the quickest of those that lost much of theirs say nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class _Time(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        return self.seconds >= min(_KNOWN, _WHOLE * (self.seconds + self.lost))
+        return self.is_whole or self.seconds >= _KNOWN
+
+    @property
+    def is_whole(self) -> bool:
+        return self.seconds >= _WHOLE * (self.seconds + self.lost)
 
 
 def _by_place(step: Seen, times: Sequence[float | None], which: int) -> dict[Hashable, list[_Time]]:
@@ -100,5 +105,15 @@ def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Tim
         same = [other[place] for other in others if place in other]
         for rank, time in enumerate(row):
             alike = [time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))] for times in same)]
-            found[time.at] = min([other for other in alike if other.is_known] or alike)
+            found[time.at] = _shortest_of([other for other in alike if other.is_known] or alike)
     return found
+
+
+def _shortest_of(times: list[_Time]) -> _Time:
+    """The shortest, but of those that were interrupted the quickest quarter is passed over.
+
+    From what the thread lost, some may have been lost just before, so that too little is left.
+    """
+    interrupted = sorted(time for time in times if not time.is_whole)
+    whole = [time for time in times if time.is_whole]
+    return min([*whole, *interrupted[len(interrupted) // 4 :][:1]])

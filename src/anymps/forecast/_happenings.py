@@ -68,7 +68,7 @@ def step_work(recording: Recording) -> StepWork | None:
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
     )
     ((batches,),) = recording.stream(query)
-    return StepWork(tuple(happenings(recording, step, 0.0).happenings), batches)
+    return StepWork(tuple(happenings(recording, step, Speeds(0.0, 0.0)).happenings), batches)
 
 
 def _fullest(recording: Recording, typical: Step) -> Step:
@@ -96,6 +96,15 @@ def _size(text: str) -> int:
         return 0
 
 
+class Speeds(NamedTuple):
+    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
+
+    code: float
+    """At which it runs the program's own code."""
+    compute: float
+    """At which it computes what falls back to it."""
+
+
 class StepSeen(NamedTuple):
     """What happens in a step, and which share of its own code's time the machine kept the program from running.
 
@@ -108,11 +117,12 @@ class StepSeen(NamedTuple):
     cold: float
 
 
-def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
-    """What happens in a complete step. `speed` is that of the recording machine, an M1's core being 1.
+def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
+    """What happens in a complete step. `speeds` are those of the recording machine.
 
-    With a speed of 0 the recording's times mean nothing, as those of a run on shapes, and are left out.
+    With speeds of 0, as of a run on shapes, the times are left out.
     """
+    speed = speeds.code
     steps = [each_step.step for each_step in recording.steps() if each_step.complete]
     at = steps.index(step.step)
     near = sorted(
@@ -121,7 +131,7 @@ def happenings(recording: Recording, step: Step, speed: float) -> StepSeen:
     others = min(_NEAR, _MOST_READ * len(steps) // max(1, recording.entry_count))
     chosen = {step.step, *(near[:others] if speed else ())}
     listed = ", ".join(map(str, sorted(chosen)))
-    reader = _Reader(recording, speed)
+    reader = _Reader(recording, speeds)
     bounds = {each_step.step: each_step for each_step in recording.steps()}
     rows = groupby(recording.stream(_ENTRIES.format(steps=listed)), key=itemgetter(0))
     found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
@@ -141,8 +151,9 @@ def _seconds_of(step: Iterable[Happening]) -> float:
 class _Reader:
     """Turns entries into happenings; one for several steps, so that the same call is the same object."""
 
-    def __init__(self, recording: Recording, speed: float) -> None:
-        self._recording, self._speed = recording, speed
+    def __init__(self, recording: Recording, speeds: Speeds) -> None:
+        self._recording = recording
+        self._speed, self._compute = speeds
         self._calls: dict[int, tuple[Fate, OperatorCall, int]] = {}
         self._numbers: dict[str, int] = {}  # of operators
 
@@ -185,7 +196,7 @@ class _Reader:
             if delayed:
                 computed = length if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK) else 0
                 ran, worked = _ran(gap, computed, delayed)
-                lost[len(places) - 1] = self._seconds(gap) * (1.0 - ran), self._seconds(computed) * (1.0 - worked)
+                lost[len(places) - 1] = self._seconds(gap) * (1.0 - ran), self._computed(computed) * (1.0 - worked)
             code = gap * 1e-9 * speed * ran
             if end > clock:
                 clock = end
@@ -196,7 +207,7 @@ class _Reader:
             place = self._place(site, wait) if wait else None
             if fate in (Fate.FALLBACK, Fate.ALWAYS_FALLBACK):
                 nested = end
-                work = self._seconds(length) * worked if speed else None
+                work = self._computed(length) * worked if speed else None
                 found.append(Happening("fallback", call, code, work, moved, bool(wait), part, place))
             else:
                 kept = Happening("kernel", call, code, None, moved, bool(wait), part, place)
@@ -219,6 +230,10 @@ class _Reader:
     def _seconds(self, nanoseconds: int) -> float:
         """A time of this machine in seconds of an M1's core; what overlaps with something else is none."""
         return max(nanoseconds, 0) * 1e-9 * self._speed
+
+    def _computed(self, nanoseconds: int) -> float:
+        """The same for what the CPU computes."""
+        return max(nanoseconds, 0) * 1e-9 * self._compute
 
     def _call(self, identity: int) -> tuple[Fate, OperatorCall, int]:
         known = self._calls.get(identity)

@@ -78,7 +78,8 @@ class Recording:
     name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
     loops were watched), `steps` (first and last, if only this part was to be recorded), `steps_seen` (how many steps
     the run made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are predicted),
-    `core_speed` (of a core of the recording machine, relative to an M1's), `cold_code` (microseconds of a first and of
+    `core_speed` (at which a core of the recording machine runs code, relative to an M1's), `compute_speed` (at which it
+    computes), `cold_code` (microseconds of a first and of
     a second run of some code between two steps; empty: not measured), `loop` ("inference" if the steps are not a
     training's), and `ending`: how the run ended, with `status` (int) and, if they apply, `exception` (class name),
     `message`, `how` (a signal's name or `os._exit`) and `process` (the name of the process whose exception made the

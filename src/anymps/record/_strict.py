@@ -312,7 +312,7 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "real_calls": _counts,
     "numbers": _checked,
     "wall_seconds": _seconds,
-    "core_speed": _speed,
+    **dict.fromkeys(("core_speed", "compute_speed"), _speed),
     "cold_code": _cold,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""
