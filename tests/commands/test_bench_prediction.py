@@ -9,6 +9,7 @@ import pytest
 
 from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._prediction import Prediction, predict
+from anymps.commands.bench._session import recorded_steps
 from anymps.record import Recording
 from anymps.train.timing import Comparison, Run, Timing
 from commands.test_bench import follows_the_schema
@@ -42,6 +43,12 @@ def test_what_was_measured_lies_in_the_interval() -> None:
         "Measured is 1.20 times what was predicted for an M3 Pro 18GB, bound by compute.",
         "They differ most in the GPU's work after that: 4.75 ms more than predicted.",
     ]
+
+
+@pytest.mark.parametrize(("ms", "steps"), [(0.5, 16), (100.0, 10), (400.0, 4), (5000.0, 4), (0.0, 16)])
+def test_short_steps_are_recorded_more_often(ms: float, steps: int) -> None:
+    """For a second, but four at least and sixteen at most."""
+    assert recorded_steps(timed(0.0, ms)) == steps
 
 
 def test_what_was_measured_lies_outside() -> None:

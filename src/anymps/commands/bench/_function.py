@@ -15,7 +15,7 @@ from anymps._command_settings import BenchSettings
 from anymps._errors import BuildError, EnableError, UsageError
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
-from anymps.commands.bench._session import RECORDED
+from anymps.commands.bench._session import recorded_steps
 
 if TYPE_CHECKING:
     from anymps.commands.bench._prediction import Prediction
@@ -139,15 +139,12 @@ def _predicted(timing: Timing, contender: Contender, torch: str) -> Prediction:
     """What is predicted for a function: some more calls of it are recorded, each as a step."""
     import anymps
     from anymps.commands.bench._prediction import Prediction, predict
-    from anymps.record import RoundKind
 
     try:
         with anymps.record() as capture:
-            for _ in range(RECORDED):
-                start = capture.core.clock_ns()
-                contender.function()
-                # An optimizer that it calls has ended a step of its own: this one holds the whole call.
-                capture.core.note_round(int(RoundKind.CALLED), 0, start)
+            for _ in range(recorded_steps(timing)):
+                with capture.call():
+                    contender.function()
     except (BuildError, EnableError) as error:  # a Mac without a compiler, a function that records itself
         return Prediction(timing, None, error.reason)
     return predict(timing, capture.recording, torch)

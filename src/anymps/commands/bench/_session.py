@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from anymps.commands.bench._prediction import Prediction
     from anymps.train.timing import StepTimer, Timing
 
-RECORDED: Final = 4
-"""Steps that are recorded for the prediction, after those that are timed: a recorded step takes longer."""
-
-_MOST_WAITED: Final = 2 * RECORDED
-"""Steps after which nothing more is expected of a script that calls no module, or whose optimizers take turns."""
+_FEWEST, _MOST = 4, 16
+"""Steps that are recorded for the prediction: of few, each may have been held up by another program."""
+_RECORDED_NS: Final = 1e9
+"""How long they may take, where there are more than the fewest. A recorded step takes a little longer."""
 
 
 class BenchSession:
@@ -33,6 +32,7 @@ class BenchSession:
         self._timer: StepTimer | None = None
         self._timing: Timing | None = None
         self._since = 0  # steps after those that are timed
+        self._recorded = _FEWEST
         self._capture: Capture | None = None
         self._unrecorded = (
             "the script ended, or called no module, before a step could be recorded: time fewer steps, "
@@ -74,13 +74,15 @@ class BenchSession:
         assert self._timer is not None
         if self._timing is not None:
             self._since += 1
-            if self._since >= _MOST_WAITED or (self._capture is not None and self._capture.is_over):
+            # Twice as many: no more is expected of a script that calls no module, or whose optimizers take turns.
+            if self._since >= 2 * self._recorded or (self._capture is not None and self._capture.is_over):
                 raise StepsDone(0)
         elif counted >= self._asked.repeat:
             self._timer.stop()
             self._timing = self._timer.timing(self._name)
             if self._timing is None or not self._asked.predict or not self._timing.device.startswith("mps"):
                 raise StepsDone(0)
+            self._recorded = recorded_steps(self._timing)
             self._record_from_the_next_module()
 
     def _record_from_the_next_module(self) -> None:
@@ -91,12 +93,12 @@ class BenchSession:
             import anymps
 
             before.remove()
-            capture = anymps.record(steps=(1, 1 + RECORDED))
+            capture = anymps.record(steps=(1, 1 + self._recorded))
             try:
                 self._capture = capture.__enter__()
             except AnympsError as error:  # a Mac without a compiler, a recording of the script's own
                 self._unrecorded = error.reason
-                self._since = _MOST_WAITED
+                self._since = 2 * self._recorded
 
         before = register_module_forward_pre_hook(begin)
         self._stack.callback(before.remove)
@@ -114,6 +116,11 @@ class BenchSession:
             why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
             return Prediction(timing, None, why)
         return predict(timing, self._capture.recording, self._asked.torch)
+
+
+def recorded_steps(timing: Timing) -> int:
+    """How many steps are recorded for the prediction, after those that were timed."""
+    return max(_FEWEST, min(_MOST, int(_RECORDED_NS / max(1.0, timing.median_ns))))
 
 
 def too_few_steps(script: str, made: int, warmup: int) -> str:
