@@ -97,6 +97,13 @@ for step in range(12):
     optimizer.step()
 """
 
+_BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1_000_000):
+        pass
+"""
+
 SCRIPTS = {"training": TRAINING, "cache": CACHE, "loader": LOADER, "own code": OWN_CODE, "fallback": FALLBACK}
 
 
@@ -154,8 +161,8 @@ def main() -> int:
 
 
 def busy_processes(number: int) -> list[subprocess.Popen[bytes]]:
-    """Processes that keep cores busy."""
-    return [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    """Processes that keep cores busy while this one lives."""
+    return [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(number)]
 
 
 def told(folder: Path, name: str, run: str) -> Told:
