@@ -105,28 +105,7 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
             "RuntimeError",
             "Expected a 'mps:0' generator device but found 'cpu'",
         ),
-        (texts.guard_device("cuda:0"), "RuntimeError", "Expected a MPS device, but got cuda:0"),
-        (
-            texts.copy_shape((2, 3), (4, 5)),
-            "RuntimeError",
-            "Destination [2, 3] doesn't match the broadcast shape [4, 5]",
-        ),
         (texts.invalid_buffer(3 * 1024**3 + 1), "RuntimeError", "Invalid buffer size: 3.00 GiB"),
-        (
-            texts.unified_memory_required(),
-            "RuntimeError",
-            "MPS backend is only supported on devices with unified memory",
-        ),
-        (
-            texts.host_alias_error("device"),
-            "ValueError",
-            "getHostAliasStorage: expected an MPS storage, got device=cpu",
-        ),
-        (
-            texts.host_alias_error("private"),
-            "RuntimeError",
-            "getHostAliasStorage: storage is not backed by a shared (unified) MTLBuffer",
-        ),
         (
             texts.events_without_timing(),
             "RuntimeError",
@@ -134,11 +113,6 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
         ),
         (texts.events_in_wrong_order(1, 2), "RuntimeError", "End event 2 was not recorded after start event 1"),
         (texts.invalid_event(7), "RuntimeError", "Invalid Event ID: 7"),
-        (
-            texts.event_device_index(1, 0),
-            "RuntimeError",
-            "Event device index 1 does not match recording stream's device index 0.",
-        ),
         (texts.event_on_other_stream(), "NotImplementedError", "Non-default streams are not yet supported."),
         (texts.profiler_mode("kernels"), "RuntimeError", "Invalid Signpost trace mode: kernels"),
         (texts.profiler_running(), "RuntimeError", "Tracing Signposts is already enabled "),
@@ -148,7 +122,6 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
             "RuntimeError",
             "invalid argument to setMemoryFraction()",
         ),
-        (texts.generator_state("size"), "RuntimeError", "RNG state is wrong size"),
         (texts.shared_memory("file_system"), "RuntimeError", "_share_filename_: only available on CPU"),
         (texts.shared_memory("file_descriptor"), "RuntimeError", "_share_fd_: only available on CPU"),
         (
@@ -169,9 +142,6 @@ def test_texts_that_any_torch_can_say_are_equal_to_it() -> None:
     with pytest.raises(RuntimeError) as pinned:
         meta.pin_memory()
     assert texts.pinned("MetaFloatType").text == str(pinned.value)
-    with pytest.raises(TypeError) as state:
-        torch.Generator().set_state(torch.zeros(4))
-    assert tuple(texts.generator_state("type")) == ("TypeError", str(state.value))
 
 
 def test_device_texts_of_the_families() -> None:

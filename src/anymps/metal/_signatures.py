@@ -31,7 +31,6 @@ _SCALARS = {  # of tensors without dimensions on the CPU, whose bytes are the co
 _WHOLE, _NUMBERS = frozenset({int, bool}), frozenset({int, bool, float})
 _ALIGNED = 16  # where a constant begins
 _ADDRESS = "Q"
-_INSIDE = 1  # the low bit of a place: a constant, no address
 _NO_SIZES: tuple[int, ...] = ()  # which no launch has
 
 

@@ -296,17 +296,3 @@ def generator_device(expected: str, found: str, *, with_index: bool = False) -> 
     if with_index:
         return BackendText("RuntimeError", f"Expected a '{expected}' generator device but found '{found}'")
     return BackendText("RuntimeError", f"Expected a '{expected}' device type for generator but found '{found}'")
-
-
-def guard_device(device: str) -> BackendText:
-    """A device guard set to another device type."""
-    return BackendText("RuntimeError", f"Expected a MPS device, but got {device}")
-
-
-def copy_shape(destination: Sequence[int], source: Sequence[int]) -> BackendText:
-    """`copy_` from a tensor that does not broadcast to the destination."""
-    return BackendText(
-        "RuntimeError",
-        f"Destination [{', '.join(map(str, destination))}] doesn't match the broadcast shape "
-        f"[{', '.join(map(str, source))}]",
-    )

@@ -79,23 +79,6 @@ def memory_fraction_error(fraction: object) -> BackendText | None:
     return None
 
 
-def unified_memory_required() -> BackendText:
-    """The allocator on a discrete GPU, from torch 2.13."""
-    return BackendText("RuntimeError", "MPS backend is only supported on devices with unified memory")
-
-
-def host_alias_error(reason: str, device: str = "cpu") -> BackendText:
-    """`torch.mps._host_alias_storage` (2.13): reason `device`, `allocator`, `private`, `type` or `missing`."""
-    texts = {
-        "device": ("ValueError", f"getHostAliasStorage: expected an MPS storage, got device={device}"),
-        "allocator": ("RuntimeError", "getHostAliasStorage: storage was not allocated by the MPSAllocator"),
-        "private": ("RuntimeError", "getHostAliasStorage: storage is not backed by a shared (unified) MTLBuffer"),
-        "type": ("RuntimeError", "_mps_host_alias_storage: expected a torch.UntypedStorage"),
-        "missing": ("RuntimeError", "MPS allocator is not available"),
-    }
-    return BackendText(*texts[reason])
-
-
 # --- system: MPSHooks.mm, torch/backends/mps/__init__.py
 
 
@@ -167,14 +150,6 @@ def events_not_recorded(version: str | TorchVersion, *, generic: bool = False) -
     return BackendText("RuntimeError", "Both events must be recorded before calculating elapsed time")
 
 
-def event_device_index(event: int, stream: int) -> BackendText:
-    """`torch.Event` recorded on a stream of another device index."""
-    return BackendText(
-        "RuntimeError",
-        f"Event device index {event} does not match recording stream's device index {stream}.",
-    )
-
-
 def event_on_other_stream() -> BackendText:
     """`record` or `wait` while a stream other than the default one is current, torch 2.15."""
     return BackendText("NotImplementedError", "Non-default streams are not yet supported.")
@@ -214,16 +189,6 @@ def binding_argument(binding: str) -> BackendText:
         "setStream": "invalid stream argument to setStream",
     }
     return BackendText("RuntimeError", texts[binding])
-
-
-def generator_state(reason: str) -> BackendText:
-    """`Generator.set_state`: reason `size` (not 44 bytes), `type` (no ByteTensor) or `contiguous`."""
-    texts = {
-        "size": "RNG state is wrong size",
-        "type": "RNG state must be a torch.ByteTensor",
-        "contiguous": "RNG state must be contiguous",
-    }
-    return BackendText("TypeError" if reason == "type" else "RuntimeError", texts[reason])
 
 
 def shared_memory(strategy: str) -> BackendText:
