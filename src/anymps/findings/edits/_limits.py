@@ -24,6 +24,7 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
 
     `limited` are names of which the program elsewhere takes CUDA and no mps, as `limited_names` tells them.
     """
+    # Of `"cuda" if gpu else "cpu"` the place of the whole says what may stand there.
     child, parent = node, code.parents.get(node)
     while isinstance(parent, (ast.IfExp, ast.BoolOp)):
         child, parent = parent, code.parents.get(parent)

@@ -232,6 +232,7 @@ class Box:
         if not isinstance(left, Number) or not isinstance(right, Number):
             return UNKNOWN
         if operator in ("<<", ">>"):
+            # A shift multiplies or divides by a power of two; but to the right it rounds down, a division toward zero.
             count = right.fixed
             if count is None or not 0 <= count <= 30:
                 return Number(self.promoted(left, left)[2]) if left.steps == right.steps == NONE else UNKNOWN
@@ -247,6 +248,7 @@ class Box:
             return self._multiplied(kind, a, b)
         if operator in ("/", "%"):
             return self._divided(operator, kind, a, b)
+        # The low bits of a number are what is left of it behind the next power of two.
         if (
             operator == "&"
             and b.fixed is not None

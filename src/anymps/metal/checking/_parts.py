@@ -55,6 +55,7 @@ def clean_by_parts(similar: SimilarGroups, deciding: Collection[int], check: Che
     parts = similar.parts(launch.kernel, places, min(_MOST_PARTS, total // 2))
     if parts is None:
         return False
+    # A group that stands for no other moves nowhere, so all of these share one look; each other part has its own.
     single = [part for part in parts if part.first == part.last]
     many = [part for part in parts if part.first != part.last]
     for looked in [[part] for part in many] + ([single] if single else []):

@@ -47,6 +47,7 @@ def refused_conversions(tree: Tree) -> Iterator[Refused]:
 
 def _words(said: Said) -> str:
     """What Metal's compiler would say of it; empty if address spaces are not what is wrong."""
+    # Clang names a type as it is written and, where that is another name, what it stands for (`aka`, here `..._too`).
     text = said.text
     if match := _GIVEN.match(text):
         before, wanted, wanted_too, how, given, given_too = match.groups()

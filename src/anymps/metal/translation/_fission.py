@@ -336,6 +336,7 @@ class _Reader:
         loads = any(token.text in ("[", "->") for token in kept) or dereferences(kept) or bool(used & names.memory)
         uniform = self.names.is_uniform(kept, used - declared) and (not self.returns or not loads)
         if fixed and uniform:
+            # The same for all threads: done once; but what it reads from memory, not ahead of stores before it.
             if loads and any(item.stores for item in self.open):
                 self._close()
             self.steps.append(Once(text, used - declared))
@@ -347,6 +348,7 @@ class _Reader:
             lane = "".join(token.text for token in kept[kept.index(next(t for t in kept if t.text == "=")) + 1 : -1])
             if lane in names.lanes:
                 names.lanes[statement.declared[0]] = names.lanes[lane]
+            # Cheap, and of nothing in memory: each piece computes it again, which beats an array that keeps it.
             names.varying |= declared
             names.indices |= declared
             self.open.append(Item(text, used - declared, tuple(declared), again=True))

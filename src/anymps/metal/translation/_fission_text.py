@@ -288,6 +288,7 @@ class _Writer:
         if self.unkept.intersection(kept):
             raise NoText
         types = ", ".join(f"decltype({name})" for name in kept)
+        # With a probe, which is never run, the piece returns the types of what it keeps: arrays are declared from them.
         lines.append(f"if constexpr (decltype(anymps_keep)::probe) return anymps_fission::Kept<{types}>(); else {{")
         lines += [f"anymps_keep.template put<{place}>(anymps_i, {name});" for place, name in enumerate(kept)]
         lines += [

@@ -79,6 +79,7 @@ def _read(code: list[Token], statement: Statement, names: Names, own: Collection
     if by is None or _COMPARISONS & {token.text for token in [*start[:-1], *bound, *by]}:
         return None
     changed = changed_names(body)
+    # What may differ from turn to turn, or from thread to thread: start, bound and step must depend on none of it.
     differing = changed | {loop.name} | set(own) | names.memory - names.fixed
     if not all(is_steady(tokens, (), differing, False) for tokens in (start[:-1], bound, by)):
         return None

@@ -124,6 +124,7 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
         shared = shared or tokens[index].text == "threadgroup"
         index += 1
     started = index
+    # The type: one name, perhaps with `a::b` and `<...>`; a second name without `::` between is what it declares.
     while index < len(tokens) and (tokens[index].kind == "name" or tokens[index].text == "::"):
         if index > started and tokens[index].kind == "name" and tokens[index - 1].text != "::":
             break

@@ -36,6 +36,7 @@ def fitted_table(table: Table, room: int) -> RichTable:
         column.fit(
             room - _sum([other.least for other in columns if other is not column]) - (_BETWEEN if columns[1:] else 0)
         )
+    # From the widest, a character at a time: those that must give end about equally wide.
     while _sum([column.width for column in columns]) > room:
         shrinking = [column for column in columns if column.column.wraps and column.width > column.least]
         if not shrinking:
