@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.gpu)
         if why:
             item.add_marker(pytest.mark.skip(reason=why))
+
+
+def _shared(nodeid: str) -> str:
+    """What a test shares with others, which the same worker has to run: the processes of a group, or a training."""
+    name = nodeid.rpartition("::")[2]
+    if name.startswith("test_case["):
+        return name.removeprefix("test_case[").partition("_")[0]
+    if name == "test_the_first_steps_agree_closely":
+        return "losses"
+    return "hundred steps" if "_of_a_hundred_steps" in name else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups for `--dist loadgroup`, by the names of the tests: pytest 9.2 does not let xdist add a group to a name."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    scheduler = importlib.import_module("xdist.scheduler").LoadScopeScheduling(config, log)
+    scheduler._split_scope = _shared
+    return scheduler
 
 
 @pytest.fixture(scope="session")

@@ -28,12 +28,7 @@ def sides(group: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return run("host", names), run(SIDE, names)
 
 
-def _together(group: str) -> pytest.MarkDecorator:
-    """One worker of pytest-xdist runs a group: its cases share two processes."""
-    return pytest.mark.xdist_group(group)
-
-
-@pytest.mark.parametrize("name", [pytest.param(case, marks=_together(case.partition("_")[0])) for case in CASES])
+@pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
     """Texts are equal; numbers within the tolerance of their group."""
     group = name.partition("_")[0]
@@ -47,7 +42,6 @@ def test_case(name: str) -> None:
     same(card, host, *TOLERANCES.get(group, (1e-4, 1e-5)))
 
 
-@_together("losses")
 def test_the_first_steps_agree_closely() -> None:
     """Before any optimizer has made a difference larger, losses agree to five digits."""
     host, card = sides("losses")

@@ -242,7 +242,6 @@ def hundred_steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[l
     return found
 
 
-@pytest.mark.xdist_group("hundred")
 def test_losses_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]]) -> None:
     """Within two parts in a thousand: sums of two orders, a hundred times."""
     (host, _), (card, _) = hundred_steps["host"], hundred_steps[SIDE]
@@ -251,7 +250,6 @@ def test_losses_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any
     assert host[-1].split()[1:] == card[-1].split()[1:]  # the allocator's counters
 
 
-@pytest.mark.xdist_group("hundred")
 def test_findings_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]]) -> None:
     """The same rules at the same lines as often."""
     both = [
@@ -262,7 +260,6 @@ def test_findings_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], A
     assert both[1] == both[0]
 
 
-@pytest.mark.xdist_group("hundred")
 @pytest.mark.parametrize(
     "name", ["operators", "waits", "fallbacks", "refusals", "memory_peak", "calls", "complete_steps", "lines"]
 )
