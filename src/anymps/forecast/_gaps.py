@@ -5,7 +5,7 @@ of one place are put in order in each step, and each gap counts as the shortest 
 longer was held up by something else on the machine, as with `timeit`; what one pass in ten really takes longer stays.
 A short gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well
 then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`);
-but what was lost is told wrongly at times, so the quickest of those that lost much of theirs say nothing.
+but what was lost is told wrongly at times, so the quickest of several that lost much of theirs says nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from anymps.cost import Happening
 
 _WHOLE: Final = 0.9  # the share of a time in which the thread ran from which on it counts as uninterrupted
 _KNOWN: Final = 1e-3  # seconds from which on it is known what was run of them: losses are placed to a millisecond
+
+
+_SEVERAL: Final = 4  # interrupted gaps of a place from which on the quickest one is passed over
 
 
 class Seen(NamedTuple):
@@ -110,10 +113,10 @@ def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Tim
 
 
 def _shortest_of(times: list[_Time]) -> _Time:
-    """The shortest, but of those that were interrupted the quickest quarter is passed over.
+    """The shortest, but of several that were interrupted the quickest one is passed over.
 
     From what the thread lost, some may have been lost just before, so that too little is left.
     """
     interrupted = sorted(time for time in times if not time.is_whole)
     whole = [time for time in times if time.is_whole]
-    return min([*whole, *interrupted[len(interrupted) // 4 :][:1]])
+    return min([*whole, *interrupted[len(interrupted) >= _SEVERAL :][:1]])
