@@ -98,10 +98,10 @@ class Launcher:
         return work.results, recipe, recipe is not None
 
     def _kernels(self, work: Work) -> list[CompiledKernel] | None:
-        """The kernels of its launches; None if this machine cannot run one, or it takes other arguments."""
+        """The kernels of its launches; None if the release lacks one, one takes other arguments or cannot run here."""
         found = []
         for one in work.launches:
-            if one.kernel in self._lost:
+            if one.kernel in self._lost or one.kernel not in self._library:
                 return None
             try:
                 kernel = self._library[one.kernel]

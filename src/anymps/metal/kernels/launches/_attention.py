@@ -103,10 +103,8 @@ def _few_name(q: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> str:
 
 def _in_one_pass(
     call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work | None:
-    name = call.first([f"sdpa_vector_{_few_name(q, mask, causal)}"])
-    if name is None:
-        return None
+) -> Work:
+    name = f"sdpa_vector_{_few_name(q, mask, causal)}"
     batches, heads, rows, _ = q.shape
     out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
     weights = torch.empty((batches, heads, rows, k.shape[2]), dtype=q.dtype, device="cpu")  # nobody writes them
@@ -119,12 +117,10 @@ def _in_one_pass(
 
 def _in_two_passes(
     call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work | None:
+) -> Work:
     of, width = NAMES[q.dtype], q.shape[-1]
-    first = call.first([f"sdpa_vector_2pass_1_{_few_name(q, mask, causal)}"])
-    second = call.first([f"sdpa_vector_2pass_2_{of}_{width}"])
-    if first is None or second is None:
-        return None
+    first = f"sdpa_vector_2pass_1_{_few_name(q, mask, causal)}"
+    second = f"sdpa_vector_2pass_2_{of}_{width}"
     batches, heads, rows, _ = q.shape
     out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
     partial = torch.empty((batches, heads, rows, _SLICES, width), dtype=q.dtype, device="cpu")
@@ -143,15 +139,13 @@ def _in_two_passes(
 
 def _by_blocks(
     call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
-) -> Work | None:
+) -> Work:
     batches, heads, rows, width = q.shape
     height, keys, groups = _BLOCKS[width]
     word = _WORDS[q.dtype]
     masked = word if mask is None or mask.dtype == q.dtype else "bool_"
     shape = f"{word}_bq{height}_bk{keys}_bd{width}_wm{groups}_wn1"
-    name = call.first([f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(causal)}_mask{masked}"])
-    if name is None:
-        return None
+    name = f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(causal)}_mask{masked}"
     if mask is not None and mask.stride(-1) != 1:
         mask = mask.contiguous()
     out = torch.empty(q.shape, dtype=q.dtype, device="cpu")

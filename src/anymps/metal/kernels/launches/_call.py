@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,6 +48,9 @@ class Work:
     tensor and what the host copies into it then. Launches are `kept` for calls of the same signature (dtypes, sizes,
     strides, numbers) if nothing else decides on them, each new result is written as a whole or begins as zeros, and
     `made` tells so and what else they need.
+
+    A description need not ask whether the release has the kernels that it names, unless it changes what the call gave:
+    a call with a launch of any other is declined before the first one.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -89,10 +92,6 @@ class Call:
     def first(self, names: list[str]) -> str | None:
         """The first of these kernels that there is."""
         return next((name for name in names if name in self.kernels), None)
-
-    def has_all(self, launches: Iterable[Launch]) -> bool:
-        """Whether there are the kernels of all of these."""
-        return all(one.kernel in self.kernels for one in launches)
 
 
 Describe = Callable[[Call], "Work | None"]

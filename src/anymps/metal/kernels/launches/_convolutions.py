@@ -100,15 +100,13 @@ def _given(call: Call) -> _Convolution | None:
     return made if min(made.sizes) >= 1 else None
 
 
-def _large(call: Call, made: _Convolution) -> Work | None:
+def _large(made: _Convolution) -> Work:
     sizes, x, weight, bias = made.sizes, made.x, made.weight, made.bias
     out = torch.empty((x.shape[0], weight.shape[0], *sizes), dtype=x.dtype, device="cpu")
     blocked = out.numel() // sizes[1] * -(-sizes[1] // 4)
     four = blocked >= _BLOCKED
     small = all(one.numel() <= MOST_32 for one in (x, weight, out))
-    name = call.first([f"conv2d_r{4 if four else 1}_i{32 if small else 64}_{NAMES[x.dtype]}"])
-    if name is None:
-        return None
+    name = f"conv2d_r{4 if four else 1}_i{32 if small else 64}_{NAMES[x.dtype]}"
     given = (x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous(), out, made.params())
     return Work((out,), (Launch(name, given, (blocked if four else out.numel(),)),))
 
@@ -124,22 +122,20 @@ def _result(made: _Convolution) -> tuple[torch.Tensor, bool] | None:
     return None
 
 
-def _depthwise(call: Call, made: _Convolution) -> Work | None:
+def _depthwise(made: _Convolution) -> Work | None:
     """A channel of its own for each group, along one dimension: a thread computes eight neighbours."""
     laid = _result(made)
     if laid is None:
         return None
     out, first = laid
-    name = call.first([f"conv1d_depthwise_{'ncl' if first else 'nlc'}_{NAMES[made.x.dtype]}"])
-    if name is None:
-        return None
+    name = f"conv1d_depthwise_{'ncl' if first else 'nlc'}_{NAMES[made.x.dtype]}"
     x = made.x.contiguous()
     bias = x if made.bias is None else made.bias.contiguous()
     buffers = (x, made.weight.contiguous(), out, made.with_space(2).params(), bias)
     return Work((out,), (Launch(name, buffers, (-(-out.shape[2] // _NEIGHBOURS), out.shape[1], out.shape[0])),))
 
 
-def _volume(call: Call, made: _Convolution) -> Work | None:
+def _volume(made: _Convolution) -> Work | None:
     """By tiles of results and of channels; channels come last in what the kernel reads."""
     laid = _result(made)
     if laid is None:
@@ -149,9 +145,7 @@ def _volume(call: Call, made: _Convolution) -> Work | None:
     x, weight, (depth, height, width) = wide.x, wide.weight, wide.sizes
     long = max(x[0, :, 0].numel(), out.shape[1] * height * width) > MOST_32
     tile = (64, 64, 2, 2) if long or height * width >= _SMALL_PLANE else (32, 64, 1, 2)
-    name = call.first([f"conv3d_simd{'_long' * long}_{NAMES[x.dtype]}_{'_'.join(map(str, tile))}"])
-    if name is None:
-        return None
+    name = f"conv3d_simd{'_long' * long}_{NAMES[x.dtype]}_{'_'.join(map(str, tile))}"
     params = {
         "conv2d": wide.params(),
         "D": x.shape[2],
@@ -176,13 +170,13 @@ def _line(call: Call, made: _Convolution) -> Work | None:
     if made.weight.shape[2] >= _LARGE:
         return None
     if each == 1 and (made.groups > 1 or min(length, channels) < _FEW):
-        return _depthwise(call, made)
+        return _depthwise(made)
     if made.groups == 1:
         numbers = each * made.weight.shape[2]
         results = length * made.x.shape[0] ** 2  # the host multiplies by the batch twice
         if length == 1 or numbers >= max(_LONG_SUM, _SUMS_A_RESULT * results):
             return None
-    return _volume(call, made)
+    return _volume(made)
 
 
 def _is_product(made: _Convolution) -> bool:
@@ -203,10 +197,10 @@ def _convolution(call: Call) -> Work | None:
         return None
     dims = made.x.dim() - 2
     if dims == 2 and max(made.weight.shape[2:]) >= _LARGE:
-        return _large(call, made)
+        return _large(made)
     if dims == 1:
         return _line(call, made)
-    return _volume(call, made) if dims == 3 and not _is_product(made) else None
+    return _volume(made) if dims == 3 and not _is_product(made) else None
 
 
 CONVOLUTIONS: dict[str, Describe] = {"convolution": _convolution}

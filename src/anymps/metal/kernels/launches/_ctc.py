@@ -91,9 +91,7 @@ def _forward(call: Call) -> Work | None:
     loss = torch.empty(given.batch, **options)
     log_alpha = torch.empty((given.batch, given.time, 2 * max(given.lengths[1]) + 1), **options)
     types, index = _types(given, log_alpha)
-    name = call.first([f"ctc_loss_{types}"])
-    if name is None:
-        return None
+    name = f"ctc_loss_{types}"
     threads = min(_MOST, log_alpha.shape[2])
     params = _chances(given, call, log_alpha)
     launch = Launch(name, (loss, log_alpha, *given.buffers(index), params), (given.batch * threads,), (threads,))
@@ -111,7 +109,7 @@ def _backward(call: Call) -> Work | None:
     names = [f"ctc_loss_backward_{which}_{types}" for which in ("log_beta", "collect")]
     if gradient.dim() != 1 or any(one.dtype != out.dtype for one in (gradient, loss, log_alpha)):
         return None
-    if not all(name in call.kernels for name in names) or not log_alpha.is_contiguous():
+    if not log_alpha.is_contiguous():
         return None
     buffers = given.buffers(index)
     threads = min(_MOST, log_alpha.shape[2])

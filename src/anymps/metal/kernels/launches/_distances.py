@@ -32,9 +32,7 @@ def _cdist_backward(call: Call) -> Work | None:
     columns = x.shape[-1]
     width = _WIDE if columns >= 2 * _NARROW else _NARROW
     kind = 1 if math.isinf(p) else 0 if p == 1.0 else 2
-    name = call.first([f"cdist_backward_{NAMES[x.dtype]}_p{kind}_tg{width}"])
-    if name is None:
-        return None
+    name = f"cdist_backward_{NAMES[x.dtype]}_p{kind}_tg{width}"
     batch = torch._C._infer_size(x.shape[:-2], other.shape[:-2])
     x, other = (one.expand(*batch, *one.shape[-2:]).contiguous() for one in (x, other))
     if math.isinf(p) and x.dtype != torch.float32:  # the saved distances are rounded, and match no number
@@ -60,9 +58,7 @@ def _cross(call: Call) -> Work | None:
     dim %= out.dim()
     x, other = x.expand(shape), other.expand(shape)
     dense = all(one.is_contiguous() for one in (out, x, other))
-    name = call.first([f"cross_{'dense' if dense else 'strided'}_{NAMES[out.dtype]}"])
-    if name is None:
-        return None
+    name = f"cross_{'dense' if dense else 'strided'}_{NAMES[out.dtype]}"
     places: tuple[object, ...] = (out.stride(dim),)
     if not dense:
         sizes = [size for at, size in enumerate(shape) if at != dim]

@@ -23,10 +23,10 @@ def _embedding_bag(call: Call) -> Work | None:
         return None
     if indices.dim() != 1 or offsets.dim() != 1 or indices.dtype != offsets.dtype or call.given["scale_grad_by_freq"]:
         return None
-    name = call.first([f"embedding_bag_{NAMES.get(weight.dtype)}_{NAMES.get(indices.dtype)}"])
+    name = f"embedding_bag_{NAMES.get(weight.dtype)}_{NAMES.get(indices.dtype)}"
     bags = offsets.numel() - int(call.given["include_last_offset"])
     features = weight.shape[1]
-    if name is None or not indices.numel() or bags <= 0 or features == 0:
+    if not indices.numel() or bags <= 0 or features == 0:
         return None
     out = torch.zeros(bags, features, dtype=weight.dtype, device="cpu")
     bag_of, size_of = (torch.zeros(count, dtype=indices.dtype, device="cpu") for count in (indices.numel(), bags))
@@ -53,8 +53,8 @@ def _bag_gradient(call: Call) -> Work | None:
         call.given[name] for name in ("grad", "indices", "offset2bag", "bag_size", "maximum_indices")
     )
     scales, mode = call.given["per_sample_weights"], call.given["mode"]
-    name = call.first([f"embedding_bag_backward_{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"])
-    if not call.is_read_or_older or call.written or call.foreign or name is None or call.given["scale_grad_by_freq"]:
+    name = f"embedding_bag_backward_{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"
+    if not call.is_read_or_older or call.written or call.foreign or call.given["scale_grad_by_freq"]:
         return None
     if not all(one.is_contiguous() for one in (indices, bags)) or not indices.numel() or not gradient.numel():
         return None
@@ -80,8 +80,8 @@ def _bag_gradient(call: Call) -> Work | None:
 def _scale_gradient(call: Call) -> Work | None:
     gradient, weight, indices, bags = (call.given[name] for name in ("grad", "weight", "indices", "offset2bag"))
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}"
-    name = call.first([f"embedding_bag_per_sample_weights_backward_{types}"])
-    if not call.is_read_or_older or call.written or call.foreign or name is None or not indices.numel():
+    name = f"embedding_bag_per_sample_weights_backward_{types}"
+    if not call.is_read_or_older or call.written or call.foreign or not indices.numel():
         return None
     if not all(one.is_contiguous() for one in (indices, bags)) or bags.numel() != indices.numel():
         return None

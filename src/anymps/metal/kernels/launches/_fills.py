@@ -46,9 +46,7 @@ def _fill(call: Call) -> Work | None:
     dense, size = is_dense(x), x.element_size()
     if dense and (size == 1 or not bool(number)):
         return None
-    name = call.first([f"fill_scalar_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}"])
-    if name is None:
-        return None
+    name = f"fill_scalar_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}"
     value = number.item()
     if dense:
         return Work((x,), (Launch(name, (x, value, x.numel()), (x.numel(),)),), kept=True)
@@ -79,7 +77,7 @@ def _fits(mask: torch.Tensor, x: torch.Tensor, grows: bool) -> bool:
 def _masked_fill(call: Call) -> Work | None:
     x, mask = call.given["self"], call.given["mask"]
     number = _number(call.given["value"], x.dtype)
-    if not call.is_read or call.foreign or mask.dtype != torch.bool or number is None:
+    if not call.is_read or call.foreign or mask.dtype != torch.bool or number is None or x.element_size() not in _BITS:
         return None
     if not x.numel() or not mask.numel() or x.is_conj() or x.is_neg():
         return None
@@ -93,9 +91,7 @@ def _masked_fill(call: Call) -> Work | None:
     expanded = mask.expand(x.shape)
     dense = x.is_contiguous() and expanded.is_contiguous()
     flavor = "dense" if dense else "broadcast" if _repeats(mask, x) else "strided"
-    name = call.first([f"masked_fill_scalar_{flavor}_{8 * x.element_size()}bit"])
-    if name is None:
-        return None
+    name = f"masked_fill_scalar_{flavor}_{8 * x.element_size()}bit"
     further: tuple[Any, ...] = ()
     if flavor == "broadcast":
         further = (mask.numel(),)
@@ -115,9 +111,7 @@ def _triangle(call: Call, which: str) -> Work | None:
     if out.shape != x.shape or out.dtype != x.dtype:
         return None
     of = NAMES.get(x.dtype)
-    name = call.first([f"{which}_inplace_int_{of}" if out is x else f"{which}_int_{of}"])
-    if name is None:
-        return None
+    name = f"{which}_inplace_int_{of}" if out is x else f"{which}_int_{of}"
     given = (out,) if out is x else (out, x)
     strides = [list(reversed(one.stride())) for one in given]
     buffers = (*given, *strides, sizes_of(x.shape), [diagonal, x.dim()])
@@ -136,14 +130,10 @@ def _eye(call: Call) -> Work | None:
     of = NAMES.get(out.dtype)
     first, second = out.stride()
     if rows * columns > _ONE_PASS:
-        name = call.first([f"eye_diag_{of}"])
-        if name is None:
-            return None
+        name = f"eye_diag_{of}"
         out.zero_()
         return Work((out,), (Launch(name, (out, first + second), (min(rows, columns),)),))
-    name = call.first([f"eye_{of}"])
-    if name is None:
-        return None
+    name = f"eye_{of}"
     turned = first < second  # threads go along the smaller stride
     grid = (rows, columns) if turned else (columns, rows)
     return Work((out,), (Launch(name, (out, max(first, second), min(first, second)), grid),))

@@ -62,9 +62,7 @@ def _gather(call: Call) -> Work | None:
     if not _fits(x, index, dim):
         return None
     dense = _is_plain(call, x, index) and _is_aligned(x, index, dim)
-    name = call.first([f"gather_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"])
-    if name is None:
-        return None
+    name = f"gather_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
     out = torch.empty(index.shape, dtype=x.dtype, device="cpu")
     if not dense:
         return Work((out,), (_strided(name, out, x, index, dim, x.shape[dim]),))
@@ -92,9 +90,7 @@ def _scatter(call: Call, mode: str) -> Work | None:
     dense = dense and (number or (source.is_contiguous() and source.shape == index.shape))
     layout = "_dense" if dense else "" if mode == "set" else "_strided"
     types = f"{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
-    name = call.first([f"scatter_{mode}{layout}_{'value_' * number}{types}"])
-    if name is None:
-        return None
+    name = f"scatter_{mode}{layout}_{'value_' * number}{types}"
     if dense:
         buffers = (out, source, index, *_dense_sizes(out, index, dim))
         launch = Launch(name, buffers, (index.numel(),), None, _ERRORS)
@@ -125,10 +121,10 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     gradient, indices = call.given["grad_output"], call.given["indices"]
     rows, by_count = call.given["num_weights"], call.given["scale_grad_by_freq"]
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}_32"
-    name = call.first([f"embedding_dense_backward_{types}"])
-    count = call.first([f"embedding_dense_backward_count_{NAMES.get(indices.dtype)}_32"])
+    name = f"embedding_dense_backward_{types}"
+    count = f"embedding_dense_backward_count_{NAMES.get(indices.dtype)}_32"
     plain = not call.written and _is_plain(call, indices) and gradient.numel()  # it may be expanded
-    if name is None or count is None or not plain or gradient.dim() != indices.dim() + 1:
+    if not plain or gradient.dim() != indices.dim() + 1:
         return None
     features = gradient.shape[-1]
     total = torch.zeros((rows, features), dtype=torch.float32, device="cpu")

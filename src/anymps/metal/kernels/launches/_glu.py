@@ -28,11 +28,11 @@ def _glu(call: Call) -> Work | None:
     out = result_of(call, shape, x.dtype)
     if out is None:
         return None
-    name = call.first([f"glu_dense_{NAMES.get(x.dtype)}"])
+    name = f"glu_dense_{NAMES.get(x.dtype)}"
     if x.is_contiguous() and out.is_contiguous():
         run = half * math.prod(x.shape[dim + 1 :])
         threads = (run, out.numel() // run)
-        return None if name is None else Work((out,), (Launch(name, (out, x, run), threads),), kept=True)
+        return Work((out,), (Launch(name, (out, x, run), threads),), kept=True)
     halves = {"self": x.narrow(dim, 0, half), "other": x.narrow(dim, half, half)}
     launch = launch_of_two(call, Binary("glu"), list(halves.values()), out, x.dtype, None)
     return None if launch is None else Work((out,), (launch,))
@@ -49,12 +49,10 @@ def _glu_backward(call: Call) -> Work | None:
     if out is None:
         return None
     if all(one.is_contiguous() for one in (x, gradient, out)):
-        name, run = call.first([f"glu_backward_dense_{of}"]), half * math.prod(x.shape[dim + 1 :])
+        name, run = f"glu_backward_dense_{of}", half * math.prod(x.shape[dim + 1 :])
         threads = (run, gradient.numel() // run)
-        return None if name is None else Work((out,), (Launch(name, (out, x, gradient, run), threads),), kept=True)
-    name = call.first([f"glu_backward_{of}"])
-    if name is None:
-        return None
+        return Work((out,), (Launch(name, (out, x, gradient, run), threads),), kept=True)
+    name = f"glu_backward_{of}"
     places = [strides_of(one.narrow(dim, 0, half), gradient.shape) for one in (out, x)]
     behind = [one.stride(dim) * half * one.element_size() for one in (out, x)]
     sizes = sizes_of(gradient.shape)
@@ -71,11 +69,11 @@ def _frexp(call: Call) -> Work | None:
     outs, of = (mantissa, exponent), NAMES.get(x.dtype)
     places: tuple[object, ...] = ()
     if all_dense((*outs, x)):
-        name = call.first([f"frexp_dense_{of}"])
+        name = f"frexp_dense_{of}"
     else:
-        name, sizes = call.first([f"frexp_strided_{of}"]), sizes_of(x.shape)
+        name, sizes = f"frexp_strided_{of}", sizes_of(x.shape)
         places = (sizes, *(strides_of(one, x.shape) for one in (*outs, x)), len(sizes))
-    return None if name is None else Work(outs, (Launch(name, (*outs, x, *places), (x.numel(),)),), kept=True)
+    return Work(outs, (Launch(name, (*outs, x, *places), (x.numel(),)),), kept=True)
 
 
 GLU: dict[str, Describe] = {"glu": _glu, "glu_backward": _glu_backward, "frexp": _frexp}

@@ -31,7 +31,7 @@ def _grouped(call: Call) -> Work | None:
         return None
     if not (x.numel() and other.numel() and offsets.numel()) or offsets.dtype != torch.int32:
         return None
-    return _work(call, x, other, offsets)
+    return _work(x, other, offsets)
 
 
 def _result(x: torch.Tensor, other: torch.Tensor, groups: int) -> torch.Tensor:
@@ -44,7 +44,7 @@ def _result(x: torch.Tensor, other: torch.Tensor, groups: int) -> torch.Tensor:
     return torch.empty_strided((rows, columns), (apart, 1), dtype=x.dtype, device="cpu")
 
 
-def _work(call: Call, x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -> Work | None:
+def _work(x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -> Work:
     groups = offsets.numel()
     result = out = _result(x, other, groups)
     if x.dim() == 3:  # groups of columns are groups of rows of the transposed product
@@ -55,9 +55,7 @@ def _work(call: Call, x: torch.Tensor, other: torch.Tensor, offsets: torch.Tenso
     tile = _tile(rows // groups if by_rows else rows)
     small = all(one.numel() <= MOST_32 for one in (x, other, out))
     kind, end = "few_rows" if few else "rows" if by_rows else "k", "" if few else f"_bm{tile}"
-    name = call.first([f"grouped_mm_{kind}_{NAMES[x.dtype]}{end}_u{32 if small else 64}"])
-    if name is None:
-        return None
+    name = f"grouped_mm_{kind}_{NAMES[x.dtype]}{end}_u{32 if small else 64}"
     params = {
         "m": rows,
         "n": columns,

@@ -43,8 +43,8 @@ def _counted(call: Call, x: torch.Tensor, edges: torch.Tensor | None, weight: An
         return _counted_at_once(call, x, edges, weight, how)
     if call.release != _READ or call.written or call.foreign or edges is None or not x.numel() or edges.numel() < 2:
         return None
-    name = call.first([f"histogramdd_{NAMES.get(x.dtype)}"])
-    if name is None or call.given.get("density") or edges.dtype != x.dtype:
+    name = f"histogramdd_{NAMES.get(x.dtype)}"
+    if call.given.get("density") or edges.dtype != x.dtype:
         return None
     if weight is not None and (weight.dtype != x.dtype or weight.numel() != x.numel()):
         return None
@@ -70,8 +70,8 @@ def _counted_at_once(
         return None
     if weight is not None and (weight.dtype != x.dtype or weight.numel() != x.numel()):
         return None
-    name = call.first([f"histogramdd_{'atomic_' if weight is None else ''}{NAMES.get(x.dtype)}"])
-    if name is None or edges.dtype != x.dtype:
+    name = f"histogramdd_{'atomic_' if weight is None else ''}{NAMES.get(x.dtype)}"
+    if edges.dtype != x.dtype:
         return None
     rows, bins = x.reshape(-1, 1), edges.numel() - 1
     settings = (rows.stride(), 1, edges.contiguous(), [bins + 1])
@@ -99,8 +99,8 @@ def _histc(call: Call) -> Work | None:
 
 def _atomic(call: Call, x: torch.Tensor, bins: int, edges: torch.Tensor | None) -> Work | None:
     """All threads add to one histogram, which is then copied in the dtype of the numbers."""
-    name = call.first([f"histc_atomic_global_{NAMES.get(x.dtype)}"])
-    if call.written or call.foreign or edges is None or bins <= _SHARED or name is None:
+    name = f"histc_atomic_global_{NAMES.get(x.dtype)}"
+    if call.written or call.foreign or edges is None or bins <= _SHARED:
         return None
     numbers = x.reshape(-1)
     counts = torch.zeros(bins, dtype=torch.uint32, device="cpu")

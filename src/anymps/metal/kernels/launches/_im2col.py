@@ -37,8 +37,8 @@ def _turned(sizes: Sequence[int]) -> list[int]:
 def _im2col(call: Call) -> Work | None:
     x = call.given["self"]
     windows = _windows(call, *x.shape[-2:]) if x.dim() in (3, 4) else None
-    name = call.first([f"im2col_{NAMES.get(x.dtype)}_u32"])
-    if not call.is_read_or_older or call.written or call.foreign or windows is None or name is None or not x.numel():
+    name = f"im2col_{NAMES.get(x.dtype)}_u32"
+    if not call.is_read_or_older or call.written or call.foreign or windows is None or not x.numel():
         return None
     kernel, dilation, padding, stride = (call.given[one] for one in ("kernel_size", "dilation", "padding", "stride"))
     image = x if x.dim() == 4 else x.unsqueeze(0)
@@ -56,8 +56,8 @@ def _im2col(call: Call) -> Work | None:
 def _col2im(call: Call) -> Work | None:
     x, (height, width) = call.given["self"], call.given["output_size"]
     windows = _windows(call, height, width) if x.dim() in (2, 3) else None
-    name = call.first([f"col2im_kernel_{NAMES.get(x.dtype)}_u32"])
-    if not call.is_read_or_older or call.written or call.foreign or windows is None or name is None or not x.numel():
+    name = f"col2im_kernel_{NAMES.get(x.dtype)}_u32"
+    if not call.is_read_or_older or call.written or call.foreign or windows is None or not x.numel():
         return None
     kernel, dilation, padding, stride = (call.given[one] for one in ("kernel_size", "dilation", "padding", "stride"))
     columns = x if x.dim() == 3 else x.unsqueeze(0)
@@ -76,9 +76,9 @@ def _col2im(call: Call) -> Work | None:
 
 def _unfold_backward(call: Call) -> Work | None:
     gradient, shape = call.given["grad_in"], call.given["input_sizes"]
-    name = call.first([f"unfold_backward_{NAMES.get(gradient.dtype)}"])
+    name = f"unfold_backward_{NAMES.get(gradient.dtype)}"
     plain = call.is_read and not call.written and not call.foreign and have_numbers((gradient,))
-    if name is None or not plain or not shape or 0 in shape:
+    if not plain or not shape or 0 in shape:
         return None
     out = torch.zeros(shape, dtype=gradient.dtype, device="cpu")
     settings = [call.given["dim"] % len(shape), call.given["size"], call.given["step"], len(shape)]

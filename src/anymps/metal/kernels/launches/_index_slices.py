@@ -48,14 +48,8 @@ def _copy(call: Call) -> Work | None:
         return None
     dense = all(one.is_contiguous() for one in (out, source, index))
     small = all(one.numel() <= MOST_32 for one in (out, source, index))
-    name = call.first(
-        [
-            f"index_copy_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"
-            f"_{32 if small else 64}"
-        ]
-    )
-    if name is None:
-        return None
+    types = f"{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"
+    name = f"index_copy_{'dense' if dense else 'strided'}_{types}_{32 if small else 64}"
     count = index.numel()
     each = source.numel() // count
     if dense:
@@ -80,30 +74,26 @@ def _copy(call: Call) -> Work | None:
     return Work((out,), (Launch(name, buffers, (source.numel(),)),))
 
 
-def _filled(call: Call, out: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> list[Launch] | None:
+def _filled(out: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> list[Launch]:
     """The launches that fill slices with a number; None if the release lacks a kernel."""
     dense = out.is_contiguous() and index.is_contiguous()
     layout, of = "dense" if dense else "strided", NAMES.get(out.dtype)
     size, count, step = out.shape[dim], index.numel(), index.stride(0)
     if count * _RARE >= size:
-        name = call.first([f"index_fill_{layout}_from_mask_{of}"])
+        name = f"index_fill_{layout}_from_mask_{of}"
         mask = torch.empty(size, dtype=torch.bool, device="cpu")
         before = [
             Launch("index_fill_zero_mask", (mask,), (size,)),
             Launch("index_fill_set_mask", (mask, index, size, step), (count,)),
         ]
-        if name is None:
-            return None
         if dense:
             inner = math.prod(out.shape[dim + 1 :])
             outer = out.numel() // (size * inner)
             return [*before, Launch(name, (out, mask, value, size, inner), (inner, size, outer))]
         buffers = (out, mask, value, list(out.shape), out.stride(), dim, out.dim())
         return [*before, Launch(name, buffers, (out.numel(),))]
-    name = call.first([f"index_fill_{layout}_{of}"])
+    name = f"index_fill_{layout}_{of}"
     each = out.numel() // size
-    if name is None:
-        return None
     if dense:
         return [Launch(name, (out, index, value, size, out.stride(dim), each), (count * each,))]
     sizes, strides = (_others(one, dim) or [0] for one in (out.shape, out.stride()))
@@ -129,8 +119,9 @@ def _fill(call: Call) -> Work | None:
     if index.dim() != 1 or index.dtype != torch.int64:
         return None
     out = operand_to_write(call, x)
-    launches = None if out is None else _filled(call, out, call.given["dim"] % x.dim(), index, value)
-    return None if out is None or launches is None else Work((out,), tuple(launches))
+    if out is None:
+        return None
+    return Work((out,), tuple(_filled(out, call.given["dim"] % x.dim(), index, value)))
 
 
 def _first_of(reduce: str, dtype: torch.dtype) -> Any:
@@ -143,14 +134,14 @@ def _first_of(reduce: str, dtype: torch.dtype) -> Any:
     return limits.min if reduce == "amax" else limits.max
 
 
-def _divided(call: Call, out: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Launch | None:
+def _divided(call: Call, out: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> Launch:
     """The division of sums by how many numbers each has."""
     own = torch.ones if call.given["include_self"] else torch.zeros
     counts = own(out.shape, dtype=out.dtype, device="cpu").index_add_(dim, index, torch.ones_like(source))
     counts.masked_fill_(counts == 0, 1)
     of = NAMES.get(out.dtype)
-    name = call.first([f"div_{'true' if out.is_floating_point() else 'floor'}_dense_{of}_{of}"])
-    return None if name is None or not out.is_contiguous() else Launch(name, (out, out, counts), (out.numel(),))
+    name = f"div_{'true' if out.is_floating_point() else 'floor'}_dense_{of}_{of}"
+    return Launch(name, (out, out, counts), (out.numel(),))
 
 
 def _reduce(call: Call) -> Work | None:
@@ -162,23 +153,21 @@ def _reduce(call: Call) -> Work | None:
         return None
     if index.numel() != source.shape[dim] or _others(x.shape, dim) != _others(source.shape, dim):
         return None
-    name = call.first([f"index_reduce_{reduce}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"])
-    out = operand_to_write(call, x) if name is not None else None
-    if name is None or out is None:
+    name = f"index_reduce_{reduce}_{NAMES.get(x.dtype)}_{NAMES[index.dtype]}"
+    out = operand_to_write(call, x) if name in call.kernels else None
+    if out is None:
         return None
     params = {"ndim": out.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
     for word, one in (("self", out), ("source", source)):
         params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
-    launches: list[Launch | None] = [Launch(name, (out, index, source, params), (source.numel(),))]
+    launches = [Launch(name, (out, index, source, params), (source.numel(),))]
     if not call.given["include_self"]:
-        filled = _filled(call, out, dim, index.long(), _first_of(reduce, x.dtype))
-        if filled is None:
-            return None
-        launches[:0] = filled
+        launches[:0] = _filled(out, dim, index.long(), _first_of(reduce, x.dtype))
     if reduce == "mean":
+        if not out.is_contiguous():
+            return None
         launches.append(_divided(call, out, dim, index, source))
-    known = [one for one in launches if one is not None]
-    return Work((out,), tuple(known)) if len(known) == len(launches) else None
+    return Work((out,), tuple(launches))
 
 
 def _line(index: torch.Tensor) -> torch.Tensor | None:
@@ -223,20 +212,18 @@ def _select(call: Call) -> Work | None:
     if out is None:
         return None
     check, to = _check(index, x.shape[dim]), _INDEX_NAMES[index.dtype]
-    if check.kernel not in call.kernels:
-        return None
     if not all(one.is_contiguous() for one in (x, out, index)):
-        name = call.first([f"index_select_dim_{8 * x.element_size()}bit_{to}"])
+        name = f"index_select_dim_{8 * x.element_size()}bit_{to}"
         buffers: tuple[Any, ...] = (out, index, x, _params(dim, index, x, out))
         grid: tuple[int, ...] = (out.numel(),)
     else:
         row = math.prod(x.shape[dim + 1 :]) * x.element_size()
         size = _bytes_at_once(x, out, row)
         inner = row // size
-        name = call.first([f"index_select_dim_dense_{8 * size}bit_{to}"])
+        name = f"index_select_dim_dense_{8 * size}bit_{to}"
         params = {"inner": inner, "in_dim_size": x.shape[dim], "out_dim_size": count, "index_stride": index.stride(0)}
         buffers, grid = (out, index, x, params), (inner, count, math.prod(x.shape[:dim]))
-    return None if name is None else Work((out,), (check, Launch(name, buffers, grid)))
+    return Work((out,), (check, Launch(name, buffers, grid)))
 
 
 def _add(call: Call) -> Work | None:
@@ -266,9 +253,7 @@ def _add(call: Call) -> Work | None:
     if not (dtype.is_floating_point or dtype.is_complex) and not isinstance(alpha, (bool, int)):
         return None
     check = _check(index, into.shape[dim])
-    name = call.first([f"index_add_{NAMES.get(dtype)}_{_INDEX_NAMES[index.dtype]}"])
-    if name is None or check.kernel not in call.kernels:
-        return None
+    name = f"index_add_{NAMES.get(dtype)}_{_INDEX_NAMES[index.dtype]}"
     number = complex(alpha) if dtype.is_complex else alpha
     buffers = (added, index, source, _params(dim, index, added, source), number)
     launches = (check, Launch(name, buffers, (source.numel(),)))

@@ -89,8 +89,8 @@ def _index(call: Call) -> Work | None:
     if not call.is_read or call.written or call.foreign or not x.is_contiguous() or x.is_conj() or x.is_neg():
         return None
     found = _indexed(x, call.given["indices"])
-    name = call.first([f"index_select_{8 * x.element_size()}bit"])
-    if found is None or name is None or not found.shape.numel():
+    name = f"index_select_{8 * x.element_size()}bit"
+    if found is None or not found.shape.numel():
         return None
     out = torch.empty(found.shape, dtype=x.dtype, device="cpu")
     return Work((out,), (_launch(name, found, out, found.lies, out),))
@@ -111,8 +111,8 @@ def _index_put(call: Call) -> Work | None:
         kind, end = "index_put_accumulate", NAMES.get(x.dtype, "none")
     elif torch.are_deterministic_algorithms_enabled():
         kind = "index_put_serial"
-    name = call.first([f"{kind}_{end}"])
-    if found is None or name is None or not found.shape.numel():
+    name = f"{kind}_{end}"
+    if found is None or not found.shape.numel():
         return None
     try:
         values = values.expand(found.shape)

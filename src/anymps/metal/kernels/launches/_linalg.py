@@ -46,7 +46,7 @@ def _cholesky(call: Call) -> Work | None:
     steps = (f"factorDiagonalBlock{side}", f"applyTRSM{side}", f"applySYRK{side}")
     # Torch 2.15 names the dtype, too; on chips with matrix units, which no virtual one is, it goes by panels.
     found = [call.first([one, f"{one}_{of}"] if of == "float" else [f"{one}_{of}"]) for one in steps]
-    if None in found or cut not in call.kernels:
+    if None in found:
         return None
     factor, solve, update = (one or "" for one in found)
     size, batch = matrix.shape[-1], math.prod(matrix.shape[:-2])
@@ -74,8 +74,8 @@ def _qr(call: Call) -> Work | None:
     if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or mode not in ("reduced", "complete"):
         return None
     rows, columns = matrix.shape[-2:]
-    name = call.first([f"linalg_qr_householder_{NAMES[matrix.dtype]}"])
-    if name is None or min(rows, columns) > _LARGEST:
+    name = f"linalg_qr_householder_{NAMES[matrix.dtype]}"
+    if min(rows, columns) > _LARGEST:
         return None
     work = matrix.reshape(-1, rows, columns).contiguous().clone()  # the kernel writes into it
     batch, kept = work.shape[0], min(rows, columns) if mode == "reduced" else rows
@@ -99,8 +99,8 @@ def _householder(call: Call) -> Work | None:
     matrix, factors = call.given["input"], call.given["tau"]
     if not _is_plain(call, matrix, factors) or matrix.is_conj() or factors.is_conj():
         return None
-    name = call.first([f"orgqr_{NAMES.get(matrix.dtype)}"])
-    if name is None or factors.dtype != matrix.dtype:
+    name = f"orgqr_{NAMES.get(matrix.dtype)}"
+    if factors.dtype != matrix.dtype:
         return None
     rows, columns = matrix.shape[-2:]
     if call.release >= _BLOCKS and rows > _BLOCK:
@@ -148,8 +148,6 @@ def _reflectors(call: Call) -> Work | None:
         room = torch.empty((batch, rows), dtype=matrix.dtype, device="cpu")
         name, buffers = "geqrf_float", [out, factors, params, room]
         width = _LANES if max(rows, columns) <= _BLOCK else _MOST
-    if name not in call.kernels:
-        return None
     launch = Launch(name, tuple(buffers), (batch * width, 1, 1), (width, 1, 1))
     return Work((out, factors), (launch,))
 
@@ -160,8 +158,8 @@ def _inverse(call: Call) -> Work | None:
     if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
         return None
     size = matrix.shape[-1]
-    name = call.first([f"luInvSmall_{size}"])
-    if name is None or size > _SMALL:
+    name = f"luInvSmall_{size}"
+    if size > _SMALL:
         return None
     batch = matrix.reshape(-1, size, size)
     out = torch.empty(matrix.shape, dtype=matrix.dtype, device="cpu").mT
@@ -191,9 +189,9 @@ def _triangular(call: Call) -> Work | None:
     given, found = (b, out) if left else (b.mT, out.mT)
     upper, unit = call.given["upper"], call.given["unitriangular"]
     plain = left and not upper and unit and sides % 8 == 0
-    name = call.first([f"triangular_solve_small_{'' if plain else 'general_'}{size}"])
+    name = f"triangular_solve_small_{'' if plain else 'general_'}{size}"
     count = math.prod(batch)
-    if name is None or not count:
+    if not count:
         return None
     params = {
         "nbatch": count,

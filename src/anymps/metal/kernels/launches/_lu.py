@@ -154,10 +154,6 @@ def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
     )
 
 
-def _complete(call: Call, work: Work) -> Work | None:
-    return work if call.has_all(work.launches) else None
-
-
 def _factor(call: Call) -> Work | None:
     matrix = call.given["A"]
     if not _is_plain(call, matrix) or not call.given["pivot"] or call.given["check_errors"]:
@@ -171,9 +167,9 @@ def _factor(call: Call) -> Work | None:
     if rows == columns:
         tiles = -(-columns // 32)
         steps.add(f"transposeInPlaceLU_{steps.of}", "03", (tiles, tiles, steps.batch), (32, 8, 1))
-        return _complete(call, Work((work.mT, pivots, info), tuple(steps.launches)))
+        return Work((work.mT, pivots, info), tuple(steps.launches))
     out = empty((*matrix.shape[:-2], columns, rows), matrix.dtype).mT
-    return _complete(call, Work((out, pivots, info), tuple(steps.launches), copies=((out, work),)))
+    return Work((out, pivots, info), tuple(steps.launches), copies=((out, work),))
 
 
 def _solve(call: Call) -> Work | None:
@@ -210,7 +206,7 @@ def _solve(call: Call) -> Work | None:
         swap()
     out = empty((*batch, count, size), sides.dtype).mT
     found = steps.matrix.view(*batch, size, end)[..., size:]
-    return _complete(call, Work((out,), tuple(steps.launches), copies=((out, found),)))
+    return Work((out,), tuple(steps.launches), copies=((out, found),))
 
 
 LU: dict[str, Describe] = {"linalg_lu_factor_ex": _factor, "linalg_lu_solve": _solve}

@@ -123,9 +123,7 @@ def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: 
         base, threads, results, width = _rows(matrix.t(), small)
         together = width > 1 and step == 1 and vector.storage_offset() % width == 0
         name, ld, ms = f"{base}_{with_bias}_{'xc' if together else 'xs'}", matrix.stride(1), matrix.stride(0)
-    kernel = call.first([name + ("" if ms == 1 else "_strided") + ("" if small else "_i64")])
-    if kernel is None:
-        return None
+    kernel = name + ("" if ms == 1 else "_strided") + ("" if small else "_i64")
     apart = 0 if bias is None else bias.expand(out.shape).stride(along)
     params = {
         "n": out.numel(),
@@ -150,8 +148,8 @@ def linear_combination(call: Call) -> Work | None:
     x = x.contiguous()
     size, each = x.element_size(), x.numel() // x.shape[0]
     small = max(reach(x), reach(factors)) * size <= MOST_32
-    name = call.first([f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"])
-    if name is None or not factors.numel():
+    name = f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"
+    if not factors.numel():
         return None
     out = torch.zeros((factors.shape[0], *x.shape[1:]), dtype=x.dtype, device="cpu")
     strides = ([size, each * size], [size, 0], [0, factors.stride(0) * size])
@@ -184,9 +182,7 @@ def _strides(one: torch.Tensor) -> list[int]:
     return list(reversed(one.stride()))
 
 
-def _work(out: torch.Tensor, name: str | None, buffers: tuple[Any, ...], batches: int = 1) -> Work | None:
-    if name is None:
-        return None
+def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
     return Work((out,), (Launch(name, buffers, *_threads(out, batches)),), kept=True)
 
 
@@ -197,7 +193,7 @@ def _mm(call: Call) -> Work | None:
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None:
         return None
-    name = call.first([f"matmul_{NAMES.get(x.dtype)}"])
+    name = f"matmul_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride()]
     return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
 
@@ -210,10 +206,8 @@ def _int_mm(call: Call) -> Work | None:
     out = result_of(call, (x.shape[0], other.shape[1]), torch.int32)
     if out is None:
         return None
-    name = call.first([f"int_mm_{NAMES.get(x.dtype)}"])
+    name = f"int_mm_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride()]
-    if name is None:
-        return None
     threads, group = _threads(out, 1)
     launch = Launch(name, (x, other, out, strides, [*x.shape, out.shape[1]]), threads[:2], group[:2])
     return Work((out,), (launch,), kept=True)
@@ -235,10 +229,10 @@ def _addmm(call: Call) -> Work | None:
     alpha, beta = call.given["alpha"], call.given["beta"]
     if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
         strides = [*x.stride(), *other.stride(), *out.stride()]
-        name = call.first([f"matmul_{NAMES.get(x.dtype)}"])
+        name = f"matmul_{NAMES.get(x.dtype)}"
         return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
     bias = bias.expand(out.shape)
-    name = call.first([f"addmm_{NAMES.get(x.dtype)}"])
+    name = f"addmm_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
     return _work(out, name, (x, other, out, bias, _factors(call), strides, [*x.shape, out.shape[1]]))
 
@@ -250,7 +244,7 @@ def _bmm(call: Call) -> Work | None:
     out = result_of(call, (x.shape[0], x.shape[1], other.shape[2]), x.dtype)
     if out is None:
         return None
-    name = call.first([f"naive_bmm_{NAMES.get(x.dtype)}"])
+    name = f"naive_bmm_{NAMES.get(x.dtype)}"
     strides = [*_strides(x), *_strides(other), *_strides(out)]
     return _work(out, name, (x, other, out, strides, [*x.shape[1:], out.shape[2], x.shape[0]]), x.shape[0])
 
@@ -268,7 +262,7 @@ def _added(call: Call, kernel: str) -> Work | None:
     bias = bias.expand(out.shape)
     of_out, of_bias = ([one.stride(-1), one.stride(-2), one.stride(0)] for one in (out, bias))
     strides = [*_strides(x), *_strides(other), *of_out, *of_bias]
-    name = call.first([f"{kernel}_{NAMES.get(x.dtype)}"])
+    name = f"{kernel}_{NAMES.get(x.dtype)}"
     sizes = [rows, x.shape[2], columns, x.shape[0]]
     return _work(out, name, (x, other, out, bias, _factors(call), strides, sizes), x.shape[0] if each else 1)
 
@@ -282,10 +276,10 @@ def _pack(call: Call) -> Work | None:
     weight, tiles = call.given["self"], call.given["innerKTiles"]
     if not _all_contiguous(call, weight) or weight.dim() != 2 or weight.dtype != torch.uint8 or tiles not in (2, 4, 8):
         return None
-    name = call.first(["weight_to_int4pack"])
+    name = "weight_to_int4pack"
     rows, halves = weight.shape
     columns = 2 * halves
-    if name is None or rows % 8 or columns % (16 * tiles):
+    if rows % 8 or columns % (16 * tiles):
         return None
     out = torch.empty((rows // 8, columns // (16 * tiles), 32, tiles // 2), dtype=torch.int32, device="cpu")
     words = halves // 4
@@ -297,8 +291,8 @@ def _int4(call: Call) -> Work | None:
     if not _all_contiguous(call, x, weight, scales) or x.dim() != 2 or weight.dim() != 4 or of not in _GROUPS:
         return None
     rows, inner, columns = x.shape[0], x.shape[1], weight.shape[0] * 8
-    name = call.first([f"int4pack_mm_{of}_{NAMES.get(x.dtype)}"])
-    if name is None or weight.dtype != torch.int32 or scales.dtype != x.dtype:
+    name = f"int4pack_mm_{of}_{NAMES.get(x.dtype)}"
+    if weight.dtype != torch.int32 or scales.dtype != x.dtype:
         return None
     out = torch.empty((rows, columns), dtype=x.dtype, device="cpu")
     threads = (columns // 4 * _LANES, 1, rows)

@@ -26,9 +26,7 @@ def _of_all(call: Call, ignores_nan: bool) -> Work | None:
     if call.foreign or call.written or not 0 < x.numel() <= _MOST or x.is_neg():
         return None
     of = NAMES.get(x.dtype)
-    count, pick = (call.first([f"median_select_{word}_{of}"]) for word in ("hist", "pick"))
-    if count is None or pick is None:
-        return None
+    count, pick = (f"median_select_{word}_{of}" for word in ("hist", "pick"))
     x = x.contiguous()
     out = torch.empty((), dtype=x.dtype, device="cpu")
     state, counts = (
@@ -56,12 +54,10 @@ def _along(call: Call, ignores_nan: bool) -> Work | None:
     settings = {"descending": False, "stable": False}
     if not x.is_floating_point():
         return sort_along(call, x, dim, values, places, {**settings, "chosen": ((count - 1) // 2, 1)})
-    gather = call.first([f"median_gather_{NAMES.get(x.dtype)}"])
+    gather = f"median_gather_{NAMES.get(x.dtype)}"
     moved = x.movedim(dim, -1).contiguous()
     ordered, order = (torch.empty(moved.shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
     work = sort_along(call, moved, moved.dim() - 1, ordered, order, settings)
-    if gather is None or work is None:
-        return None
     last = Launch(gather, (ordered, order, values, places, count, ignores_nan), (moved.numel() // count,))
     return Work((values, places), (*work.launches, last))
 

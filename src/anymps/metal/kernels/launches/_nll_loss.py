@@ -42,8 +42,8 @@ def _is_plain(call: Call, x: torch.Tensor) -> bool:
 
 def _forward(call: Call) -> Work | None:
     x, target = call.given["self"], call.given["target"]
-    name = call.first([f"nllnd_loss_forward_{NAMES.get(x.dtype)}"])
-    if not _is_plain(call, x) or call.given["reduction"] != _NONE or name is None:
+    name = f"nllnd_loss_forward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or call.given["reduction"] != _NONE:
         return None
     out, weights = (torch.empty(target.shape, dtype=x.dtype, device="cpu") for _ in range(2))
     buffers = (x.contiguous(), target.contiguous(), call.given["weight"], out, weights, _params(call, x))
@@ -53,8 +53,8 @@ def _forward(call: Call) -> Work | None:
 
 def _backward(call: Call) -> Work | None:
     x, target, gradient = (call.given[name] for name in ("self", "target", "grad_output"))
-    name = call.first([f"nllnd_loss_backward_{NAMES.get(x.dtype)}"])
-    if not _is_plain(call, x) or gradient.dtype != x.dtype or name is None:
+    name = f"nllnd_loss_backward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or gradient.dtype != x.dtype:
         return None
     reduction = call.given["reduction"]
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")

@@ -13,14 +13,13 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Work
 from anymps.metal.kernels.launches._types import NAMES
 
 _MOST, _LANES = 1024, 32  # threads of a group, of a SIMD group
+_COUNTS = {torch.int32: "int32_t", torch.int64: "int64_t"}
 
 
-def _launches(call: Call, x: torch.Tensor, out: torch.Tensor) -> tuple[Launch, ...] | None:
+def _launches(x: torch.Tensor, out: torch.Tensor) -> tuple[Launch, ...]:
     """A count within each block, the counts of the blocks added up, and the places of each element that counts."""
     of, count = NAMES.get(x.dtype), x.numel()
-    first, second = (call.first([f"{word}_{of}"]) for word in ("count_nonzero_prefix_sum", "scatter_nonzero_indices"))
-    if first is None or second is None:
-        return None
+    first, second = (f"{word}_{of}" for word in ("count_nonzero_prefix_sum", "scatter_nonzero_indices"))
     blocks = -(-count // _MOST)
     before, sums, offsets, total = (
         torch.empty(size, dtype=torch.int32, device="cpu") for size in (count, blocks, blocks, 1)
@@ -45,23 +44,22 @@ def _nonzero(call: Call) -> Work | None:
         out = torch.full((call.given["size"], x.dim()), call.given["fill_value"], dtype=torch.int64, device="cpu")
     else:
         out = torch.empty((int(torch.count_nonzero(x)), x.dim()), dtype=torch.int64, device="cpu")
-    launches = _launches(call, x, out) if out.numel() else None
-    return None if launches is None else Work((out,), launches)
+    return Work((out,), _launches(x, out)) if out.numel() else None
 
 
 def _repeat_interleave(call: Call) -> Work | None:
     repeats = call.given.get("repeats")
     if not call.is_read or call.written or call.foreign or not isinstance(repeats, torch.Tensor):
         return None
-    name = call.first([f"repeat_interleave_{ {torch.int32: 'int32_t', torch.int64: 'int64_t'}.get(repeats.dtype) }"])
-    if name is None or repeats.dim() != 1 or not repeats.numel() or "self" in call.given or bool((repeats < 0).any()):
+    if "self" in call.given or repeats.dtype not in _COUNTS or repeats.dim() != 1 or not repeats.numel():
         return None
     ends = repeats.cumsum(0)
     total = int(ends[-1])
-    if call.given["output_size"] not in (None, total):
+    if bool((repeats < 0).any()) or not total or call.given["output_size"] not in (None, total):
         return None
     out = torch.empty(total, dtype=repeats.dtype, device="cpu")
-    return Work((out,), (Launch(name, (repeats, ends, out, repeats.stride(0)), (repeats.numel(),)),)) if total else None
+    name = f"repeat_interleave_{_COUNTS[repeats.dtype]}"
+    return Work((out,), (Launch(name, (repeats, ends, out, repeats.stride(0)), (repeats.numel(),)),))
 
 
 NONZERO: dict[str, Describe] = {

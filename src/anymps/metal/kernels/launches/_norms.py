@@ -24,22 +24,18 @@ _LANES, _MOST, _TILE, _ROWS_GROUP = 32, 1024, 32, 256
 _REAL = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
 
-def norm_launch(call: Call, x: torch.Tensor, out: torch.Tensor, p: float) -> Launch | None:
+def _norm_launch(x: torch.Tensor, out: torch.Tensor, p: float) -> Launch:
     """The launch of a norm; `out` has the dimensions of `x`, of size 1 where they go."""
     types = f"{NAMES.get(x.dtype)}_{NAMES.get(out.dtype)}"
     gone = [at for at in range(x.dim()) if x.shape[at] != out.shape[at]]
     rows = p in (1.0, 2.0) and out.numel() > 1 and x.is_contiguous() and out.is_contiguous() and not x.is_complex()
     if rows and gone == [x.dim() - 1]:
-        name = call.first([f"norm_{'l2' if p == 2.0 else 'l1'}_reduction_inner_{types}"])
+        name = f"norm_{'l2' if p == 2.0 else 'l1'}_reduction_inner_{types}"
         columns = x.shape[-1]
         groups = -(-(x.numel() // columns) // (_ROWS_GROUP // _LANES))
         sizes = [x.numel() // columns, columns]
-        if name is None:
-            return None
         return Launch(name, (x, out, sizes, 0.0), (groups * _ROWS_GROUP,), (_ROWS_GROUP,))
-    name = call.first([f"norm_{types}"])
-    if name is None:
-        return None
+    name = f"norm_{types}"
     numbers = x.numel() // out.numel()
     params = reduction_params(numbers, p, (x.shape, x.stride()), (out.shape, out.stride()))
     width = min(_MOST, numbers)
@@ -79,8 +75,7 @@ def _norm(call: Call) -> Work | None:
     if found is None:
         return None
     out, kept = found
-    launch = norm_launch(call, x, kept, float(p))
-    return None if launch is None else Work((out,), (launch,))
+    return Work((out,), (_norm_launch(x, kept, float(p)),))
 
 
 def _place(call: Call, kernel: str) -> Work | None:
@@ -93,21 +88,15 @@ def _place(call: Call, kernel: str) -> Work | None:
     (out, kept), dim, of = found, (asked or 0) % x.dim(), of_numbers(x.dtype)
     if asked is None:
         x, kept = x.contiguous().view(-1), kept.view(1)
-    launch = _place_launch(call, f"{kernel}_reduction", of, x, kept, dim, asked is not None)
-    if launch is None:
-        return None
+    launch = _place_launch(f"{kernel}_reduction", of, x, kept, dim, asked is not None)
     return Work((out,), (launch,), kept=launch.buffers[0] is call.given["self"] and asked is not None)
 
 
-def _place_launch(
-    call: Call, kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, dim: int, named: bool
-) -> Launch | None:
+def _place_launch(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, dim: int, named: bool) -> Launch:
     """`out` has the dimensions of `x`, of size 1 where one goes."""
     whole = named and x.is_contiguous() and x.dim() >= 2
     along = "_outer" if whole and dim == 0 else "_inner" if whole and dim == x.dim() - 1 else ""
-    name = call.first([f"{kernel}{along}_{of}_long"])
-    if name is None:
-        return None
+    name = f"{kernel}{along}_{of}_long"
     if along == "_outer":
         columns = x.numel() // x.shape[0]
         threads = (-(-columns // _TILE) * _TILE, _TILE, 1)
@@ -126,8 +115,7 @@ def _renorm(call: Call) -> Work | None:
     if not call.is_read or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
         return None
     kept = call.given["dim"] % x.dim()
-    factors, product = (call.first([one]) for one in (f"renorm_{of}", f"mul_strided_{of}_{of}"))
-    if factors is None or product is None or x.is_neg():
+    if x.is_neg():
         return None
     norm = torch.linalg.vector_norm(x, call.given["p"], [at for at in range(x.dim()) if at != kept], keepdim=True)
     out = result_of(call, x.shape, x.dtype, (x,))
@@ -137,8 +125,8 @@ def _renorm(call: Call) -> Work | None:
     sizes = sizes_of(x.shape)
     strides = [strides_of(one, x.shape) for one in (out, x, factor)]
     launches = (
-        Launch(factors, (norm.contiguous(), factor, float(call.given["maxnorm"])), (norm.numel(),)),
-        Launch(product, (out, x, factor, sizes, *strides, [len(sizes), 0, 0]), (out.numel(),)),
+        Launch(f"renorm_{of}", (norm.contiguous(), factor, float(call.given["maxnorm"])), (norm.numel(),)),
+        Launch(f"mul_strided_{of}_{of}", (out, x, factor, sizes, *strides, [len(sizes), 0, 0]), (out.numel(),)),
     )
     return Work((out,), launches)
 

@@ -78,13 +78,7 @@ def _step(call: Call, kernel: str, lists: _Lists, numbers: Sequence[str]) -> Wor
     rate = _rate(call)
     scaler = [call.given[name] for name in ("grad_scale", "found_inf")]
     sizes = {tuple(one.numel() for one in tensors) for name, tensors in lists.items() if name != "state_steps"}
-    if (
-        not call.is_read_or_older
-        or call.first([kernel]) is None
-        or rate is None
-        or len(sizes) != 1
-        or not sum(next(iter(sizes)))
-    ):
+    if not call.is_read_or_older or rate is None or len(sizes) != 1 or not sum(next(iter(sizes))):
         return None
     if call.foreign - {"lr"} or any(one is not None and one.dtype != torch.float32 for one in scaler):
         return None
@@ -141,13 +135,11 @@ def _unscale(call: Call) -> Work | None:
     of = tensors[0].dtype
     together = [one for one in tensors if one.dtype == of and _fills_its_memory(one)]
     alone = [one for one in tensors if all(one is not other for other in together) and one.numel()]
-    kernel = call.first([f"ampNonFiniteCheckAndUnscale_{NAMES.get(of)}"])
-    if kernel is None or not sum(one.numel() for one in tensors):
+    kernel = f"ampNonFiniteCheckAndUnscale_{NAMES.get(of)}"
+    if not sum(one.numel() for one in tensors):
         return None
     factor = float(scale) if alone else 0.0
     single = [f"ampNonFiniteCheckAndUnscaleSingle_{NAMES.get(one.dtype)}" for one in alone]
-    if any(call.first([name]) is None for name in single):
-        return None
     first = tuple(
         Launch(name, (one, found, factor), (one.numel(),), (_SINGLE_WIDTH,))
         for name, one in zip(single, alone, strict=True)
@@ -159,8 +151,8 @@ def _unscale(call: Call) -> Work | None:
 
 def _update_scale(call: Call) -> Work | None:
     scale, tracker, found = (call.given[name] for name in ("self", "growth_tracker", "found_inf"))
-    kernel = call.first([f"ampUpdateScale_{NAMES.get(scale.dtype)}"])
-    if not call.is_read_or_older or call.foreign or kernel is None or tracker.dtype != torch.int32:
+    kernel = f"ampUpdateScale_{NAMES.get(scale.dtype)}"
+    if not call.is_read_or_older or call.foreign or tracker.dtype != torch.int32:
         return None
     if any(one.storage_offset() for one in (scale, tracker, found)):
         return None  # the host gives whole buffers

@@ -39,8 +39,8 @@ def _group(threads: tuple[int, int, int]) -> tuple[int, int, int]:
 
 def _line(call: Call) -> Work | None:
     x, padding = call.given["self"], call.given["padding"]
-    name = call.first([f"replication_pad1d_forward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x) or x.dim() not in (2, 3) or not x.is_contiguous() or len(padding) != 2:
+    name = f"replication_pad1d_forward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or x.dim() not in (2, 3) or not x.is_contiguous() or len(padding) != 2:
         return None
     width = x.shape[-1] + sum(padding)
     if width < 1:
@@ -52,8 +52,8 @@ def _line(call: Call) -> Work | None:
 
 def _line_backward(call: Call) -> Work | None:
     gradient, x, padding = (call.given[name] for name in ("grad_output", "self", "padding"))
-    name = call.first([f"replication_pad1d_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, gradient, x) or x.dim() not in (2, 3) or gradient.dtype != x.dtype:
+    name = f"replication_pad1d_backward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, gradient, x) or x.dim() not in (2, 3) or gradient.dtype != x.dtype:
         return None
     if list(gradient.shape) != [*x.shape[:-1], x.shape[-1] + sum(padding)]:
         return None
@@ -90,9 +90,7 @@ def _edge(call: Call, kind: str, dims: int, backward: bool) -> Work | None:
     inner, outer = (out, source) if backward else (source, out)
     small = all(_reaches(one) <= _MOST_29 for one in (inner, outer)) and max(map(abs, padding)) < _MOST_29
     direction, index = "backward" if backward else "forward", "i32" if small else "i64"
-    name = call.first([f"{kind}_pad{dims}d_{direction}_{NAMES.get(x.dtype)}_{index}"])
-    if name is None:
-        return None
+    name = f"{kind}_pad{dims}d_{direction}_{NAMES.get(x.dtype)}_{index}"
     channels = x.dim() - dims - 1
 
     def placed(word: str, one: torch.Tensor) -> dict[str, list[int]]:
@@ -161,18 +159,16 @@ def _constant(call: Call) -> Work | None:
         return None
     dims, left = len(pad) // 2, [max(0, one) for one in pad[::2]]
     if dims <= _DENSE and cropped.is_contiguous() and out.is_contiguous():
-        name = call.first([f"constant_pad_nd_dense_{_WORDS.get(x.dtype)}"])
+        name = f"constant_pad_nd_dense_{_WORDS.get(x.dtype)}"
         more = [1] * (_DENSE - dims)
         inner, outer = ([*reversed(one.shape[-dims:]), *more] for one in (cropped, out))
-        if name is None:
-            return None
         params: dict[str, Any] = {"input_sizes": inner, "output_sizes": outer, "left_pad": left + [0] * len(more)}
         threads = (-(-outer[0] // _A_THREAD), outer[1], out.numel() // (outer[0] * outer[1]))
         return Work((out,), (Launch(name, (cropped, out, params, fill), threads, _group(threads)),))
     order = sorted(range(out.dim()), key=out.stride)
     index = "u32" if all(_reaches(one) <= _MOST_U32 for one in (cropped, out)) else "u64"
-    name = call.first([f"constant_pad_nd_{_WORDS.get(x.dtype)}_{index}"])
-    if name is None or out.dim() > _MOST_DIMS or out.numel() > _MOST_U32:
+    name = f"constant_pad_nd_{_WORDS.get(x.dtype)}_{index}"
+    if out.dim() > _MOST_DIMS or out.numel() > _MOST_U32:
         return None
     left += [0] * (out.dim() - dims)
     params = {"ndim": out.dim(), "left_pad": [left[out.dim() - 1 - dim] for dim in order]}

@@ -56,8 +56,8 @@ def _settings(call: Call, dims: int) -> dict[str, list[int]]:
 
 def _max_pool(call: Call) -> Work | None:
     x, dims = call.given["self"], _SPACE
-    name = call.first([f"max_pool_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x) or x.dim() not in (dims + 1, dims + 2):
+    name = f"max_pool_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or x.dim() not in (dims + 1, dims + 2):
         return None
     shapes = _like_cpu("max_pool3d_with_indices", list(call.given.values()))
     out = torch.empty(shapes[0].shape, dtype=x.dtype, device="cpu")
@@ -71,8 +71,8 @@ def _max_pool(call: Call) -> Work | None:
 
 def _max_pool_backward(call: Call) -> Work | None:
     gradient, x, places = (call.given[name] for name in ("grad_output", "self", "indices"))
-    name = call.first([f"max_pool_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x, places) or gradient.dtype != x.dtype:
+    name = f"max_pool_backward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x, places) or gradient.dtype != x.dtype:
         return None
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params: dict[str, Any] = {"dims": x.dim(), "pooling_dims": _SPACE, "indices_strides": list(places.stride())}
@@ -97,8 +97,8 @@ def _mean_params(call: Call, x: torch.Tensor, out: torch.Tensor, dims: int) -> d
 
 def _avg_pool(call: Call, dims: int) -> Work | None:
     x = call.given["self"]
-    name = call.first([f"avg_pool_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x) or x.dim() not in (dims + 1, dims + 2):
+    name = f"avg_pool_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or x.dim() not in (dims + 1, dims + 2):
         return None
     shape = _like_cpu(f"avg_pool{dims}d", list(call.given.values())).shape
     out = torch.empty(shape, dtype=x.dtype, device="cpu")
@@ -108,8 +108,8 @@ def _avg_pool(call: Call, dims: int) -> Work | None:
 
 def _avg_pool_backward(call: Call) -> Work | None:
     gradient, x = call.given["grad_output"], call.given["self"]
-    name = call.first([f"avg_pool_backward_{NAMES.get(x.dtype)}"])
-    if name is None or not _is_plain(call, x) or not gradient.numel() or gradient.dtype != x.dtype:
+    name = f"avg_pool_backward_{NAMES.get(x.dtype)}"
+    if not _is_plain(call, x) or not gradient.numel() or gradient.dtype != x.dtype:
         return None
     out = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
     params = _mean_params(call, out, gradient, _SPACE)
@@ -123,8 +123,8 @@ def _may_unpool(call: Call, *tensors: torch.Tensor) -> bool:
 
 def _unpool(call: Call, dims: int) -> Work | None:
     x, places, size = (call.given[name] for name in ("self", "indices", "output_size"))
-    name = call.first([f"max_unpool_{NAMES.get(x.dtype)}"])
-    if name is None or not _may_unpool(call, x, places) or x.dim() not in (dims + 1, dims + 2) or len(size) != dims:
+    name = f"max_unpool_{NAMES.get(x.dtype)}"
+    if not _may_unpool(call, x, places) or x.dim() not in (dims + 1, dims + 2) or len(size) != dims:
         return None
     if places.shape != x.shape or places.dtype != torch.int64 or min(size) <= 0:
         return None
@@ -142,9 +142,7 @@ def _adaptive_max_pool2d(call: Call) -> Work | None:
         return None
     if any(large < small or small <= 0 for large, small in zip(sizes, size, strict=True)):
         return None
-    name = call.first([f"max_pool_{NAMES.get(x.dtype)}"])
-    if name is None:
-        return None
+    name = f"max_pool_{NAMES.get(x.dtype)}"
     strides = [large // small for large, small in zip(sizes, size, strict=True)]
     windows = [large - (small - 1) * step for large, small, step in zip(sizes, size, strides, strict=True)]
     out = torch.empty((*x.shape[:-2], *size), dtype=x.dtype, device="cpu")

@@ -47,9 +47,7 @@ def _arange(call: Call) -> Work | None:
     if out.numel() != math.ceil((call.given["end"] - first) / step):
         return None  # the host makes it of that size first
     stride, of = _stride(out), NAMES.get(out.dtype)
-    name = call.first([f"arange_strided_{of}" if stride is None else f"arange_{of}_i32"])
-    if name is None:
-        return None
+    name = f"arange_strided_{of}" if stride is None else f"arange_{of}_i32"
     places = ([stride, _FIRST],) if stride is not None else (*_laid(out), _FIRST)
     return Work((out,), (Launch(name, (out, [first, step], *places), (out.numel(),)),))
 
@@ -70,9 +68,7 @@ def _spaced(call: Call, powers: bool) -> Work | None:
     elif out.dtype in _WHOLE and (max(abs(first), abs(last)) >= _EXACT or steps > _MANY):
         kind, numbers = "linspace_integral", _whole(int(first), int(last), steps)
     stride, of = _stride(out), NAMES.get(out.dtype)
-    name = call.first([f"{kind}_strided_{of}" if stride is None else f"{kind}_{of}_i32"])
-    if name is None:
-        return None
+    name = f"{kind}_strided_{of}" if stride is None else f"{kind}_{of}_i32"
     places = ([steps, stride, _FIRST],) if stride is not None else ([steps, _FIRST], *_laid(out))
     return Work((out,), (Launch(name, (out, numbers, *places), (steps,)),))
 

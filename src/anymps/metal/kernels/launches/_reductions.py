@@ -144,8 +144,6 @@ def _reduce(call: Call, kind: _Kind, x: torch.Tensor, result: torch.dtype, mean:
     types = (_type(x.dtype, kind), "uchar" if kind.partial else _type(result, kind))
     divisor = float(x.numel() // out.numel()) if mean else 0.0
     launches = _launches(kind, x, kept, types, divisor)
-    if any(call.first([one.kernel]) is None for one in launches):
-        return None
     made = tuple(Made(one.buffers[1], "room") for one in launches[:-1])
     return Work((out,), tuple(launches), kept=x is call.given["self"] and x.is_contiguous(), made=made)
 

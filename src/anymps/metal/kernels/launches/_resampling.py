@@ -70,8 +70,8 @@ def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
     x, size = call.given.get("self"), call.given.get("output_size")
     if not call.is_read or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
         return None
-    name = call.first([f"upsample_{kernel}_{NAMES.get(x.dtype)}"])
-    if name is None or not x.numel() or min(size) <= 0:
+    name = f"upsample_{kernel}_{NAMES.get(x.dtype)}"
+    if not x.numel() or min(size) <= 0:
         return None
     out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
     buffers = resampling_buffers(call, x, out, dims)
@@ -95,10 +95,8 @@ def _grid_sampler(call: Call, dims: int) -> Work | None:
         return None
     out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
     small = all(one.numel() <= MOST_32 for one in (x, grid, out))
-    name = call.first(
-        [f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"]
-    )
-    if name is None or not x.numel() or not out.numel():
+    name = f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"
+    if not x.numel() or not out.numel():
         return None
     params = grid_params(out, x, grid, dims, call.given["align_corners"])
     threads = math.prod(grid.shape[:-1]) if dims == 2 else out.numel()
@@ -114,8 +112,8 @@ def _upsample_backward(call: Call, kernel: str, dims: int) -> Work | None:
     gradient, to = call.given["grad_output"], call.given["input_size"]
     if not call.is_read or call.written or call.foreign or not gradient.numel() or 0 in to:
         return None
-    name = call.first([f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"])
-    if name is None or gradient.dim() != dims + 2:
+    name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"
+    if gradient.dim() != dims + 2:
         return None
     out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
     buffers = resampling_buffers(call, out, gradient, dims)
@@ -130,8 +128,8 @@ def _gathered_backward(call: Call, kernel: str) -> Work | None:
         return None
     out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
     small = all(one.numel() <= MOST_32 for one in (gradient, out))
-    name = call.first([f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"])
-    if name is None or call.release < _GATHERED:
+    name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"
+    if call.release < _GATHERED:
         return None
     buffers = resampling_buffers(call, out, gradient, 2)
     launch = Launch(name, buffers, (out.shape[3], out.shape[2], out.shape[0] * out.shape[1]))
@@ -171,11 +169,11 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
     results = (to_input, to_grid)
     made = tuple(Made(one, "zeros") for one in results)
     if dims == 3:
-        name = call.first([f"grid_sampler_3d_backward_{of}"])
+        name = f"grid_sampler_3d_backward_{of}"
         depth, height, width = grid.shape[1:4]
         threads = (width, height * depth, x.shape[0])
         buffers = (gradient, x, grid, to_input, to_grid, params)
-        if name is None or mode > _NEAREST:
+        if mode > _NEAREST:
             return None
         return Work(results, (Launch(name, buffers, threads, _TILE),), kept=True, made=made)
     which = f"grid_sampler_2d_backward_{_MODES[mode]}"
@@ -184,8 +182,6 @@ def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
     launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
     if mode != _NEAREST:
         launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
-    if not call.has_all(launches):
-        return None
     return Work(results, tuple(launches), kept=True, made=made)
 
 

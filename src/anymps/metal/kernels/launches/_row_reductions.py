@@ -46,9 +46,7 @@ def _reduce(call: Call, kernel: str, result: torch.dtype | None) -> Work | None:
     if result == torch.bool and (x.dtype == torch.uint8 or call.given.get("dim") == []):
         return None  # a result of uint8; or each number by itself
     of = "uchar" if out.dtype == torch.bool else NAMES.get(out.dtype)  # truth values are bytes
-    name = call.first([f"{kernel}_reduction_inner_{NAMES.get(x.dtype)}_{of}"])
-    if name is None:
-        return None
+    name = f"{kernel}_reduction_inner_{NAMES.get(x.dtype)}_{of}"
     rows, columns = out.numel(), x.numel() // out.numel()
     more = (0.0,) if kernel == "count_nonzero" else ()
     groups = -(-rows // (_GROUP // _LANES))  # whole ones: a thread finds its row by the size of its group

@@ -75,10 +75,8 @@ def _launch(call: Call, kernel: str, x: torch.Tensor, outs: tuple[torch.Tensor, 
     dim = call.given["dim"] % x.dim()
     inner = dim == x.dim() - 1
     types = "_".join(dict.fromkeys(NAMES.get(one.dtype, "") for one in (x, outs[0])))
-    name = call.first([f"{kernel}_{'innermost' if inner else 'outer'}_{types}"])
+    name = f"{kernel}_{'innermost' if inner else 'outer'}_{types}"
     count, before, after = x.shape[dim], math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    if name is None:
-        return None
     kept = x is call.given["self"]  # else a copy in another dtype
     if inner:
         width = _row_width(count, reads)
@@ -143,7 +141,7 @@ def split_scan(call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor) -> t
             found = _columns_in_blocks(kernel, types, x, out, count, after, reads)
     else:
         return ()
-    return found if call.has_all(found) else None
+    return found
 
 
 def _looks_back(call: Call, x: torch.Tensor) -> bool:

@@ -95,8 +95,6 @@ def _softmax(call: Call, kernel: str) -> Work | None:
         buffers: list[tuple[Any, ...]] = [(x, partials, params), (x, target, partials, params)]
     else:
         names, buffers = [f"{kernel}{'_row' * (plan.way == 'row')}{ends}"], [(x, target, params)]
-    if not all(name in call.kernels for name in names):
-        return None
     threads = tuple(groups * size for groups, size in zip(plan.grid, plan.group, strict=True))
     launches = tuple(Launch(name, given, threads, plan.group) for name, given in zip(names, buffers, strict=True))
     return Work((out,), launches, copies=() if target is out else ((out, target),))

@@ -184,18 +184,12 @@ def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
 
 def sort_along(
     call: Call, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
-) -> Work | None:
-    """The launches that fill `values` and `places`, which are dense; None if the release lacks a kernel.
+) -> Work:
+    """The launches that fill `values` and `places`, which are dense.
 
     `settings` are `descending`, `stable` and, where not all ranks are wanted, `chosen`.
     """
-    work = _sorted(x, dim, values, places, {**settings, "as_keys": call.release >= _KEYS})
-    return work if work is not None and call.has_all(work.launches) else None
-
-
-def _sorted(
-    x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
-) -> Work | None:
+    settings = {**settings, "as_keys": call.release >= _KEYS}
     count = x.shape[dim]
     rows = x.numel() // count
     last, chosen = dim == x.dim() - 1, settings.get("chosen")
@@ -266,7 +260,7 @@ def _topk(call: Call) -> Work | None:
     moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
     values, places = _outs([*moved.shape[:-1], k], x)
     work = sort_along(call, moved, moved.dim() - 1, values, places, settings)
-    if work is None or moved is x:
+    if moved is x:
         return work
     shape = list(x.shape)
     shape[dim] = k
@@ -292,8 +286,8 @@ def _search(call: Call, x: object, boundaries: torch.Tensor, right: bool, sorter
     if x.dtype != boundaries.dtype or not all(one.is_contiguous() and one.numel() for one in given):
         return None
     dtype = torch.int32 if call.given["out_int32"] else torch.int64
-    name = call.first([f"searchsorted_{NAMES.get(x.dtype)}_{NAMES[dtype]}{'_sorter' * (sorter is not None)}"])
-    if name is None or not boundaries.dim():
+    name = f"searchsorted_{NAMES.get(x.dtype)}_{NAMES[dtype]}{'_sorter' * (sorter is not None)}"
+    if not boundaries.dim():
         return None
     out = torch.empty(x.shape, dtype=dtype, device="cpu")
     group = min(_MOST, x.numel())

@@ -248,13 +248,11 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
     out, kept = found
     launches, room = _launches(op, x, kept, partial)
     own = x is call.given["self"] and launches[0].buffers[0].data_ptr() == x.data_ptr()
-    return _work(call, out, launches, room, own)
+    return _work(out, launches, room, own)
 
 
-def _work(call: Call, out: torch.Tensor, launches: list[Launch], room: list[torch.Tensor], own: bool) -> Work | None:
+def _work(out: torch.Tensor, launches: list[Launch], room: list[torch.Tensor], own: bool) -> Work:
     """`own` where the launches read what the call gave."""
-    if not call.has_all(launches):
-        return None
     return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
 
 
@@ -336,7 +334,7 @@ def _place(kernel: str) -> Describe:
             read, kept = x.movedim(dim, end), kept.movedim(dim, end)
         op = Op(kernel, kernel, (of_numbers(x.dtype), "long"), of_numbers(x.dtype), places=True)
         launches, room = _launches(op, read, kept, torch.int8 if x.dtype == torch.bool else x.dtype)
-        return _work(call, out, launches, room, read.data_ptr() == x.data_ptr())
+        return _work(out, launches, room, read.data_ptr() == x.data_ptr())
 
     return describe
 

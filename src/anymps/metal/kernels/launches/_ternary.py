@@ -39,9 +39,9 @@ def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None
     return result_of(call, shape, common, operands)
 
 
-def _work(out: torch.Tensor, launch: Launch | None, made: tuple[Made, ...] = ()) -> Work | None:
-    if launch is None:
-        return None
+def _work(call: Call, out: torch.Tensor, launch: Launch | None, made: tuple[Made, ...] = ()) -> Work | None:
+    if launch is None or launch.kernel not in call.kernels:
+        return None  # nothing is launched for an empty result, so this is where a missing kernel is noticed
     return Work((out,), (launch,) if out.numel() else (), kept=True, made=made)
 
 
@@ -79,9 +79,7 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
     types = [SCALAR_TYPES[one.dtype] for one in operands]
     layout = "dense" if all_dense((out, *operands)) else "strided"
     of, end = NAMES[out.dtype], "" if number is None else f"_{NAMES[_number_dtype(out.dtype)]}"
-    name = call.first([f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"])
-    if name is None:
-        return None
+    name = f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"
     made: tuple[Made, ...] = ()
     if isinstance(number, float):
         number = torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu")
@@ -96,7 +94,7 @@ def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number:
         further += sizes_and_types if cast else ()
     else:
         further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
-    return _work(out, Launch(name, (out, *operands, *further), threads), made)
+    return _work(call, out, Launch(name, (out, *operands, *further), threads), made)
 
 
 def _number_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -140,7 +138,7 @@ def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
         number, kernel, end = {"min": low, "max": high}, "clamp_scalar", f"ClampScalarParams_{of}"
     else:
         number, kernel, end = bounds[0], "clamp_max_scalar" if low is None else "clamp_min_scalar", of
-    return _work(out, launch_of_one(call, kernel, x, out, number, [f"_{end}"]))
+    return _work(call, out, launch_of_one(call, kernel, x, out, number, [f"_{end}"]))
 
 
 def _clamp_one(name: str, kept: str) -> Describe:
@@ -186,9 +184,7 @@ def _lerp_launch(
     further: tuple[Any, ...] = (),
     threads: tuple[int, ...] | None = None,
 ) -> Work | None:
-    if name not in call.kernels:
-        return None
-    return _work(out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
+    return _work(call, out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
 
 
 def _where(call: Call) -> Work | None:
@@ -205,12 +201,12 @@ def _where(call: Call) -> Work | None:
     shape = torch._C._infer_size(torch._C._infer_size(chosen.shape, x.shape), other.shape)
     out = result_of(call, shape, x.dtype, operands)
     layout = "dense" if out is not None and all_dense((out, *operands)) else "strided"
-    name = call.first([f"where_{layout}_{NAMES[x.dtype]}_bool"])
-    if out is None or name is None:
+    name = f"where_{layout}_{NAMES[x.dtype]}_bool"
+    if out is None:
         return None
     if layout == "dense":
-        return _work(out, Launch(name, (out, *operands), (out.numel(),)))
-    return _work(out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
+        return _work(call, out, Launch(name, (out, *operands), (out.numel(),)))
+    return _work(call, out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
 
 
 def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
@@ -220,9 +216,7 @@ def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
         return None
     if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
         return None
-    name = call.first([f"{kernel}_{NAMES.get(first.dtype)}"])
-    if name is None:
-        return None
+    name = f"{kernel}_{NAMES.get(first.dtype)}"
     out = torch.empty(first.shape, dtype=first.dtype, device="cpu")
     return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),), kept=True)
 
