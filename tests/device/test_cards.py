@@ -359,6 +359,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_that_multiprocessing_starts(tmp_path: Path) -> None:
     """Ranks of `mp.spawn` are told apart. A DataLoader's workers have the number of the process that reads them."""
     script = tmp_path / "spawned.py"

@@ -47,6 +47,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 def test_no_command_imports_from_the_current_folder(tmp_path: Path) -> None:
     """Nor do the processes that a command starts; a script's own folder is still the first for the script."""
     folder, mark = tmp_path / "hostile", tmp_path / "imported"

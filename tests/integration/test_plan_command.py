@@ -128,6 +128,7 @@ def test_what_ifs_change_what_they_should(whole: dict[str, Any]) -> None:
     assert changes["batch 4096"]["peak_allocated"] < peak - 0.2 * activations
 
 
+@pytest.mark.slow
 def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> None:
     """The batch is put for {batch}; the verdict for one Mac is the first line."""
     result = plan("-v", "--mac", "M1 8GB", "--batch", "65536", script(tmp_path, TRAINING), "{batch}", cwd=tmp_path)
