@@ -112,7 +112,7 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
             works = recurrent_work(call.name, tensors)
         if works is None:
             works = plain_works(call, tensors)
-    except (IndexError, ValueError, StopIteration):
+    except (IndexError, ValueError):
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
     if works is None:
         raise CostError(f"anymps: {call.operator} has no class of cost: its time is not predicted")

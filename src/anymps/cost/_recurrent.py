@@ -11,6 +11,7 @@ from typing import Final
 
 from anymps.cost._classes import Operands, Work
 from anymps.cost._matrix import product
+from anymps.cost._tensors import ITEM_SIZES
 
 _GATES: Final = 4
 _POINTWISE: Final = 3  # kernels of a step beside its product
@@ -26,7 +27,8 @@ def recurrent_work(name: str, tensors: Operands) -> tuple[Work, ...] | None:
     weights = [t for t in tensors.inputs if len(t.shape) == 2 and t.shape[0] % _GATES == 0]
     backward = name == "lstm_mps_backward"
     if backward:  # the gates that forward kept: [layers, steps, batch, gates]
-        steps, batch = next(t for t in tensors.inputs if len(t.shape) == 4).shape[1:3]
+        gates, *_ = (t for t in tensors.inputs if len(t.shape) == 4)
+        steps, batch = gates.shape[1:3]
     else:
         given, state = tensors.inputs[:2]
         batch = state.shape[1]
@@ -44,8 +46,7 @@ def recurrent_work(name: str, tensors: Operands) -> tuple[Work, ...] | None:
 def _products(rows: int, weight: tuple[int, ...], dtype: str, backward: bool) -> list[Work]:
     """The product of so many rows with a weight; backward those of their gradient and of the weight's."""
     n, k = weight
-    width = 2 if dtype in ("float16", "bfloat16") else 4
-    size = (rows * (n + k) + n * k) * width
+    size = (rows * (n + k) + n * k) * ITEM_SIZES[dtype]
     if not backward:
         return [product("gemm", rows, n, k, 1, dtype, size)]
     return [product("gemm", rows, k, n, 1, dtype, size), product("gemm", n, k, rows, 1, dtype, size)]
