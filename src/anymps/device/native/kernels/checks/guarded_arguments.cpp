@@ -229,11 +229,11 @@ void guard_target(const Rule& rule, const HostCall& call) {
   if (!is_index(given) || self.dim() == 0) {
     return;
   }
-  const int64_t dim = self.dim() == 1 ? 0 : 1, classes = self.size(dim), ignored = call.find("ignore_index")->toInt();
-  if (classes == 0) {
+  at::Tensor safe = harmless_target(rule, self, given, call.find("ignore_index")->toInt());
+  if (!safe.defined()) {  // no classes
     leave_to_cpu();
   }
-  target = harmless(rule, given, {0, classes, dim, false}, left_out(ignored, classes));
+  target = std::move(safe);
 }
 
 // A padding row may lie outside: the kernel leaves it out.
