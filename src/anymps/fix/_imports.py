@@ -13,10 +13,13 @@ from anymps.record import Site
 def source_files(program: Program) -> list[Path]:
     """The script first, then the project's modules that are imported from there on."""
     found = [program.main.path.resolve()]
+    seen = set(found)
     for path in found:
         tree = ast.parse(program.text_of(str(path)))
-        new = [file for name in _imported(tree) for file in _files(program, path, name) if file not in found]
-        found += dict.fromkeys(new)
+        for file in (file for name in _imported(tree) for file in _files(program, path, name)):
+            if file not in seen:
+                seen.add(file)
+                found.append(file)
     return found
 
 

@@ -19,8 +19,6 @@ from anymps.cost import Happening
 
 _WHOLE: Final = 0.9  # the share of a time in which the thread ran from which on it counts as uninterrupted
 _KNOWN: Final = 1e-3  # seconds from which on it is known what was run of them: losses are placed to a millisecond
-
-
 _SEVERAL: Final = 4  # interrupted gaps of a place from which on the quickest one is passed over
 
 

@@ -41,9 +41,8 @@ def digest_of(tensor: torch.Tensor) -> str:
     """Of a contiguous CPU tensor's bytes."""
     size = tensor.numel() * tensor.itemsize
     content = (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
-    return hashlib.sha256(content, usedforsecurity=False).hexdigest()[
-        :16
-    ]  # today's processors have instructions for it
+    whole = hashlib.sha256(content, usedforsecurity=False)  # today's processors have instructions for it
+    return whole.hexdigest()[:16]
 
 
 def sketched(tensor: torch.Tensor, digest: str) -> Sketch:
