@@ -86,7 +86,7 @@ def gate() -> Iterator[str]:
 
 def _option(row: Row) -> str:
     """`--mac MAC`, `--fallback`, `--no-fallback`, `--substrate host, cuda`."""
-    value = row.metavar or {
+    value = row.metavar.replace("|", ", ") or {
         "word": ", ".join(row.words + ("RELEASE",) * row.releases),
         "file": "FILE",
         "integer": "N",

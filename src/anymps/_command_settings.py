@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 from anymps._setting_row import Row, row
 from anymps._settings import Settings, rows
 
+_LOOK_AT: Final = "Look only at the first N optimizer steps"  # what `--steps 8` means to all commands
+
 
 @dataclass(frozen=True)
 class RunSettings(Settings):
@@ -29,8 +31,8 @@ class RunSettings(Settings):
         option="no-children",
     )  # fmt: skip
     steps: tuple[int, int] | None = row(
-        "text", help="Record part of a long run: 10:30 starts after 10 optimizer steps and ends after 30.",
-        metavar="FIRST:LAST",
+        "range", help=f"{_LOOK_AT}; 10:30 means those after the 10th, up to the 30th. The script runs to its end.",
+        metavar="N|FIRST:LAST",
     )  # fmt: skip
     live: bool = row(
         "flag", False, "Show steps, waits and memory while the script runs, and keep the page of --report html=FILE "
@@ -109,7 +111,9 @@ class PlanSettings(Settings):
     larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
     sequence: int | None = row("integer", help="The sequence length, also for {sequence} in the arguments.", least=1)
-    steps: int = row("integer", 3, "Optimizer steps to measure.", least=1, most=1000, shows_default=True)
+    steps: int = row(
+        "steps", 3, f"{_LOOK_AT}, and end each measurement there.", metavar="N", most=1000, shows_default=True
+    )
     seconds: float = row("number", 300, "Time limit of one measurement, in seconds.", least=1, shows_default=True)
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
@@ -138,9 +142,7 @@ class CompareSettings(Settings):
         "word", "own", "Draw random numbers on each device (own), or on the CPU in both runs (cpu), to see what else "
         "differs.", words=("own", "cpu"), shows_default=True,
     )  # fmt: skip
-    steps: int | None = row(
-        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
-    )
+    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
     full_steps: int = row(
         "integer", 10, "Compare every call of this many optimizer steps, and of later steps at doubling intervals; "
         "losses of all steps.", least=1, shows_default=True,
@@ -156,9 +158,7 @@ class FixSettings(Settings):
     write: bool = row("flag", False, "Apply the patch.")
     force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
     seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
-    steps: int | None = row(
-        "integer", help="End each run after this many optimizer steps.  [default: to its end]", least=1
-    )
+    steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
     runs: int = row(
         "integer",
         3,

@@ -9,8 +9,11 @@ from typing import Any, Literal
 
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 
-Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file"]
-"""`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once."""
+Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file", "steps", "range"]
+"""`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once.
+
+`steps`: the first so many of a run; `range`: those, or some of its middle.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

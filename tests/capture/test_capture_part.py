@@ -113,6 +113,6 @@ def test_run_records_a_part(tmp_path: Path) -> None:
     odd = run_command(*run, "--steps", "30:10", "train.py", cwd=tmp_path)
     assert (odd.status, odd.err) == (
         2,
-        "anymps: Invalid value for '--steps': '30:10' is not a range of steps: write FIRST:LAST, such as 10:30 "
-        "(anymps run --help)\n",
+        "anymps: Invalid value for '--steps': '30:10' is not a number of steps, such as 8, or a range of them, such as "
+        "10:30 (anymps run --help)\n",
     )

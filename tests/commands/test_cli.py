@@ -83,6 +83,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunSettings]]:
         (["--steps", "10:30", "train.py", "--steps"], Target("train.py", ("--steps",)), RunSettings(steps=(10, 30))),
         (["--live", "train.py"], Target("train.py"), RunSettings(live=True)),
         (["--steps=:30", "train.py"], Target("train.py"), RunSettings(steps=(0, 30))),
+        (["--steps=8", "train.py"], Target("train.py"), RunSettings(steps=(0, 8))),
         (["--report-to", "r.txt", "train.py"], Target("train.py"), RunSettings(report_to=Path("r.txt"))),
         (
             ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],

@@ -50,6 +50,8 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
         words["type"] = _WordOrRelease(row) if row.releases else click.Choice(row.words)
     elif row.kind == "file":
         words |= {"type": click.Path(path_type=_path()), "metavar": row.metavar or "FILE"}
+    elif row.kind in ("steps", "range"):
+        words["type"] = _Steps(row, command)
     elif row.kind == "integer":
         words["type"] = click.IntRange(_whole(row.least), _whole(row.most))
     elif row.kind == "number":
@@ -86,6 +88,36 @@ class _WordOrRelease(click.Choice[str]):
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
+class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
+    """Steps of a run: `8`, the first eight, also as `:8` and `0:8`; for a range `10:30` too."""
+
+    name = "steps"
+
+    def __init__(self, row: Row, command: str) -> None:
+        self._row, self._command = row, command
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """How many steps, or the first and the last where a range may be given. Fails for another text."""
+        text = str(value)
+        first, _, last = text.rpartition(":")
+        is_range = self._row.kind == "range"
+        if not (last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
+            more = ", or a range of them, such as 10:30" if is_range else ""
+            self.fail(f"{text!r} is not a number of steps, such as 8{more}", param, ctx)
+        if is_range:
+            return int(first or 0), int(last)
+        if int(first or 0):
+            why = f"{self._command} looks at a run from its first step on"
+            self.fail(f"{text!r} leaves out steps, and {why}: write a number of steps, such as {last}", param, ctx)
+        if self._row.most is not None and int(last) > self._row.most:
+            self.fail(f"{text!r} is more than {self._row.most:,.0f} steps", param, ctx)
+        return int(last)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """`N|FIRST:LAST`."""
+        return self._row.metavar
+
+
 def _path() -> Any:
     from pathlib import Path
 
@@ -104,16 +136,6 @@ def _release(_: click.Context, __: click.Parameter, text: str) -> str:
         return check_release(text) if text else ""
     except CostError as error:
         raise UsageError(f"--torch: {error.reason}") from None
-
-
-def _steps(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
-    """`10:30`, or `:30` from the beginning on."""
-    if text is None:
-        return None
-    first, mark, last = text.partition(":")
-    if not (mark and last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
-        raise click.BadParameter(f"{text!r} is not a range of steps: write FIRST:LAST, such as 10:30")
-    return int(first or 0), int(last)
 
 
 def _reports(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,6 +158,5 @@ _READ: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     ("", "torch"): _release,
     ("", "reports"): _reports,
     ("", "root"): _root,
-    ("run", "steps"): _steps,
 }
 """What reads a text, by command (empty: every one) and setting."""
