@@ -19,6 +19,7 @@ import anymps
 import anymps.commands
 import anymps.report
 from anymps._command_settings import RunSettings
+from anymps._errors import RecordingError
 from anymps._own_python import OwnPython
 from anymps.commands import _judge, _run, main
 from anymps.commands._last_run import LastRun
@@ -418,6 +419,20 @@ def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -
         with pytest.raises(anymps.UsageError) as error:
             RunSession(RunSettings(report_to=path)).start(Target("train.py"))
         assert str(error.value) == text
+    assert log == []
+
+
+def test_recording_is_checked_before_the_device(log: list[Any], tmp_path: Path) -> None:
+    """A recording that cannot be written is found before the device says what it acts as."""
+    (tmp_path / "notes.txt").write_text("mine")
+    for name, text in (
+        ("", " is a directory: give the name of a file to record into"),
+        ("/no/x", f"/no/x cannot be written: there is no directory {tmp_path}/no"),
+        ("/notes.txt", "/notes.txt is not a recording, so it will not be overwritten: name another file"),
+    ):
+        with pytest.raises(RecordingError) as error:
+            RunSession(RunSettings(record=Path(f"{tmp_path}{name}"))).start(Target("train.py"))
+        assert str(error.value) == f"{tmp_path}{text}"
     assert log == []
 
 

@@ -90,7 +90,7 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (into, [good, cut], f"{cut}:2: {entry}: 't.py:'"),
         (into, [binary], f"manifest {binary} cannot be read: it is not a text file in UTF-8"),
         (into, [good, into], f"--into {into} is one of the shards: name the manifest as it was before they ran"),
-        (nowhere, [good], f"{nowhere} cannot be written: No such file or directory"),
+        (nowhere, [good], f"{nowhere} cannot be written: there is no directory {nowhere.parent}"),
     ):
         assert join(capsys, path, *shards) == (2, f"anymps: {said}\n")
     assert into.read_text() == BASE

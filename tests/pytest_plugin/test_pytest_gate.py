@@ -495,7 +495,7 @@ def test_options_in_the_configuration_file(gate: Gate) -> None:
         (
             ["--mps-recording", "none/run"],
             "",
-            "ERROR: --mps: */none/run cannot be written: there is no directory */none",
+            "ERROR: --mps-recording: */none/run cannot be written: there is no directory */none",
         ),
     ],
 )

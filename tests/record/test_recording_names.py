@@ -351,7 +351,7 @@ def test_joining_replaces_no_other_file(tmp_path: Path) -> None:
     part = tmp_path / "part"
     with begin(part, "train.py", 3).close() as recording:
         (notes := tmp_path / "notes.txt").write_text("mine")
-        with pytest.raises(RecordingError, match=r"exists and will not be overwritten: .* is not a recording"):
+        with pytest.raises(RecordingError, match=r"is not a recording, so it will not be overwritten"):
             join_into([("one", recording)], notes)
         assert notes.read_text() == "mine"
         running = begin(tmp_path / "w.anymps", "running.py", 4)

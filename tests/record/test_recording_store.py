@@ -291,8 +291,8 @@ def test_recording_in_use_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"epoch,loss\n1,0.5\n", "is not a recording: give a file that `anymps run --record` made"),
-        ("database", "is another program's SQLite file: give a file that `anymps run --record` made"),
+        (b"epoch,loss\n1,0.5\n", "is not a recording"),
+        ("database", "is another program's SQLite file"),
     ],
 )
 def test_other_files_are_never_overwritten(tmp_path: Path, content: bytes | str, reason: str) -> None:
@@ -307,9 +307,9 @@ def test_other_files_are_never_overwritten(tmp_path: Path, content: bytes | str,
     before = path.read_bytes()
     with pytest.raises(RecordingError) as caught:
         RecordingWriter(path, {})
-    assert str(caught.value) == f"{path} exists and will not be overwritten: {path} {reason}"
+    assert str(caught.value) == f"{path} {reason}, so it will not be overwritten: name another file"
     assert path.read_bytes() == before
-    assert one_line_error(path) == f"{path} {reason}"
+    assert one_line_error(path) == f"{path} {reason}: give a file that `anymps run --record` made"
 
 
 def test_empty_file_may_be_recorded_into(tmp_path: Path) -> None:

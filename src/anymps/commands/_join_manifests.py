@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from anymps._atomic import check_writable
 from anymps._command_settings import JoinManifestsSettings
 from anymps._errors import UsageError
 from anymps._manifest import Manifest, merged, read_manifest, write_manifest
@@ -32,6 +33,7 @@ def join_manifests(asked: JoinManifestsSettings, files: tuple[Path, ...]) -> int
     changed = len(changes.endings) - added
     if changes.endings or changes.gone or not into.exists():
         try:
+            check_writable(into)
             write_manifest(into, changes)
         except OSError as error:
             raise UsageError(f"{into} cannot be written: {error.strerror}") from None

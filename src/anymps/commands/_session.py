@@ -53,6 +53,10 @@ class RunSession:
         self._judge = Judge(target.place, self._asked)
         self._asked = asked = self._asked.filled(self._judge.project)
         self._outputs.check(asked.record)
+        if asked.record is not None:
+            from anymps.record import check_recordable
+
+            check_recordable(asked.record)
         asked.hand_on()
         self._enable()
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from anymps._atomic import check_writable
 from anymps._command_settings import PytestSettings
-from anymps._errors import AnympsError, UsageError
+from anymps._errors import AnympsError, RecordingError, UsageError
 from anymps._manifest import Manifest, read_manifest
 from anymps._settings import set_variable
 from anymps.capture import DETAIL_LIMIT
@@ -57,8 +57,10 @@ def install(config: pytest.Config) -> None:
             settings, manifest=None, update_manifest=False, baseline=None, update_baseline=False,
             recording=None, reports=(),
         )  # fmt: skip
-    manifest = _read("manifest", settings.manifest, settings.update_manifest, read_manifest, Manifest)
     worker = getattr(config, "workerinput", None)
+    if settings.recording is not None and worker is None:
+        _check_recording(settings.recording)
+    manifest = _read("manifest", settings.manifest, settings.update_manifest, read_manifest, Manifest)
     detail_limit = DETAIL_LIMIT
     reports = None
     if worker is not None:
@@ -77,6 +79,16 @@ def install(config: pytest.Config) -> None:
         baseline = _read("baseline", settings.baseline, settings.update_baseline, read_baseline, Baseline)
         summary = Summary(config, settings, state, Expected(manifest, baseline), gate, reports)
         config.pluginmanager.register(summary, "anymps-summary")
+
+
+def _check_recording(path: Path) -> None:
+    """Raise pytest.UsageError, in one line, for a place that no recording can take: workers make theirs elsewhere."""
+    from anymps.record import check_recordable
+
+    try:
+        check_recordable(path)
+    except RecordingError as error:
+        raise pytest.UsageError(f"--mps-recording: {error}") from None
 
 
 def _read(

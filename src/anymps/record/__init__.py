@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anymps.record._join_file import check_alike, join_into
     from anymps.record._known_lines import Known, known_as, known_from
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
-    from anymps.record._place import move_recording, remove_recording
+    from anymps.record._place import check_recordable, move_recording, remove_recording
     from anymps.record._processes import LinesByProcess
     from anymps.record._recording import Recording
     from anymps.record._step_facts import (
@@ -94,6 +94,7 @@ __all__ = [
     "Wait",
     "WaitQueue",
     "check_alike",
+    "check_recordable",
     "join",
     "join_into",
     "known_as",
@@ -116,7 +117,7 @@ if not TYPE_CHECKING:
             "_join_file": "check_alike join_into",
             "_known_lines": "Known known_as known_from",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
-            "_place": "move_recording remove_recording",
+            "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
             "_step_facts": (

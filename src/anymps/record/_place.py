@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from anymps._atomic import check_not_read_only, move_into_place
+from anymps._atomic import check_not_read_only, check_writable, move_into_place
 from anymps._errors import RecordingError
 from anymps.record._file import check_is_recording
 from anymps.record._snapshot import is_at_rest, own_writer
@@ -50,7 +50,8 @@ def check_free(path: Path) -> None:
     try:
         check_is_recording(path)
     except RecordingError as error:
-        raise RecordingError(f"{path} exists and will not be overwritten: {error}") from None
+        what = str(error).removeprefix(f"{path} ").rpartition(": ")[0]  # without what to do to read it
+        raise RecordingError(f"{path} {what}, so it will not be overwritten: name another file") from None
     if is_at_rest(path):
         return
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as older:
@@ -62,6 +63,16 @@ def check_free(path: Path) -> None:
             if "locked" in str(error):
                 raise _in_use(path) from None
             raise RecordingError(f"{path} cannot be written: {error}") from None
+
+
+def check_recordable(path: str | os.PathLike[str]) -> None:
+    """Raise RecordingError, before long work, for a place that no new recording can take."""
+    target = Path(os.path.realpath(path))
+    check_free(target)
+    try:
+        check_writable(target)
+    except OSError as error:
+        raise RecordingError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 def name_of_new(path: Path) -> Path:
