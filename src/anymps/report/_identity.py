@@ -14,15 +14,16 @@ Key = tuple[str, str, str, str, str]
 """Rule, file from the directory of the run, function, the line's text, operator."""
 
 
-def key(finding: Finding, directory: str) -> Key:
+def key(finding: Finding, directory: str | None) -> Key:
     """What stays the same when lines are added above, or when the run is longer: everything but numbers.
 
-    A line whose text is not known is told by its number instead.
+    A line whose text is not known is told by its number instead. Without a directory the file does not count.
     """
     site = finding.site
     source = " ".join(site.source.split()) or str(site.line)
     operator = re.search(r"`([^`]*)`", finding.what)
-    return (finding.id, path(site.file, directory), site.function, source, operator[1] if operator else "")
+    file = "" if directory is None else path(site.file, directory)
+    return (finding.id, file, site.function, source, operator[1] if operator else "")
 
 
 def fingerprints(findings: Sequence[Finding], directory: str) -> list[str]:

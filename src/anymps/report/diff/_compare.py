@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anymps.findings import Finding
@@ -11,6 +12,7 @@ from anymps.record import Fate, PhaseShare, Recording
 from anymps.report._identity import Key, key
 from anymps.report._predicted import mac_seconds
 from anymps.report._step import by_place, title, total
+from anymps.report._text import path
 from anymps.report._words import fact
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
@@ -27,6 +29,12 @@ class Side:
     calls: int
     complete_steps: int
     complete: bool
+
+    @property
+    def named(self) -> str:
+        """The script from the directory of the run; empty where it is not known."""
+        whole = os.path.normpath(os.path.join(self.directory, self.script)) if self.script else ""
+        return path(whole, self.directory)
 
 
 @dataclass(frozen=True)
@@ -72,20 +80,27 @@ class Diff:
     no_longer_called: tuple[str, ...]
     memory_peaks: tuple[int | None, int | None]
 
+    @property
+    def other_script(self) -> bool:
+        """Whether the two are of scripts with different names, such as `train.py` and `train_fixed.py`."""
+        return _other_script(self.before, self.after)
+
 
 def compare(before: Recording, after: Recording, was: Sequence[Finding], now: Sequence[Finding]) -> Diff:
     """Compare two recordings with their findings.
 
-    Findings are the same if rule, file, function, text of the line and operator are; line numbers may differ. Numbers
-    are compared for one step where both runs have steps, so that a longer run does not look like a worse one.
+    Findings are the same if rule, file, function, text of the line and operator are; line numbers may differ, and of
+    scripts with different names the files, too. Numbers are compared for one step where both runs have steps, so that a
+    longer run does not look like a worse one.
     """
-    gone, new, pairs = _pair(was, now, fact(before, "directory"), fact(after, "directory"))
+    sides = _side(before), _side(after)
+    gone, new, pairs = _pair(was, now, *sides)
     cpu_before, _ = _operators(before)
     cpu_after, native_after = _operators(after)
     left = cpu_before - cpu_after
     return Diff(
-        before=_side(before),
-        after=_side(after),
+        before=sides[0],
+        after=sides[1],
         gone=gone,
         new=new,
         changed=tuple(pair for pair in pairs if _differs(pair)),
@@ -105,21 +120,37 @@ def frequency(finding: Finding) -> float:
 
 
 def _pair(
-    was: Sequence[Finding], now: Sequence[Finding], before: str, after: str
+    was: Sequence[Finding], now: Sequence[Finding], before: Side, after: Side
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[Change]]:
     """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
+    found = {id(new): Change(old, new) for old, new in _same(was, now, before.directory, after.directory)}
+    if _other_script(before, after):
+        taken = {id(pair.before) for pair in found.values()}
+        old = [finding for finding in was if id(finding) not in taken and finding.site.source.strip()]
+        left = [finding for finding in now if id(finding) not in found and finding.site.source.strip()]
+        found |= {id(new): Change(old, new) for old, new in _same(old, left, None, None)}
+    taken = {id(pair.before) for pair in found.values()}
+    return (
+        tuple(finding for finding in was if id(finding) not in taken),
+        tuple(finding for finding in now if id(finding) not in found),
+        [found[id(finding)] for finding in now if id(finding) in found],
+    )
+
+
+def _same(
+    was: Sequence[Finding], now: Sequence[Finding], before: str | None, after: str | None
+) -> Iterator[tuple[Finding, Finding]]:
+    """Those that are one finding, told from the directories of the runs; without these their files do not count."""
     waiting: dict[Key, list[Finding]] = defaultdict(list)
     for finding in was:
         waiting[key(finding, before)].append(finding)
-    new, pairs = [], []
     for finding in now:
-        partners = waiting[key(finding, after)]
-        if partners:
-            pairs.append(Change(partners.pop(0), finding))
-        else:
-            new.append(finding)
-    left = {id(finding) for findings in waiting.values() for finding in findings}
-    return tuple(finding for finding in was if id(finding) in left), tuple(new), pairs
+        if partners := waiting[key(finding, after)]:
+            yield partners.pop(0), finding
+
+
+def _other_script(before: Side, after: Side) -> bool:
+    return bool(before.named and after.named) and before.named != after.named
 
 
 def _differs(pair: Change) -> bool:

@@ -17,7 +17,7 @@ _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
 
 def diff_document(diff: Diff) -> Document:
     """Everything that a comparison says, for all forms that people read."""
-    scripts = [text.path(side.script, side.directory) for side in (diff.before, diff.after)]
+    scripts = [side.named for side in (diff.before, diff.after)]
     return Document(
         title="anymps diff" + (f": {scripts[1]}" if scripts[1] else ""),
         kind="comparison",
@@ -34,6 +34,7 @@ def _sides(diff: Diff) -> Section:
     memory = words.memory(diff)
     rows = [("before", words.side(diff.before)), ("after", words.side(diff.after))]
     rows += [("memory at its peak", memory)] if memory else []
+    rows += [("scripts", words.OTHER_SCRIPT)] if diff.other_script else []
     return Section(
         "sides", "The two recordings", (Facts(tuple(rows)),), nav="Recordings", folded=False, headed=Form.PAGE
     )

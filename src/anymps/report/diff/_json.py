@@ -25,6 +25,7 @@ def render_diff_json(diff: Diff) -> str:
         "generator": {"name": "anymps", "version": __version__},
         "before": asdict(diff.before),
         "after": asdict(diff.after),
+        "other_script": diff.other_script,
         "findings": {
             "gone": _findings(diff.gone, before),
             "new": _findings(diff.new, after),

@@ -11,6 +11,8 @@ STEP_COLUMNS = ("on mps", "on CPU", "waits", "time", "ratio")
 MAC_COLUMNS = (ON_MAC, "its ratio")
 """Those of the predicted time, where both recordings have one."""
 
+OTHER_SCRIPT = "named differently: findings were matched by rule, function, line of code and operator, not by file"
+
 
 def verdict(diff: Diff) -> str:
     """`Findings: 1 new, 2 gone.`"""
@@ -29,7 +31,7 @@ def side(recorded: Side) -> str:
     calls = f"{text.plural(recorded.calls, 'call')}, {text.plural(recorded.complete_steps, 'complete step')}"
     torch_version = f"torch {recorded.torch_version}" if recorded.torch_version else ""
     cut = "" if recorded.complete else "stops in the middle of the run"
-    words = [text.path(recorded.script, recorded.directory), recorded.mac, torch_version, calls, cut]
+    words = [recorded.named, recorded.mac, torch_version, calls, cut]
     return ", ".join(word for word in words if word)
 
 
