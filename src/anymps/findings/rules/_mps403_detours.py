@@ -19,7 +19,7 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine, made_on_device
-from anymps.findings.edits import Safety, fits, place_at
+from anymps.findings.edits import Place, Safety, fits, place_at
 from anymps.record import Direction, Noted, Recording, Site, Wait
 from anymps.rules import Kind, coverage
 
@@ -222,8 +222,17 @@ def _copied_once(name: str, site: Site) -> str:
     if not name.isidentifier():
         return ""
     line, place = f"{name} = {name}.to(device)", place_at(site)
+    if place is not None and name in _made_in_loop(place):
+        return f"Move what `{name}` is taken from to mps once, before the loop."
     shown = place is not None and fits(line, place)
     return f"Copy it once, before the loop: `{line}`." if shown else f"Copy `{name}` to mps once, before the loop."
+
+
+def _made_in_loop(place: Place) -> set[str]:
+    """The names that the innermost loop around a line gives values to: before it they stand for something else."""
+    parts = (place.loop.target, *place.looped) if place.loop is not None else place.looped
+    nodes = (node for part in parts for node in ast.walk(part))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _bytes(constant: Noted) -> int:
