@@ -216,6 +216,22 @@ def test_watermark_variables_that_are_mistakes(variables: dict[str, str], what: 
     assert (finding.id, finding.site.line, finding.what) == ("MPS508", 3, what)
 
 
+def test_a_ratio_that_ends_the_run() -> None:
+    """MPS508: the first allocation raised, so it is the only finding, at the line that ended the run."""
+    end = {
+        "exception": "RuntimeError",
+        "message": "invalid low watermark ratio 1.4",
+        "raised_by": "torch",
+        "place": {"file": FILE, "line": 2, "function": "<module>", "source": 'x = torch.ones(3, device="mps")'},
+    }
+    meta = {**META, "environment": {HIGH_WATERMARK: "0.5"}, "ending": end}
+    finding = only(RecordingBuilder(meta=meta).close())
+    assert (finding.id, finding.site.line) == ("MPS508", 2)
+    assert finding.fix == f"Set {LOW_WATERMARK} to 0.5 or less as well, or unset {HIGH_WATERMARK}."
+    (unknown,) = find(RecordingBuilder(meta={**META, "ending": end}).close())
+    assert unknown.id == "MPS003"  # who set the ratio is not recorded
+
+
 @pytest.mark.parametrize(
     "variables",
     [{HIGH_WATERMARK: "1.5"}, {HIGH_WATERMARK: "1.2", LOW_WATERMARK: "1.0"}, {LOW_WATERMARK: "0"}, {"OTHER": "off"}],

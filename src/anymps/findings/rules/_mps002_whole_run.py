@@ -13,6 +13,7 @@ from anymps.findings._places import at
 from anymps.findings.edits import LineEdit, Safety, chosen_by_name
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda
+from anymps.findings.rules._mps508_watermarks import ended_by_watermark
 from anymps.findings.rules._mps801_loading import ended_by_workers
 from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
 from anymps.record import Recording, Site
@@ -140,4 +141,5 @@ def is_explained(recording: Recording) -> bool:
         or ended_by_sharing(recording)
         or ended_by_workers(recording)
         or ended_by_processes(recording)
+        or ended_by_watermark(recording)
     )

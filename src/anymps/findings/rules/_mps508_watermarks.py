@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
+from anymps.findings._endings import NOWHERE, ending
 from anymps.findings._example import Example
 from anymps.findings._memory_limits import environment
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
-from anymps.rules import HIGH_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
+from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
 
 WATERMARK = Rule(
     id="MPS508",
@@ -38,6 +41,8 @@ WATERMARK = Rule(
 
 RULES = (WATERMARK,)
 
+_REFUSED: Final = re.compile(r"invalid (?:high|low) watermark ratio .*")
+
 
 def find(recording: Recording) -> Iterator[Finding]:
     """A finding for each variable that takes the limit away or that torch refuses."""
@@ -49,15 +54,27 @@ def find(recording: Recording) -> Iterator[Finding]:
         if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
             continue
         yield WATERMARK.finding(
-            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name)
+            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name, text)
         )
 
 
-def _watermark_fix(name: str) -> str:
-    return "" if name == HIGH_WATERMARK else f"Unset {name}; if you need it, set it to a ratio from 0 to 1.4."
+def _watermark_fix(name: str, text: str) -> str:
+    if name == LOW_WATERMARK:
+        return f"Unset {name}; if you need it, set it to a ratio from 0 to 1.4."
+    _, _, needed = text.partition(f"; set {LOW_WATERMARK} to ")
+    return f"Set {LOW_WATERMARK} to {needed}, or unset {name}." if needed else ""
+
+
+def ended_by_watermark(recording: Recording) -> bool:
+    """Whether torch refused the ratios at the first allocation, and nothing caught it."""
+    variables = environment(recording)
+    wrong = any(explain_watermark(name, variables)[1] for name in WATERMARKS if name in variables)
+    return wrong and _REFUSED.fullmatch(ending(recording).message) is not None
 
 
 def _first_line(recording: Recording) -> Site:
-    """Where the allocator reads its variables: the first allocation of the run."""
+    """Where the allocator reads its variables: the first allocation of the run, which may have raised."""
+    if ended_by_watermark(recording):
+        return ending(recording).site
     story = recording.memory_story
-    return next((one.site for one in story.allocations if one.born and one.site.known), Site("", 0))
+    return next((one.site for one in story.allocations if one.born and one.site.known), NOWHERE)
