@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -51,6 +52,21 @@ def listed(words: Sequence[str]) -> str:
 def step_name(step: int) -> str:
     """`step 3`, of the step with the number 2: recordings count from 0, and people from 1, as trainers' logs do."""
     return f"step {step + 1:,}"
+
+
+def percent(share: float, least: float = 1.0) -> str:
+    """A share of one as people write it: `12 %`, `1,234 %`; what rounds to less than `least` per cent as `<1 %`.
+
+    With a smaller `least` it has two or three digits: `0.84 %`, `31.4 %`, and with 0.001 at least `<0.001 %`.
+    """
+    number = 100 * share
+    if not math.isfinite(number):
+        return "infinity"
+    if 0 < number < least:
+        return f"{'<' if number < least / 2 else ''}{least:g} %"
+    if least >= 1 or number >= 999.5:
+        return f"{number:,.0f} %"
+    return f"{number:.{3 if number >= 10 else 2}g} %"
 
 
 def size(number: float) -> str:

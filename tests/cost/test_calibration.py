@@ -128,7 +128,7 @@ def test_one_wrong_timing_of_three_moves_nothing() -> None:
     ("change", "why"),
     [
         ({"paged": True}, "the Mac was swapping memory to disk"),
-        ({"spread": 0.4}, "the middle half of its runs spreads over 40% (at most 15%)"),
+        ({"spread": 0.4}, "the middle half of its runs spreads over 40 % (at most 15 %)"),
         ({"seconds": 0.0}, "it took no time"),
         ({"seconds": 3.0}, "it took {:.3g} times what is predicted"),
         (

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Final
 
 from anymps._errors import CostError, MacError
-from anymps._text import duration, duration_range, listed
+from anymps._text import duration, duration_range, listed, percent
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
 from anymps.forecast._same_work import HostTimes, with_times_of
@@ -120,7 +120,7 @@ class Forecast:
         if self.busy * host < _BUSY * fsum(shares.values()) or not host:
             return ""
         return (
-            f" This machine was busy: for {100 * self.busy:.0f} % of the time in its own code, the program waited "
+            f" This machine was busy: for {percent(self.busy)} of the time in its own code, the program waited "
             "for a core. That time is subtracted, and the interval is wider."
         )
 

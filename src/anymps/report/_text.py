@@ -10,6 +10,7 @@ from anymps._text import clean as clean
 from anymps._text import duration as duration
 from anymps._text import duration_range as duration_range
 from anymps._text import duration_short as duration_short
+from anymps._text import percent as share
 from anymps._text import plural as plural
 from anymps._text import size as size
 from anymps.findings import numbered
@@ -36,8 +37,7 @@ def percent(part: float, whole: float) -> str:
     """`12 %`; the empty text for nothing."""
     if part <= 0 or whole <= 0:
         return ""
-    share = 100 * part / whole
-    return f"{share:.0f} %" if share >= 0.5 else "<1 %"
+    return share(part / whole)
 
 
 def path(file: str, directory: str = "") -> str:

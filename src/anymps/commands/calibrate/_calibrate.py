@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from anymps._errors import UsageError
+from anymps._text import percent
 from anymps.cost import predict_operator, shipped
 from anymps.cost.calibration import (
     Calibration,
@@ -124,7 +125,7 @@ def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, to
     ]
     for name, ratios in groups.items():
         off = median(abs(1 / now - 1) for _, now in ratios)
-        lines.append(f"{name:20}{len(ratios):>8}{median(first for first, _ in ratios):>22.2f}{off:>23.0%}")
+        lines.append(f"{name:20}{len(ratios):>8}{median(first for first, _ in ratios):>22.2f}{percent(off):>23}")
     return [line.rstrip() for line in [*lines, ""]]
 
 

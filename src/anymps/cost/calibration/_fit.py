@@ -14,6 +14,7 @@ from statistics import median
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
+from anymps._text import percent
 from anymps.cost._classes import VIEWS
 from anymps.cost._coefficients import Coefficients, TorchRelease, Transfer, torch_release
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
@@ -55,7 +56,7 @@ def refusal(timed: Timed, mac: Mac, torch: str, coefficients: Coefficients) -> s
     if timed.paged:
         return "the Mac was swapping memory to disk"
     if timed.spread > MOST_SPREAD:
-        return f"the middle half of its runs spreads over {timed.spread:.0%} (at most {MOST_SPREAD:.0%})"
+        return f"the middle half of its runs spreads over {percent(timed.spread)} (at most {percent(MOST_SPREAD)})"
     try:
         expected = expected_seconds(timed.call, timed.mode, mac, torch, coefficients)
     except CostError as error:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from anymps._text import percent
 from anymps.findings._example import Example
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
 from anymps.findings._model import Finding, Rule, Severity
@@ -181,7 +182,7 @@ def _near(recording: Recording) -> Iterator[Finding]:
     else:
         return
     what = (
-        f"At its peak the run held {format_size(peak.allocated)}, {100 * peak.allocated / limit:.0f} % of the "
+        f"At its peak the run held {format_size(peak.allocated)}, {percent(peak.allocated / limit)} of the "
         f"{format_size(limit)} {which} on {limits.mac.name}: {held}."
     )
     site = peak.site if peak.site.known else lines[0].site if lines else peak.site

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from anymps._text import base_name
+from anymps._text import base_name, percent
 from anymps.findings._loop import times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
@@ -152,10 +152,10 @@ def _result(facts: dict[str, object]) -> str:
     layout = str(facts.get("layout"))
     laid = "" if layout == "contiguous" else f", {layout}"
     share = f"{wrong:,} of {count:,} elements" if count > 1 else "its only element"
-    percent = f" ({_percent(wrong / count)})" if count > 1 else ""
+    portion = f" ({percent(wrong / count)})" if count > 1 else ""
     done = f"flushed {share} to zero" if facts.get("kind") == "flushed" else f"got {share} wrong"
     direction = ", in the backward pass," if facts.get("backward") else ""
-    return f"`{facts.get('operator')}` of {facts.get('dtype')} {inputs}{laid}{direction} {done}{percent}"
+    return f"`{facts.get('operator')}` of {facts.get('dtype')} {inputs}{laid}{direction} {done}{portion}"
 
 
 def _often(group: _Group) -> str:
@@ -194,10 +194,6 @@ def _known_faults(recording: Recording) -> dict[tuple[Site, str], str]:
 
 def _shape(sizes: object) -> str:
     return f"[{', '.join(str(size) for size in _list(sizes))}]"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
 
 
 def _whole(value: object) -> int:

@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from anymps._text import percent
 from anymps.findings._costs import LAUNCH
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
@@ -142,7 +143,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
             site,
             what=(
                 f"`{name}`{foreach} ran {kernels / each:,.0f} kernels {often} for {tensors} parameters, "
-                f"{100 * kernels / whole:.0f} % of all kernels of the step."
+                f"{percent(kernels / whole)} of all kernels of the step."
             ),
             count=calls,
             per_step=float(each),

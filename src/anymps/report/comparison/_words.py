@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _DEVICES: Final = {"cpu": "the CPU", "cuda": "CUDA", "mps": "mps"}
 _GENERATORS: Final = {"cpu": "the Mersenne Twister", "cuda": "CUDA's Philox", "mps": "Metal's Philox"}
 _MOST_NAMES: Final = 6  # operators of one block
+_LEAST: Final = 0.001  # per cent that are told
 
 _REASONS: Final = {
     "random": "different random streams",
@@ -55,17 +56,17 @@ def verdict(found: Comparison) -> str:
     if failed:
         return f"The script fails on {name_of(failed[0])} but not on {name_of(_other(found, failed[0]))}."
     if not found.losses_agree:
-        return f"The losses diverge by up to {percent(found.largest_difference)}, although no compared call does."
+        return f"The losses diverge by up to {at_most(found.largest_difference)}, although no compared call does."
     if found.rounding.compared and found.rounding.same == found.rounding.compared:
         bound = f"all results from the same inputs are bit-identical ({found.rounding.compared:,} compared)"
     elif found.rounding.share:
-        bound = f"no difference exceeds {percent(found.rounding.share)} of the rounding bound"
+        bound = f"no difference exceeds {at_most(found.rounding.share)} of the rounding bound"
     else:
         bound = "no difference exceeds the rounding bound"
     losses = ""
     if found.losses:
         most = found.largest_difference
-        losses = "; the losses are identical" if not most else f"; the losses differ by at most {percent(most)}"
+        losses = "; the losses are identical" if not most else f"; the losses differ by at most {at_most(most)}"
     return f"The runs agree: {bound}{losses}.{_on_both(found)}"
 
 
@@ -84,10 +85,13 @@ def _other(found: Comparison, side: Side) -> Side:
 
 
 def percent(share: float) -> str:
-    """`0.84 %`, `3.1e-05 %`."""
-    if not math.isfinite(share):
-        return "infinity"
-    return f"{100 * share:.{3 if share >= 0.1 else 2}g} %"
+    """`0.84 %`, `<0.001 %`."""
+    return text.share(share, _LEAST)
+
+
+def at_most(share: float) -> str:
+    """`0.84 %`, and `0.001 %` for what is smaller, in a sentence that names a bound."""
+    return percent(max(share, _LEAST / 100))
 
 
 def place(site: Site) -> str:

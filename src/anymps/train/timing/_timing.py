@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anymps._text import duration
+from anymps._text import duration, percent
 
 FEW_RUNS = 8
 """Below this many runs, all of them together do not enclose the median with 99 % confidence: 2 * 0.5**n > 0.01."""
@@ -145,7 +145,7 @@ def warnings_of(timing: Timing) -> tuple[str, ...]:
         found.append(f"{timing.n} {'run is' if timing.n == 1 else 'runs are'} too few for a median: take {FEW_RUNS}")
     if timing.iqr_ns > WIDE_SPREAD * median:
         found.append(
-            f"the middle half of the runs spreads over {100 * timing.iqr_ns / median:.0f} % of the median: "
+            f"the middle half of the runs spreads over {percent(timing.iqr_ns / median)} of the median: "
             "something else was running, shapes changed, or the clock rate did"
             if median
             else "the clock is too coarse for a run this short: put more calls in one run"
@@ -161,7 +161,7 @@ def warnings_of(timing: Timing) -> tuple[str, ...]:
     run = median * timing.calls
     if run and timing.synchronize_ns > LARGE_SYNCHRONIZE * run:
         found.append(
-            f"the synchronise alone takes {_time(timing.synchronize_ns)}, {100 * timing.synchronize_ns / run:.0f} % "
+            f"the synchronise alone takes {_time(timing.synchronize_ns)}, {percent(timing.synchronize_ns / run)} "
             "of a run: put more calls in one run"
         )
     return tuple(found)
