@@ -104,7 +104,7 @@ def shown(summary: str) -> str:
             lines[-1] += f" {line.strip()}"
     cut = [reduce(lambda text, pattern: re.sub(*pattern, text), _CUT, line).rstrip() for line in lines]
     return "\n".join(
-        textwrap.fill(line, 110, subsequent_indent=" " * 10, break_on_hyphens=False, break_long_words=False)
+        textwrap.fill(line, 100, subsequent_indent=" " * 10, break_on_hyphens=False, break_long_words=False)
         for line in cut
         if line
     )
