@@ -19,6 +19,7 @@ nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r".*")]  # types in signatures: only a handful of names have a place on the site
 
 myst_heading_anchors = 3
+highlight_language = "text"  # of blocks that name no language
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
