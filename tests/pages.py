@@ -52,7 +52,7 @@ def _index() -> str:
     for (first, title), end in zip(_GROUPS, ends, strict=True):
         rules = [rule for rule in RULES.values() if first <= int(rule.id.removeprefix("MPS")) < end]
         parts.append(f"\n## {title}\n\n| rule | severity | title |\n| --- | --- | --- |\n")
-        parts += [f"| [{rule.id}]({rule.id}.md) | {rule.severity.label} | {rule.title} |\n" for rule in rules]
+        parts += [f"| [{rule.id}]({rule.id}.md) | {rule.severity.word} | {rule.title} |\n" for rule in rules]
     return "".join(parts)
 
 

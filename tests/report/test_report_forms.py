@@ -20,6 +20,7 @@ from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, S
 from anymps.report import FORMATS, Renderer, compare, diff_document, render_diff_json, renderer
 from anymps.report import rendered as as_form
 from recordings import META, hostile, refusing, small, training
+from rule_loops import once
 
 DATA = Path(__file__).parents[1] / "data"
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
@@ -175,6 +176,19 @@ def test_paths_are_told_from_a_root() -> None:
     assert lines[1].startswith("::warning file=project/nets/model.py,line=19,title=MPS102 ")
     elsewhere = rendered("github", small(), "/elsewhere").splitlines()
     assert elsewhere[1].startswith("::warning title=MPS102 Operator runs on the CPU in the loop::nets/model.py:19: ")
+
+
+@pytest.mark.parametrize("form", ["terminal", "html", "markdown"])
+def test_people_read_of_notes(form: str) -> None:
+    """The least severity is a note in what people read, as in the count of findings; `info` is its name in settings."""
+    recording = once("loader", times=5, workers=0, pin_memory=True, persistent=False, guarded=True)
+    report = re.sub(
+        r"<style>.*</style>", "", "".join(renderer(form).pieces(recording, find(recording))), flags=re.DOTALL
+    )
+    assert "1 finding: 1 note." in report
+    assert re.search(
+        {"terminal": "MPS801 note ", "html": "</span> note</span>", "markdown": "MPS801 note,"}[form], report
+    )
 
 
 def test_annotations_cannot_be_broken_out_of() -> None:

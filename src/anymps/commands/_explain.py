@@ -17,7 +17,7 @@ def explain(rule: str | None) -> int:
     """Explain a rule (MPS201): why it matters on MPS, the fix, an example, the source. Without one: list all rules."""
     if rule is None:
         for known in RULES.values():
-            click.echo(f"{known.id}  {known.severity.label:<7}  {known.title}")
+            click.echo(f"{known.id}  {known.severity.word:<7}  {known.title}")
         return 0
     wanted = rule.upper()
     if wanted not in RULES:

@@ -28,8 +28,13 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """`error`, `warning` or `info`."""
+        """`error`, `warning` or `info`: in settings, options and JSON."""
         return self.name.lower()
+
+    @property
+    def word(self) -> str:
+        """`error`, `warning` or `note`: in what people read."""
+        return "note" if self is Severity.INFO else self.label
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ def rule_page(rule: Rule) -> str:
     """Everything that a rule says of itself, as one page."""
     parts = [
         f"# {rule.id}: {rule.title}",
-        f"Severity: {rule.severity.label}. {_releases(rule)}",
+        f"Severity: {rule.severity.word}. {_releases(rule)}",
         "## Why on MPS",
         rule.why,
         "## Fix",

@@ -371,8 +371,7 @@ def how_many(findings: Sequence[Finding]) -> str:
     for severity in Severity:
         number = sum(finding.severity is severity for finding in findings)
         if number:
-            word = "note" if severity is Severity.INFO else severity.label
-            parts.append(plural(number, word))
+            parts.append(plural(number, severity.word))
     return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."
 
 

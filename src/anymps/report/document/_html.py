@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from anymps._own_imports import own_imports
 from anymps._version import __version__
 from anymps.report._text import shorten
-from anymps.report.document._tree import Column, Document, Form
+from anymps.report.document._tree import WORDS, Column, Document, Form
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,7 +30,7 @@ def as_page(document: Document) -> Iterator[str]:
     """The page, in the pieces of its template."""
     template = _templates().get_template("document.html.j2")
     sections = list(document.shown(Form.PAGE))
-    return template.generate(document=document, sections=sections, version=__version__, **_assets())
+    return template.generate(document=document, sections=sections, version=__version__, words=WORDS, **_assets())
 
 
 @lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from typing import Final
 from anymps.report._text import clean, plural
 from anymps.report.document._glyphs import BLOCKS
 from anymps.report.document._tree import (
+    WORDS,
     Block,
     Cell,
     Change,
@@ -103,7 +104,7 @@ def _section(section: Section, blocks: Sequence[Block]) -> Iterator[str]:
             deeper = "#" if called and isinstance(block, Note) else ""
             yield f"\n{deeper}{_block(block)}"
     if left:
-        rows = [(note.id, note.severity, note.spot.where, note.title) for note in left]
+        rows = [(note.id, WORDS[note.severity], note.spot.where, note.title) for note in left]
         yield from _folded(plural(len(left), "more finding"), [_rows(("rule", "severity", "where", "what"), rows)])
 
 
@@ -169,7 +170,7 @@ def _note(note: Note) -> Iterator[str]:
         yield f"**Fix:** {escaped(note.fix)}\n"
     seen = f" in {escaped(note.seen_in)}" if note.seen_in else ""
     price = f", {escaped(note.cost)}" if note.cost else ""
-    yield f"*{note.id} {note.severity}, {escaped(note.times)}{seen}{price}.*\n"
+    yield f"*{note.id} {WORDS[note.severity]}, {escaped(note.times)}{seen}{price}.*\n"
     for spot in note.related:
         yield from _related(note.related_as, spot)
 

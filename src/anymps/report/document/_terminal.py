@@ -25,6 +25,7 @@ from anymps.report.document._console import (
 )
 from anymps.report.document._glyphs import BLOCKS, Glyphs
 from anymps.report.document._tree import (
+    WORDS,
     Block,
     Changes,
     Document,
@@ -115,7 +116,7 @@ def _changes(changes: Changes) -> RenderableType:
 
 
 def _note(note: Note) -> Iterator[RenderableType]:
-    label = (f"{note.id} {note.severity}", STATE_STYLES[note.severity])
+    label = (f"{note.id} {WORDS[note.severity]}", STATE_STYLES[note.severity])
     if note.brief:
         yield indented(Text.assemble(label, f"  {note.spot.where}  ", (note.title, "bold")))
         yield pairs([("  ", Text(note.brief))])

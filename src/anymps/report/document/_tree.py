@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from anymps.report._text import shorten
 from anymps.report.document._glyphs import Glyphs
 
 State = Literal["error", "warning", "info", "clean"]
+WORDS: Final[dict[State, str]] = {"error": "error", "warning": "warning", "info": "note", "clean": "clean"}
+"""What each is called in what people read."""
 Look = Literal["", "quiet", "fix"]
 
 

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.findings import Finding, Outcome, Severity, judge, memory_limits
+from anymps.findings import Finding, Outcome, judge, memory_limits
 from anymps.record import Recording
 from anymps.report import _text as text
 from anymps.report._notes import STATES
@@ -117,7 +117,7 @@ def _table(recording: Recording, findings: Sequence[Finding]) -> Iterator[Render
         grid.add_column(overflow="fold")
     for finding in findings[:_MOST_ROWS]:
         grid.add_row(
-            Text(f"{finding.id} {_label(finding)}", STATE_STYLES[STATES[finding.severity]]),
+            Text(f"{finding.id} {finding.severity.word}", STATE_STYLES[STATES[finding.severity]]),
             Text(text.place(finding.site, directory)),
             Text(finding.title),
         )
@@ -125,10 +125,6 @@ def _table(recording: Recording, findings: Sequence[Finding]) -> Iterator[Render
     yield indented(grid)
     if len(findings) > _MOST_ROWS:
         yield indented(Text(f"and {len(findings) - _MOST_ROWS:,} more", QUIET))
-
-
-def _label(finding: Finding) -> str:
-    return "note" if finding.severity is Severity.INFO else finding.severity.label
 
 
 def _step(recording: Recording, findings: Sequence[Finding]) -> str:
