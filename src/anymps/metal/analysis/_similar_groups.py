@@ -175,32 +175,7 @@ def _position(attribute: str, words: list[str], places: GridPlaces, box: Box) ->
     kind = type_of(tuple(words[:-1]))
     if kind is None or kind.kind is None:
         raise Unproven("a position of another type")
-    sizes = [min(s, g - at * s) for g, s, at in zip(places.grid, places.group, box.first, strict=True)]
-    threads = sizes[0] * sizes[1] * sizes[2]
-    parts: list[Number]
-    match attribute:
-        case "thread_position_in_grid":
-            parts = [_along(box, axis, places.group[axis], sizes[axis] - 1) for axis in range(3)]
-        case "threadgroup_position_in_grid":
-            parts = [_along(box, axis, 1, 0) for axis in range(3)]
-        case "thread_position_in_threadgroup":
-            parts = [Number(UINT, NONE, 0, size - 1) for size in sizes]
-        case "threads_per_threadgroup":
-            parts = [constant(a, UINT) if a == b else Number(UINT) for a, b in zip(sizes, places.group, strict=True)]
-        case "dispatch_threads_per_threadgroup":
-            parts = [constant(size, UINT) for size in places.group]
-        case "threads_per_grid":
-            parts = [constant(size, UINT) for size in places.grid]
-        case "thread_index_in_threadgroup":
-            parts = [Number(UINT, NONE, 0, threads - 1)]
-        case "thread_index_in_simdgroup":
-            parts = [Number(UINT, NONE, 0, _LANES - 1)]
-        case "simdgroup_index_in_threadgroup":
-            parts = [Number(UINT, NONE, 0, (threads - 1) // _LANES)]
-        case "threads_per_simdgroup" | "thread_execution_width":
-            parts = [constant(_LANES, UINT)]
-        case _:
-            parts = [Number(UINT)] * 3  # one for all groups of a box
+    parts = _components(attribute, places, box)
     if len(parts) < kind.count:
         raise Unproven("a position of another type")
     converted = tuple(box.converted(part, kind.kind) for part in parts[: kind.count])
@@ -208,6 +183,34 @@ def _position(attribute: str, words: list[str], places: GridPlaces, box: Box) ->
     if len(numbers) != kind.count:
         return UNKNOWN
     return numbers[0] if kind.count == 1 else Components(numbers)
+
+
+def _components(attribute: str, places: GridPlaces, box: Box) -> list[Number]:
+    """What Metal gives a parameter with this attribute: one number for each axis, or one alone."""
+    sizes = [min(s, g - at * s) for g, s, at in zip(places.grid, places.group, box.first, strict=True)]
+    threads = sizes[0] * sizes[1] * sizes[2]
+    match attribute:
+        case "thread_position_in_grid":
+            return [_along(box, axis, places.group[axis], sizes[axis] - 1) for axis in range(3)]
+        case "threadgroup_position_in_grid":
+            return [_along(box, axis, 1, 0) for axis in range(3)]
+        case "thread_position_in_threadgroup":
+            return [Number(UINT, NONE, 0, size - 1) for size in sizes]
+        case "threads_per_threadgroup":
+            return [constant(a, UINT) if a == b else Number(UINT) for a, b in zip(sizes, places.group, strict=True)]
+        case "dispatch_threads_per_threadgroup":
+            return [constant(size, UINT) for size in places.group]
+        case "threads_per_grid":
+            return [constant(size, UINT) for size in places.grid]
+        case "thread_index_in_threadgroup":
+            return [Number(UINT, NONE, 0, threads - 1)]
+        case "thread_index_in_simdgroup":
+            return [Number(UINT, NONE, 0, _LANES - 1)]
+        case "simdgroup_index_in_threadgroup":
+            return [Number(UINT, NONE, 0, (threads - 1) // _LANES)]
+        case "threads_per_simdgroup" | "thread_execution_width":
+            return [constant(_LANES, UINT)]
+    return [Number(UINT)] * 3  # one for all groups of a box
 
 
 def _along(box: Box, axis: int, step: int, most: int) -> Number:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -142,6 +143,14 @@ class Expressions(Memory):
             return self.box.combined("-", constant(-1), value)
         return self.box.combined("-", constant(0), value) if operator == "-" else value
 
+    @contextmanager
+    def _decided_by(self, truth: Value) -> Iterator[None]:
+        """Around what only some threads do: those for which `truth` holds, or those for which it does not."""
+        by_data = not isinstance(truth, Number)
+        self._unsure += by_data
+        yield
+        self._unsure -= by_data
+
     def _both(self, operator: str, left: Node, right: Node) -> Value:
         ends = FALSE if operator == "&&" else TRUE
         one = self.box.truth(self._value(left))
@@ -150,9 +159,8 @@ class Expressions(Memory):
         if one is TRUE or one is FALSE:
             return self.box.truth(self._value(right))
         before = dict(self._variables)
-        self._unsure += not isinstance(one, Number)
-        other = self.box.truth(self._value(right))
-        self._unsure -= not isinstance(one, Number)
+        with self._decided_by(one):
+            other = self.box.truth(self._value(right))
         self._variables = meet(before, self._variables)
         return PERHAPS if isinstance(one, Number) and isinstance(other, Number) else UNKNOWN
 
@@ -160,14 +168,16 @@ class Expressions(Memory):
         truth = self.box.truth(self._value(condition))
         if truth is TRUE or truth is FALSE:
             return self._value(one if truth is TRUE else other)
-        sure = isinstance(truth, Number)
         before = dict(self._variables)
-        self._unsure += not sure
-        first = self._value(one)
-        after, self._variables = self._variables, before
-        second = self._value(other)
-        self._unsure -= not sure
+        with self._decided_by(truth):
+            first = self._value(one)
+            after, self._variables = self._variables, before
+            second = self._value(other)
         self._variables = meet(after, self._variables)
+        return self._one_of(first, second, isinstance(truth, Number))
+
+    def _one_of(self, first: Value, second: Value, sure: bool) -> Value:
+        """What has one of two values, by a choice that all groups make alike if it is `sure`."""
         if isinstance(first, Number) and isinstance(second, Number) and sure:
             a, b, _ = self.box.promoted(first, second)
             return joined(a, b)

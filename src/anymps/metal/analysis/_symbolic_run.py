@@ -21,6 +21,9 @@ from anymps.metal.analysis._symbolic_values import (
 )
 from anymps.metal.analysis._syntax_tree import Node
 
+Counter = tuple[str, Node, str, Node]
+"""Of a loop: its name, what it is compared with and how, and by how much it grows."""
+
 _MOST_TURNS = 6  # of a loop, until what is known of its variables stays
 
 
@@ -98,15 +101,13 @@ class Run(Expressions):
         truth = self.box.truth(self._value(condition))
         if truth is TRUE or truth is FALSE:
             return self._statement(one if truth is TRUE else other)
-        sure = isinstance(truth, Number)
         before = dict(self._variables)
-        self._unsure += not sure
         ends = []
-        for way in (one, other):
-            self._variables = dict(before)
-            if self._statement(way):
-                ends.append(self._variables)
-        self._unsure -= not sure
+        with self._decided_by(truth):
+            for way in (one, other):
+                self._variables = dict(before)
+                if self._statement(way):
+                    ends.append(self._variables)
         frame = self._frames[-1]
         if frame.torn:
             self._unsure = max(self._unsure, frame.unsure + 1)
@@ -125,35 +126,34 @@ class Run(Expressions):
             self._guess(head, *counter)
         for turn in range(_MOST_TURNS):
             self._variables = dict(head)
-            self._loops.append(([], []))
-            ends: list[Variables] = []
-            goes_on = True
-            if first:
-                goes_on = self._goes_on(condition, ends)
-                if goes_on and counter is not None:
-                    self._limit(self._variables, counter[0], counter[1], counter[2])
-            if goes_on:
-                goes_on = self._statement(body)
-            breaks, continues = self._loops.pop()
-            back = [*([self._variables] if goes_on else []), *continues]
-            if back:
-                self._variables = all_meet(back)
-                for step in steps:
-                    self._value(step)
-                if not first and not self._goes_on(condition, ends):
-                    back = []
-            ends += breaks
-            if back:
-                known = meet(head, self._variables, True)
-                if known != head:
-                    head = known if turn < 2 else _vague(head, known)
-                    continue
-            if not ends:
-                self._variables = head
-                return False
-            self._variables = all_meet(ends)
-            return True
+            comes_back, ends = self._turn(condition, steps, body, first, counter)
+            known = meet(head, self._variables, True) if comes_back else head
+            if known != head:
+                head = known if turn < 2 else _vague(head, known)
+                continue
+            self._variables = all_meet(ends) if ends else head
+            return bool(ends)
         raise Unproven("a loop whose variables change without end")
+
+    def _turn(
+        self, condition: Node | None, steps: Sequence[Node], body: Node, first: bool, counter: Counter | None
+    ) -> tuple[bool, list[Variables]]:
+        """Whether a thread comes back to the head behind one turn, and what is known wherever one leaves the loop."""
+        ends: list[Variables] = []
+        self._loops.append(([], []))
+        enters = not first or self._goes_on(condition, ends)
+        if enters and counter is not None:
+            self._limit(self._variables, *counter[:3])
+        to_the_end = enters and self._statement(body)
+        breaks, continues = self._loops.pop()
+        back = [self._variables, *continues] if to_the_end else continues
+        comes_back = bool(back)
+        if back:
+            self._variables = all_meet(back)
+            for step in steps:
+                self._value(step)
+            comes_back = first or self._goes_on(condition, ends)
+        return comes_back, ends + breaks
 
     def _goes_on(self, condition: Node | None, ends: list[Variables]) -> bool:
         """Whether a thread may go on with a loop; where one may leave it, `ends` gets what is known then."""
@@ -205,8 +205,7 @@ def _vague(before: Variables, after: Variables) -> Variables:
     }
 
 
-def _counter(condition: Node | None, steps: Sequence[Node]) -> tuple[str, Node, str, Node] | None:
-    """A loop's counter, what it is compared with and how, and by how much it grows."""
+def _counter(condition: Node | None, steps: Sequence[Node]) -> Counter | None:
     match condition:
         case ("binary", ("<" | "<=") as operator, ("name", name), bound) if not changes(bound):
             for step in steps:

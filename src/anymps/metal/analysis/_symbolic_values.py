@@ -232,13 +232,7 @@ class Box:
         if not isinstance(left, Number) or not isinstance(right, Number):
             return UNKNOWN
         if operator in ("<<", ">>"):
-            # A shift multiplies or divides by a power of two; but to the right it rounds down, a division toward zero.
-            count = right.fixed
-            if count is None or not 0 <= count <= 30:
-                return Number(self.promoted(left, left)[2]) if left.steps == right.steps == NONE else UNKNOWN
-            operator, right = "*" if operator == "<<" else "/", constant(1 << count, left.kind)
-            if left.steps == NONE and operator == "/" and (left.low is None or left.low < 0):
-                return Number(self.promoted(left, left)[2])
+            return self._shifted(operator, left, right)
         a, b, kind = self.promoted(left, right)
         if not isinstance(a, Number) or not isinstance(b, Number):
             return UNKNOWN
@@ -258,6 +252,18 @@ class Box:
         ):
             return self._divided("%", kind, a, constant(b.fixed + 1, kind)) if b.fixed < kind.most else a
         return Number(kind) if a.steps == b.steps == NONE else UNKNOWN
+
+    def _shifted(self, operator: str, left: Number, right: Number) -> Value:
+        """A shift multiplies or divides by a power of two; but to the right it rounds down, a division toward zero."""
+        count = right.fixed
+        if count is None or not 0 <= count <= 30:
+            return Number(self.promoted(left, left)[2]) if left.steps == right.steps == NONE else UNKNOWN
+        power = constant(1 << count, left.kind)
+        if operator == "<<":
+            return self.combined("*", left, power)
+        if left.steps == NONE and (left.low is None or left.low < 0):
+            return Number(self.promoted(left, left)[2])
+        return self.combined("/", left, power)
 
     def _added(self, kind: Kind, a: Number, b: Number, sign: int) -> Number:
         x, y = a.steps, b.steps
@@ -321,20 +327,10 @@ class Box:
         if operator in ("<=", ">="):  # at most zero: below one
             low, high = low - 1, high - 1
         least, most = self.spread(steps)
-        least, most = least + low, most + high
-        if operator in ("==", "!="):
-            if least > 0 or most < 0:
-                return TRUE if operator == "!=" else FALSE
-            if least == most == 0:
-                return FALSE if operator == "!=" else TRUE
-            ends = (-high, -low + 1)
-        else:
-            if most < 0:
-                return TRUE
-            if least >= 0:
-                return FALSE
-            ends = (-high, -low)
-        return PERHAPS if steps == NONE else self._cut(steps, *ends)
+        in_all = _beside_zero(operator, least + low, most + high)
+        if in_all is not None:
+            return in_all
+        return PERHAPS if steps == NONE else self._cut(steps, -high, -low + (operator in ("==", "!=")))
 
     def _cut(self, steps: Steps, mixed: int, rest: int) -> Other:
         """Splits where the steps come to `mixed`, and again where they come to `rest`: between them threads differ."""
@@ -351,6 +347,17 @@ class Box:
         if last - first > _MOST_MIXED:
             return UNKNOWN
         raise Split(axis, range(first, last + 1))
+
+
+def _beside_zero(operator: str, least: int, most: int) -> Number | None:
+    """Whether `== 0`, `!= 0` or, for any other operator, `< 0` holds for all from `least` to `most`, or for none."""
+    if operator in ("==", "!="):
+        if least > 0 or most < 0:
+            return TRUE if operator == "!=" else FALSE
+        if least == most == 0:
+            return FALSE if operator == "!=" else TRUE
+        return None
+    return TRUE if most < 0 else FALSE if least >= 0 else None
 
 
 def joined(one: Value, other: Value) -> Value:
