@@ -140,47 +140,44 @@ class Judge:
     def _take_both(self, pair: Pair) -> None:
         """One operator in both, whole or in pieces."""
         inputs = _Inputs(pair, self._made, self._before is None or pair.left[0].step <= self._unread)
-        results = list(closest(_last(pair.left), _last(pair.right)))
-        if pair.is_single and len(pair.left[0].results) == len(pair.right[0].results):
-            both = zip(pair.left[0].results, pair.right[0].results, strict=True)
-            results = [(one.sketch, other.sketch) for one, other in both]
+        results = _results(pair)
         if not results:
             return
         self.compared += 1
         self._count(pair)
         # Of a single operator the first result counts: what it saves for its backward may have another dtype.
         counted = results[:1] if pair.is_single else results
-        differing = [both for both in (*inputs.pairs, *counted) if _differ_in_dtype(*both)]
-        if not differing:
-            self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
+        other_dtypes = any(_differ_in_dtype(*both) for both in (*inputs.pairs, *counted))
+        if not other_dtypes:
+            self._note_narrowed(results)
             results = [both for both in results if not _differ_in_dtype(*both)]
-        found = Divergence(Cause.NUMBER, pair.left, pair.right)
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
-        found = replace(found, one=one, other=other, difference=distance(one, other), allowed=limit)
+        found = Divergence(Cause.NUMBER, pair.left, pair.right, one, other, distance(one, other), limit)
         if any(call.is_random for call in (*pair.left, *pair.right)):
             # What it draws does not depend on what was in its memory before.
             if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
                 self._add(replace(found, cause=Cause.RANDOM))
-            return
-        if differing:
+        elif other_dtypes:
             # In backward, the dtype is that of the forward call.
             if not pair.left[0].in_backward and not self._is_narrowed(inputs):
                 is_cast = any(call.autocast for call in (*pair.left, *pair.right))
                 self._add(replace(found, cause=Cause.AUTOCAST if is_cast else Cause.DTYPE))
-            self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
-            return
-        if pair.is_single and any(one.shape != other.shape for one, other in results):
+            self._note_narrowed(results)
+        elif pair.is_single and any(one.shape != other.shape for one, other in results):
             self._add(replace(found, cause=Cause.SIZES))
         elif inputs.are_same:
             self._take_own(pair, results, inputs)
         elif inputs.unmade is not None and self._nothing_differs(pair):
             one, other = inputs.unmade
-            outside = replace(found, cause=Cause.DATA, difference=distance(one, other), allowed=0.0)
-            self._add(replace(outside, one=one, other=other))
+            self._add(Divergence(Cause.DATA, pair.left, pair.right, one, other, distance(one, other)))
         elif inputs.share <= _limit(pair) and found.difference > _most(pair, one, other):
             chosen = not one.is_floating or not other.is_floating
             self._add(replace(found, cause=Cause.CHOICE if chosen else Cause.GROWN))
+
+    def _note_narrowed(self, results: Sequence[tuple[Sketch, Sketch]]) -> None:
+        """Keeps which results have different dtypes: those that take them follow."""
+        self._narrowed.update(sketch.digest for both in results if _differ_in_dtype(*both) for sketch in both)
 
     def _count(self, pair: Pair) -> None:
         by = [any(call.by_kernel for call in calls) for calls in (pair.left, pair.right)]
@@ -249,6 +246,14 @@ def _as_rounded(one: Sketch, other: Sketch) -> float:
     difference = relative(one, other)
     as_cast = one.dtype != other.dtype and difference <= 2 * max(map(roundoff, (one.dtype, other.dtype)))
     return 0.0 if as_cast else difference
+
+
+def _results(pair: Pair) -> list[tuple[Sketch, Sketch]]:
+    """The results of two sides that correspond to each other."""
+    left, right = pair.left[0].results, pair.right[0].results
+    if pair.is_single and len(left) == len(right):
+        return [(one.sketch, other.sketch) for one, other in zip(left, right, strict=True)]
+    return list(closest(_last(pair.left), _last(pair.right)))
 
 
 def _first(calls: Sequence[Call]) -> list[Value]:

@@ -92,7 +92,7 @@ class Comparison:
         for allowance in self._moved(place, bound):
             if unsettled.settle(scale, allowance):
                 return None
-        excused = self._excused(place, expected, found)
+        excused = self._excused(place, found)
         if differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused) is None:
             return None
         allowance = self._allowance(place, bound, expected, allowance)
@@ -135,7 +135,7 @@ class Comparison:
             bound = replace(bound, of_input=True, relative=2 * bound.relative)
         return bound
 
-    def _excused(self, place: int, expected: torch.Tensor, found: torch.Tensor) -> torch.Tensor:
+    def _excused(self, place: int, found: torch.Tensor) -> torch.Tensor:
         """Elements that the CPU's own kernel of these dtypes gives, too, and casts of what an integer can't hold."""
         excused = torch.zeros(found.shape, dtype=torch.bool)
         if self._native is None:
