@@ -89,16 +89,20 @@ def _lines_to_move(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if trained & {ast.unparse(target) for target in node.targets}:
                 yield "model", node.lineno
-        elif (
-            isinstance(node, ast.For)
-            and any(_calls(inner, trained) for inner in _innermost(node))
-            and _takes_batches(node, nodes)
-        ):
-            yield "batch", node.lineno
-    loops = (candidate for candidate in nodes if isinstance(candidate, (ast.For, ast.While)))
-    trains = [loop for loop in loops if any(_calls(inner, trained) for inner in ast.walk(loop))]
-    made = (inner for loop in trains for inner in ast.walk(loop) if isinstance(inner, ast.Call) and _makes(inner))
-    yield from (("made", line) for line in sorted({call.lineno for call in made}))
+        elif isinstance(node, ast.For):
+            calls_model = any(_calls(inner, trained) for inner in _innermost(node))
+            if calls_model and _takes_batches(node, nodes):
+                yield "batch", node.lineno
+    for line in sorted(_lines_that_make(nodes, trained)):
+        yield "made", line
+
+
+def _lines_that_make(nodes: Sequence[ast.AST], trained: set[str]) -> set[int]:
+    """The lines within loops that train at which a tensor is made."""
+    loops = (node for node in nodes if isinstance(node, (ast.For, ast.While)))
+    trains = (loop for loop in loops if any(_calls(inner, trained) for inner in ast.walk(loop)))
+    calls = (inner for loop in trains for inner in ast.walk(loop) if isinstance(inner, ast.Call))
+    return {call.lineno for call in calls if _makes(call)}
 
 
 def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
@@ -182,28 +186,36 @@ _ASKED, _NAMED, _GIVEN, _IMPORT, _NONE = range(5)
 
 @lru_cache(maxsize=_MOST_FILES)  # a notebook or a suite of tests ends many recordings of the same modules
 def _choices(source: str) -> tuple[_Choice, ...]:
-    return tuple(_found(_nodes(source)))
+    return tuple(choice for node in _nodes(source) for choice in _choices_at(node))
 
 
-def _found(nodes: Sequence[ast.AST]) -> Iterator[_Choice]:
-    for node in nodes:
-        if isinstance(node, (ast.IfExp, ast.If)) and _asks_for_cuda(node.test):
+def _choices_at(node: ast.AST) -> Iterator[_Choice]:
+    match node:
+        case ast.If() | ast.IfExp() if _asks_for_cuda(node.test):
             yield _Choice(_ASKED, node.lineno)
-        elif isinstance(node, ast.Assign):
-            if _is_other(node.value) and "device" in ast.unparse(node.targets[0]).lower():
-                yield _Choice(_NAMED, node.lineno)
-        elif isinstance(node, ast.Call):
-            if _is_device(node) and node.args and _is_other(node.args[0]):
-                yield _Choice(_NAMED, node.lineno)
-            words = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
-            for keyword in node.keywords:
-                named = "--device" in words if keyword.arg == "default" else keyword.arg == "device"
-                if named and _is_other(keyword.value):
-                    yield _Choice(_GIVEN, node.lineno)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
-            if "torch" in [name.partition(".")[0] for name in names]:
-                yield _Choice(_IMPORT, node.lineno)
+        case ast.Assign() if _is_other(node.value) and "device" in ast.unparse(node.targets[0]).lower():
+            yield _Choice(_NAMED, node.lineno)
+        case ast.Call():
+            yield from _choices_in_call(node)
+        case ast.Import() if any(_is_of_torch(name.name) for name in node.names):
+            yield _Choice(_IMPORT, node.lineno)
+        case ast.ImportFrom() if _is_of_torch(node.module or ""):
+            yield _Choice(_IMPORT, node.lineno)
+
+
+def _choices_in_call(call: ast.Call) -> Iterator[_Choice]:
+    """`torch.device("cpu")`, `f(device="cpu")`, and the default of an option `--device`."""
+    if _is_device(call) and call.args and _is_other(call.args[0]):
+        yield _Choice(_NAMED, call.lineno)
+    is_option = any(isinstance(arg, ast.Constant) and arg.value == "--device" for arg in call.args)
+    for keyword in call.keywords:
+        names = is_option if keyword.arg == "default" else keyword.arg == "device"
+        if names and _is_other(keyword.value):
+            yield _Choice(_GIVEN, call.lineno)
+
+
+def _is_of_torch(module: str) -> bool:
+    return module.partition(".")[0] == "torch"
 
 
 def _asks_for_cuda(test: ast.expr) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from anymps.findings.edits._code import Code, Splice
@@ -24,33 +25,11 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
 
     `limited` are names of which the program elsewhere takes CUDA and no mps, as `limited_names` tells them.
     """
-    # Of `"cuda" if gpu else "cpu"` the place of the whole says what may stand there.
-    child, parent = node, code.parents.get(node)
-    while isinstance(parent, (ast.IfExp, ast.BoolOp)):
-        child, parent = parent, code.parents.get(parent)
-    names: set[str] = set()
-    kinds: list[ast.expr | None] = []
-    listed: list[ast.expr] = []
-    if isinstance(parent, ast.keyword) and isinstance(call := code.parents.get(parent), ast.Call):
-        names |= set(_options(call))
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
-        kind = given.get("type")
-        listed += [given["choices"]] if "choices" in given else []
-        if isinstance(kind, ast.Call) and name_of(kind.func) == "Choice":
-            listed += kind.args[:1]
-        child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
-    if isinstance(parent, ast.AnnAssign):
-        names.add(name_of(parent.target))
-        kinds.append(parent.annotation)
-    elif isinstance(parent, ast.Assign):
-        names |= {name_of(part) for target in parent.targets for part in (target, *getattr(target, "elts", ()))}
-    elif isinstance(parent, ast.arguments):
-        parameter = parameter_with(parent, child)
-        names |= {parameter.arg} if parameter is not None else set()
-        kinds.append(parameter.annotation if parameter is not None else None)
-    if names & set(limited):
+    place = _place_of(code, node)
+    if place.names & set(limited):
         return None
-    for kind in filter(None, kinds):
+    listed = list(place.listed)
+    for kind in place.types:
         literals = [
             part.slice
             for part in ast.walk(kind)
@@ -61,6 +40,46 @@ def widened(code: Code, node: ast.AST, limited: Iterable[str]) -> list[Splice] |
         listed += literals
     splices = [_beside_cuda(code, one) for one in listed]
     return None if None in splices else [splice for each in splices for splice in each or ()]
+
+
+@dataclass
+class _Place:
+    """What a chosen device is given to: the names of it, their types, and the lists of what may be chosen."""
+
+    names: set[str] = field(default_factory=set)
+    types: list[ast.expr] = field(default_factory=list)
+    listed: list[ast.expr] = field(default_factory=list)
+
+
+def _place_of(code: Code, node: ast.AST) -> _Place:
+    place = _Place()
+    # Of `"cuda" if gpu else "cpu"` the place of the whole says what may stand there.
+    child, parent = node, code.parents.get(node)
+    while isinstance(parent, (ast.IfExp, ast.BoolOp)):
+        child, parent = parent, code.parents.get(parent)
+    if isinstance(parent, ast.keyword) and isinstance(call := code.parents.get(parent), ast.Call):
+        place.names |= set(_options(call))
+        place.listed += _choices_of(call)
+        child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
+    if isinstance(parent, ast.AnnAssign):
+        place.names.add(name_of(parent.target))
+        place.types.append(parent.annotation)
+    elif isinstance(parent, ast.Assign):
+        place.names |= {name_of(part) for target in parent.targets for part in (target, *getattr(target, "elts", ()))}
+    elif isinstance(parent, ast.arguments) and (parameter := parameter_with(parent, child)) is not None:
+        place.names.add(parameter.arg)
+        place.types += [parameter.annotation] if parameter.annotation is not None else []
+    return place
+
+
+def _choices_of(option: ast.Call) -> Iterator[ast.expr]:
+    """The lists in `choices=[...]` and in `type=click.Choice([...])`."""
+    given = {keyword.arg: keyword.value for keyword in option.keywords}
+    if "choices" in given:
+        yield given["choices"]
+    kind = given.get("type")
+    if isinstance(kind, ast.Call) and name_of(kind.func) == "Choice":
+        yield from kind.args[:1]
 
 
 def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
