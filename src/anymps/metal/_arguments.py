@@ -179,28 +179,36 @@ def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant
         if type(value) is float and not math.fabs(value) > _LARGE:
             return Constant(_FLOAT.pack(value), "f")
     if isinstance(value, (tuple, list)):
-        if not value:
-            raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
-        first = value[0]
-        if isinstance(first, torch.Tensor):
-            for tensor in value:
-                if not isinstance(tensor, torch.Tensor):
-                    raise RuntimeError(_CAST.format(type(value)))
-                if not tensor.is_mps:
-                    raise RuntimeError("Passed CPU tensor to MPS op")
-            return list(value)
-        if isinstance(first, (int, float)):
-            kind = int if isinstance(first, int) else float
-            if any(not isinstance(item, (int, float) if kind is float else int) for item in value):
-                raise RuntimeError(_CAST.format(type(value)))
-            data = b"".join(_bytes(kind(item), cast, default) for item in value)
-            return Constant(data + bytes(PADDING), _LETTER_OF_CAST.get(cast, "q" if kind is int else "f"))
-        raise RuntimeError("Unexpected argument types")
+        return _sequence(value, cast, default)
     if isinstance(value, (int, float)):
-        whole = not isinstance(value, float)
-        data = _bytes(int(value) if whole else float(value), cast, default)
-        return Constant(data + bytes(PADDING), _LETTER_OF_CAST.get(cast, "q" if whole else "f"))
+        return _constant([value], float if isinstance(value, float) else int, cast, default)
     raise RuntimeError("Unsupported argument type")
+
+
+def _sequence(values: tuple[Any, ...] | list[Any], cast: str, default: str) -> list[torch.Tensor] | Constant:
+    """The first element decides what all of them have to be."""
+    if not values:
+        raise RuntimeError("Empty list/tuple can not be an argument to metal kernel")
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        for tensor in values:
+            if not isinstance(tensor, torch.Tensor):
+                raise RuntimeError(_CAST.format(type(values)))
+            if not tensor.is_mps:
+                raise RuntimeError("Passed CPU tensor to MPS op")
+        return list(values)
+    if not isinstance(first, (int, float)):
+        raise RuntimeError("Unexpected argument types")
+    kind = int if isinstance(first, int) else float
+    if not all(isinstance(item, int if kind is int else (int, float)) for item in values):
+        raise RuntimeError(_CAST.format(type(values)))
+    return _constant(values, kind, cast, default)
+
+
+def _constant(values: Sequence[Any], kind: type[int] | type[float], cast: str, default: str) -> Constant:
+    """Numbers one behind the other, each as one of `kind`, or as the cast says."""
+    data = b"".join(_bytes(kind(value), cast, default) for value in values)
+    return Constant(data + bytes(PADDING), _LETTER_OF_CAST.get(cast, "q" if kind is int else "f"))
 
 
 def _bytes(value: float, cast: str, default: str) -> bytes:
