@@ -13,7 +13,7 @@ begins with `# why:` belongs to the entry below it, and is written by an update.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,24 +155,8 @@ def write_manifest(path: Path, changes: Changes) -> None:
 
 def updated(text: str, changes: Changes) -> str:
     """The text of a manifest with these changes; comments stay where they are, but a reason goes with its entry."""
-    blocks: list[tuple[str, list[str]]] = []  # a test with its lines; the empty text for other lines
-    why: list[str] = []
     left = dict(changes.endings)
-    for line in text.splitlines():
-        if line.startswith(_WHY):
-            why.append(portable_text(line))  # an older version named whole paths of the machine that it ran on
-            continue
-        parsed = _parse(line)
-        if parsed is None:
-            blocks += [("", [kept]) for kept in (*why, line)]
-        elif parsed[0] in left:
-            test, ending = parsed[0], left.pop(parsed[0])
-            as_it_was = why if parsed[1] == ending else []
-            blocks.append((test, [*(as_it_was or _reason(test, changes)), f"{test} {ending}"]))
-        elif parsed[0] not in changes.gone:
-            blocks.append((parsed[0], [*why, line]))
-        why = []
-    blocks += [("", [kept]) for kept in why]
+    blocks = list(_kept_blocks(text, changes, left))
     for test in sorted(left):
         before = [index for index, (other, _) in enumerate(blocks) if other and other < test]
         after = [index for index, (other, _) in enumerate(blocks) if other > test]
@@ -180,6 +164,27 @@ def updated(text: str, changes: Changes) -> str:
         at = before[-1] + 1 if before else after[0] if after else len(blocks)
         blocks.insert(at, (test, [*_reason(test, changes), f"{test} {left[test]}"]))
     return "".join(f"{line}\n" for _, lines in blocks for line in lines)
+
+
+def _kept_blocks(text: str, changes: Changes, left: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """The tests that stay, each with its lines, and other lines with an empty text; takes new endings out of `left`."""
+    why: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(_WHY):
+            why.append(portable_text(line))  # an older version named whole paths of the machine that it ran on
+            continue
+        parsed = _parse(line)
+        if parsed is None:
+            yield "", [*why, line]
+        elif parsed[0] in left:
+            test, ending = parsed[0], left.pop(parsed[0])
+            as_it_was = why if parsed[1] == ending else []
+            yield test, [*(as_it_was or _reason(test, changes)), f"{test} {ending}"]
+        elif parsed[0] not in changes.gone:
+            yield parsed[0], [*why, line]
+        why = []
+    if why:
+        yield "", why
 
 
 def _reason(test: str, changes: Changes) -> list[str]:

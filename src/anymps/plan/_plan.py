@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,6 +22,7 @@ from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
+_Run = Callable[[Scenario], Measured]
 
 
 class NoLarger(str, Enum):
@@ -146,11 +148,9 @@ def make_plan(
             limits=limits,
         )
 
-    pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
-    started = pool.submit(run, first)
-    tried: list[tuple[Scenario, Future[Measured]]] = []
-    try:
-        tried += [(_merge(first, scenario), pool.submit(run, _merge(first, scenario))) for scenario in what_if]
+    with _measuring() as start:
+        started = start(run, first)
+        tried = [(scenario, start(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
         measured = started.result()
         larger_run = _larger(words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
         stretch = larger_run.stretch
@@ -162,26 +162,16 @@ def make_plan(
             rows.append(Row(outcome, largest, recovery))
         shown = asked or [row.outcome.mac for row in rows if row.outcome.verdict not in ACCEPTED][:1]
         changes = tuple(_change(scenario, future, shown, minor) for scenario, future in tried)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while not all(future.done() for future in (started, *(future for _, future in tried))):
-            end_all()  # nobody waits for these any more
-            time.sleep(0.05)
-        pool.shutdown()
     halved = _halved(stretch, minor) if measured.batch != 1 else None
     beside = other_allocations(measured.kind, minor)
     fixes = first_fixes(measured, halved, [row.outcome for row in rows])
-    times = step_times(measured, [row.outcome for row in rows], times_of or torch_version, asked)
+    release = times_of or torch_version
+    times = step_times(measured, [row.outcome for row in rows], release, asked)
     batches: tuple[Batches, ...] = ()
     if stretch is not None and larger_run.growth is not None:
         macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
-        batches = batch_times(
-            larger_run.growth,
-            measured.batch or stretch.batch,
-            macs,
-            lambda mac: stretch.largest(mac, minor),
-            times_of or torch_version,
-        )
+        batch = measured.batch or stretch.batch
+        batches = batch_times(larger_run.growth, batch, macs, lambda mac: stretch.largest(mac, minor), release)
     return Plan(
         script=" ".join(words),
         base=measured,
@@ -199,6 +189,26 @@ def make_plan(
         other_calls=stretch is not None and larger_run.growth is None,
         own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
     )
+
+
+@contextmanager
+def _measuring() -> Iterator[Callable[[_Run, Scenario], Future[Measured]]]:
+    """Starts measurements in threads; those that are not done at the end are ended, as nobody waits for them."""
+    pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
+    started: list[Future[Measured]] = []
+
+    def start(run: _Run, scenario: Scenario) -> Future[Measured]:
+        started.append(pool.submit(run, scenario))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in started):
+            end_all()
+            time.sleep(0.05)
+        pool.shutdown()
 
 
 def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:
@@ -240,7 +250,7 @@ class _Larger:
     problem: str = ""
 
 
-def _larger(words: Sequence[str], measured: Measured, run: Callable[[Scenario], Measured]) -> _Larger:
+def _larger(words: Sequence[str], measured: Measured, run: _Run) -> _Larger:
     """How the run grows with the batch, from another run with twice the batch."""
     batch = (
         measured.scenario.batch if any(BATCH in word for word in words) else (measured.scenario.batch or measured.batch)

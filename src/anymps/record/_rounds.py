@@ -77,34 +77,38 @@ def _settle(connection: sqlite3.Connection) -> None:
     rounds = [Round(*row) for row in rows]
     if not rounds and not connection.execute("SELECT 1 FROM meta WHERE key = 'rounds' AND value = 'true'").fetchall():
         return
-    called = [round_.end_ns for round_ in rounds if round_.kind == RoundKind.CALLED]
-    if called:
-        _renumber(connection, called)
-        return
-    optimizers = [round_ for round_ in rounds if round_.kind == RoundKind.OPTIMIZER]
-    if optimizers:
+    if called := _of_kind(rounds, RoundKind.CALLED):
+        _renumber(connection, [round_.end_ns for round_ in called])
+    elif optimizers := _of_kind(rounds, RoundKind.OPTIMIZER):
         ends = sorted(anchor.end_ns for anchors in cycles(optimizers) for anchor in anchors)
         # As many ends as optimizers' steps: the steps that the run was written with are these already.
         if len(ends) < len(optimizers):
             _renumber(connection, ends)
+    else:
+        _settle_without_optimizer(connection, rounds)
+
+
+def _settle_without_optimizer(connection: sqlite3.Connection, rounds: Sequence[Round]) -> None:
+    """A backward comes once a round, else a module's call, a batch, or what a line does."""
+    backwards = _of_kind(rounds, RoundKind.BACKWARD)
+    if loop := _loops(backwards):
+        if turns := _round_starts(connection, rounds, loop):
+            _renumber(connection, turns)
+            _find_forward(connection, turns, [round_.start_ns for round_ in backwards])
         return
-    # Without an optimizer a backward comes once a round, else a module's call, a batch, or what a line does.
-    trains = False
-    turns: list[int] = []
-    if len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BACKWARD)):
-        trains, turns = True, _round_starts(connection, rounds, loop)
-    elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.MODULE)):
+    if loop := _loops(_of_kind(rounds, RoundKind.MODULE)):
         turns = _round_starts(connection, rounds, loop)
-    elif len(loop := _loops(round_ for round_ in rounds if round_.kind == RoundKind.BATCH)):
+    elif loop := _loops(_of_kind(rounds, RoundKind.BATCH)):
         turns = sorted({anchor.start_ns for anchors in loop for anchor in anchors[1:]})
     else:
         turns = _round_starts(connection, rounds, _loops(_lines(connection)))
     if turns:
         _renumber(connection, turns)
-    if turns and trains:
-        _find_forward(connection, turns, [round_.start_ns for round_ in rounds if round_.kind == RoundKind.BACKWARD])
-    elif turns:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('loop', '\"inference\"')")
+
+
+def _of_kind(rounds: Sequence[Round], kind: RoundKind) -> list[Round]:
+    return [round_ for round_ in rounds if round_.kind == kind]
 
 
 def cycles(rounds: Sequence[Round]) -> list[list[Round]]:

@@ -27,21 +27,7 @@ def fitted_table(table: Table, room: int) -> RichTable:
     if table.bars:
         bars = ["#" * max(1, round(_BAR * share)) for share in table.bars]
         columns.append(_Fitting(Column(""), [*bars, *[""] * (len(rows) - len(bars))], table.headed))
-    for least_first in sorted(
-        (column for column in columns if column.column.left_out), key=lambda column: column.column.left_out
-    ):
-        if _sum([column.least for column in columns]) > room:
-            columns.remove(least_first)
-    for column in columns:
-        column.fit(
-            room - _sum([other.least for other in columns if other is not column]) - (_BETWEEN if columns[1:] else 0)
-        )
-    # From the widest, a character at a time: those that must give end about equally wide.
-    while _sum([column.width for column in columns]) > room:
-        shrinking = [column for column in columns if column.column.wraps and column.width > column.least]
-        if not shrinking:
-            break
-        max(shrinking, key=lambda column: column.width).width -= 1
+    _fit_all(columns, room)
     grid = RichTable(
         box=None,
         padding=(0, _BETWEEN, 0, 0),
@@ -66,6 +52,23 @@ def fitted_table(table: Table, room: int) -> RichTable:
         style = "" if number < len(table.rows) else "bold" if number == first_sum else QUIET
         grid.add_row(*(column.styled(number) for column in columns), style=style)
     return grid
+
+
+def _fit_all(columns: list[_Fitting], room: int) -> None:
+    """Leaves columns out of the list, and makes the others narrower, until they have room."""
+    can_go = [column for column in columns if column.column.left_out]
+    for column in sorted(can_go, key=lambda column: column.column.left_out):
+        if _sum([other.least for other in columns]) > room:
+            columns.remove(column)
+    for column in columns:
+        others = _sum([other.least for other in columns if other is not column])
+        column.fit(room - others - (_BETWEEN if columns[1:] else 0))
+    # From the widest, a character at a time: those that must give end about equally wide.
+    while _sum([column.width for column in columns]) > room:
+        shrinking = [column for column in columns if column.column.wraps and column.width > column.least]
+        if not shrinking:
+            break
+        max(shrinking, key=lambda column: column.width).width -= 1
 
 
 class _Fitting:
