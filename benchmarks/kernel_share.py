@@ -2,7 +2,7 @@
 
     python benchmarks/kernel_share.py [--kernels RELEASE] [--check-numbers] [--lacking] [MODEL ...]
 
-Each model of tests/integration/models.py trains for two steps with AdamW. `--kernels` names a release whose kernels
+Each model of tests/integration/models trains for two steps with AdamW. `--kernels` names a release whose kernels
 were added (anymps kernels add); without it, the installed one's. `--check-numbers` compares every call with the CPU and
 prints what is wrong. `--lacking` adds the models with an operator that MPS lacks, which runs on the CPU.
 """

@@ -1,0 +1,120 @@
+"""The list of models, and how one is trained: the same at every call, on any device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Batch = dict[str, Any]
+Built = tuple[nn.Module, Batch]
+
+OPTIMIZERS: Mapping[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-2, momentum=0.9),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model to train: `package` is what it needs beside torch (empty: nothing), `build` gives it and a batch."""
+
+    name: str
+    package: str
+    build: Callable[[], Built]
+
+    def __call__(self) -> Built:
+        """The model, in training mode on the CPU, and the keyword arguments of its forward; the same at every call."""
+        torch.manual_seed(0)
+        model, batch = self.build()
+        return model.train(), batch
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A model that needs an operator without an MPS kernel before the torch release `native_since` (None: in all)."""
+
+    case: Case
+    operator: str
+    native_since: tuple[int, int] | None
+
+
+CASES: dict[str, Case] = {}
+LACKING: dict[str, Lacking] = {}
+
+
+def case(package: str = "") -> Callable[[Callable[[], Built]], Callable[[], Built]]:
+    """Registers a builder in `CASES` under its own name."""
+
+    def register(build: Callable[[], Built]) -> Callable[[], Built]:
+        CASES[build.__name__] = Case(build.__name__, package, build)
+        return build
+
+    return register
+
+
+def lacking(
+    operator: str, native_since: tuple[int, int] | None = None, package: str = ""
+) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
+    """Registers a builder in `LACKING` under its own name."""
+
+    def register(build: Callable[[], Built]) -> Callable[[], Built]:
+        LACKING[build.__name__] = Lacking(Case(build.__name__, package, build), operator, native_since)
+        return build
+
+    return register
+
+
+def to_device(value: Any, device: str) -> Any:
+    """`value` with every tensor in it moved, through lists and dictionaries."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: to_device(item, device) for key, item in value.items()}
+    if isinstance(value, list):
+        return [to_device(item, device) for item in value]
+    return value
+
+
+def on_device(built: Built, device: str) -> Built:
+    """A copy of the model and of the batch on `device`; the ones given stay as they are."""
+    model, batch = built
+    return copy.deepcopy(model).to(device), to_device(batch, device)
+
+
+def loss_of(output: Any) -> Tensor:
+    """The loss that the model computed, else the mean square of the first result."""
+    loss = getattr(output, "loss", None)
+    if loss is not None:
+        return loss
+    return floats_of(output)[0].square().mean()
+
+
+def floats_of(output: Any) -> list[Tensor]:
+    """The floating-point tensors of a model's output, in order, through nested tuples."""
+    if isinstance(output, Tensor):
+        return [output] if output.is_floating_point() else []
+    values = output.to_tuple() if hasattr(output, "to_tuple") else output
+    return [tensor for value in values if value is not None for tensor in floats_of(value)] if _nested(values) else []
+
+
+def _nested(values: Any) -> bool:
+    return isinstance(values, (tuple, list))
+
+
+def train(built: Built, device: str, optimizer: str, steps: int = 3) -> tuple[list[float], nn.Module]:
+    """The losses of `steps` steps on `device`, each before its step, and the trained copy of the model."""
+    model, batch = on_device(built, device)
+    stepper = OPTIMIZERS[optimizer](model.parameters())
+    losses = []
+    for _ in range(steps):
+        stepper.zero_grad()
+        loss = loss_of(model(**batch))
+        loss.backward()
+        stepper.step()
+        losses.append(loss.item())
+    return losses, model
