@@ -20,8 +20,11 @@ from anymps.findings import nothing_ran
 from anymps.report import Outputs, check_file, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anymps.capture import Capture
     from anymps.commands._kernel_capture import KernelCapture
+    from anymps.findings import Finding
     from anymps.numerics import NumberCheck
     from anymps.record import Recording
 
@@ -116,11 +119,7 @@ class RunSession:
             return 0
         asked, judge = self._asked, self._judge
         if asked.steps is not None and not self._capture.has_begun and self._recording is None:
-            self._last.keep()
-            made = plural(self._capture.steps_seen, "step")
-            first, last = asked.steps
-            say(f"nothing was recorded: the optimizer made {made}, and --steps is {first}:{last}", self._stderr)
-            return 0 if asked.allow_unused else UNUSED
+            return self._not_begun(asked.steps, self._capture.steps_seen)
         failure = self._capture.failure
         needed = asked.record is not None or bool(self._outputs) or (judge is not None and judge.may_fail)
         lost = failure.exit_code if failure is not None and needed else 0
@@ -130,18 +129,33 @@ class RunSession:
         if judge is None or (nothing_to_say and not nothing_ran(recording)):
             return lost
         selection = judge.judge(recording)
-        try:
-            if asked.report and (asked.verbose or asked.report_to is not None):
-                show(recording, selection.findings, asked.report_to, self._stderr)
-            elif asked.report:
-                show_summary(recording, selection.findings, self._whole(kept), self._stderr)
-        finally:  # a terminal that is gone is no reason to lose the files
-            self._outputs.write(recording, selection.findings, self._stdout)
+        self._report(recording, selection.findings, kept)
         wanted = judge.conclude(recording, selection, self._stderr) or lost
         if wanted or asked.write_baseline or not is_unused(selection):
             return wanted
         say(f"exit code {UNUSED}: nothing ran on mps. If that is intended, pass --allow-unused", self._stderr)
         return UNUSED
+
+    def _not_begun(self, steps: tuple[int, int], seen: int) -> int:
+        """The end of a script that never came to the steps to record."""
+        self._last.keep()
+        first, last = steps
+        say(
+            f"nothing was recorded: the optimizer made {plural(seen, 'step')}, and --steps is {first}:{last}",
+            self._stderr,
+        )
+        return 0 if self._asked.allow_unused else UNUSED
+
+    def _report(self, recording: Recording, findings: Sequence[Finding], kept: bool) -> None:
+        """Show the report that was asked for, and write the files; `kept` as the last run's recording."""
+        asked = self._asked
+        try:
+            if asked.report and (asked.verbose or asked.report_to is not None):
+                show(recording, findings, asked.report_to, self._stderr)
+            elif asked.report:
+                show_summary(recording, findings, self._whole(kept), self._stderr)
+        finally:  # a terminal that is gone is no reason to lose the files
+            self._outputs.write(recording, findings, self._stdout)
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report, but a page that says it is of a run that goes on must not stay."""

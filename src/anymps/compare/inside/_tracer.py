@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -84,27 +84,22 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         run = self._draw_on_cpu if is_random and self.random_on_cpu else _call
         tensors = _tensors((args, kwargs))
         if not (computes and self.is_on):
-            self._note_use(tensors)
-            if self.is_on and torch._C._current_autograd_node() is None and _need_gradients(tensors):
-                self._forward.add(torch._C._autograd._get_sequence_nr() - 1, self._line())
+            self._pass_by(tensors)
             return run(func, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
         site, in_backward = self._place(tensors)
-        written = {id(tensor) for tensor in _written(func, args, kwargs)}
+        written = list(_written(func, args, kwargs))
         # What is overwritten unread is no input: its old values may differ between two runs, and nothing follows.
-        skipped = written if func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func) else set()
-        given = [tensor for tensor in tensors if readable(tensor) and id(tensor) not in skipped]
+        overwrites = func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func)
+        given = _readable_but(written if overwrites else (), tensors)
         self._note_use(tensors)
         inputs = [self._value(tensor) for tensor in given]
         before = self._by_kernels()
         out = run(func, args, kwargs)
         by_kernel = self._by_kernels() > before
-        results = [tensor for tensor in _tensors(out) if readable(tensor)]
-        returned = {id(tensor) for tensor in results}
-        results += [
-            tensor for tensor in _written(func, args, kwargs) if readable(tensor) and id(tensor) not in returned
-        ]
+        results = _readable_but((), _tensors(out))
+        results += _readable_but(results, written)
         self._note_use(results)
         if not results or self._only_moves(func, given, results):
             return out
@@ -129,6 +124,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self.calls += 1
         return out
+
+    def _pass_by(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Notes of a call that is not traced only what later ones need: the line of its node in the graph."""
+        self._note_use(tensors)
+        if self.is_on and torch._C._current_autograd_node() is None and _need_gradients(tensors):
+            self._forward.add(torch._C._autograd._get_sequence_nr() - 1, self._line())
 
     def _kind(self, func: Any) -> tuple[bool, bool, int]:
         """Whether it computes, whether it can draw random numbers, and its number."""
@@ -270,6 +271,12 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
     return [item for item in pytree.tree_leaves(tree) if isinstance(item, torch.Tensor)]
+
+
+def _readable_but(others: Iterable[torch.Tensor], tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Those tensors whose numbers can be read, without those that are among `others`."""
+    left_out = {id(tensor) for tensor in others}
+    return [tensor for tensor in tensors if readable(tensor) and id(tensor) not in left_out]
 
 
 def _need_gradients(tensors: Iterable[torch.Tensor]) -> bool:

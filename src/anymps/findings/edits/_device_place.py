@@ -35,15 +35,10 @@ def is_loose(code: Code, node: ast.expr) -> bool:
 
 def chooses_for(code: Code, node: ast.expr, function: str) -> bool:
     """Whether a text stands where a device is chosen: in an assignment, a default, or an argument of that name."""
-    child: ast.AST = node
-    parent = code.parents.get(node)
-    # Of `device = "cuda" if gpu else "cpu"` and of `name, device = "run", "cuda"` the place of the whole counts.
-    while isinstance(parent, (ast.IfExp, ast.BoolOp)) or (
-        isinstance(parent, (ast.Tuple, ast.List)) and isinstance(code.parents.get(parent), ast.Assign)
-    ):
-        if isinstance(parent, ast.IfExp) and child is parent.test:
-            return False  # a test compares a device, and chooses none
-        child, parent = parent, code.parents.get(parent)
+    whole = _whole(code, node)
+    if whole is None:
+        return False
+    child, parent = whole, code.parents.get(whole)
     if isinstance(parent, ast.Assign):
         return any(NAMES_DEVICE.search(name_of(target)) for target in parent.targets)
     if isinstance(parent, (ast.AnnAssign, ast.NamedExpr)):
@@ -64,6 +59,22 @@ def chooses_for(code: Code, node: ast.expr, function: str) -> bool:
     if isinstance(parent, ast.Call) and child in parent.args:
         return last_name(parent) in _CHOOSING or _is_fallback(parent, child)
     return False
+
+
+def _whole(code: Code, node: ast.expr) -> ast.AST | None:
+    """What a text is a part of: of `device = "cuda" if gpu else "cpu"` and of `name, device = "run", "cuda"` all of it.
+
+    None in a test, which compares a device and chooses none.
+    """
+    child: ast.AST = node
+    parent = code.parents.get(child)
+    while isinstance(parent, (ast.IfExp, ast.BoolOp)) or (
+        isinstance(parent, (ast.Tuple, ast.List)) and isinstance(code.parents.get(parent), ast.Assign)
+    ):
+        if isinstance(parent, ast.IfExp) and child is parent.test:
+            return None
+        child, parent = parent, code.parents.get(parent)
+    return child
 
 
 def _is_option(code: Code, call: ast.Call) -> bool:
