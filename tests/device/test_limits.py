@@ -84,12 +84,14 @@ def test_an_argument_the_kernel_does_not_take(name: str) -> None:
 
 def test_what_is_within_the_limits_runs() -> None:
     """The same calls with what the kernels take."""
-    F.adaptive_avg_pool2d(there(1, 1, 6, 6), 3)
-    torch.linalg.lu_factor(torch.eye(2, device="mps"))
-    nn.LSTM(4, 6).to("mps")(there(2, 1, 4))
-    there(3, dtype=torch.complex64).std()
-    there(3).requires_grad_().std().backward()
-    F.conv2d(there(1, 1, 2, 2), there(70000, 1, 1, 1))  # this Mac's macOS is newer than 15.1
+    assert F.adaptive_avg_pool2d(there(1, 1, 6, 6), 3).shape == (1, 1, 3, 3)
+    assert torch.linalg.lu_factor(torch.eye(2, device="mps")).pivots.tolist() == [1, 2]
+    assert nn.LSTM(4, 6).to("mps")(there(2, 1, 4))[0].shape == (2, 1, 6)
+    assert not there(3, dtype=torch.complex64).std().is_complex()
+    x = there(3).requires_grad_()
+    x.std().backward()
+    assert x.grad is not None
+    assert F.conv2d(there(1, 1, 2, 2), there(70000, 1, 1, 1)).shape == (1, 70000, 2, 2)  # macOS is newer than 15.1
 
 
 def test_convolutions_before_macos_15_1() -> None:

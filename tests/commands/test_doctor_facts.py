@@ -1,0 +1,184 @@
+"""What `anymps doctor` reads of a machine: variables, containers, and the facts of a Mac."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anymps.commands.doctor import _facts
+from anymps.commands.doctor._diagnosis import State, Status, diagnose
+from anymps.commands.doctor._environment import explain
+from anymps.commands.doctor._facts import _container as container_of
+from anymps.commands.doctor._facts import relevant
+
+HIGH, LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
+RAISES = "the first allocation raises RuntimeError: "
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({HIGH: "1.8"}, [("out of memory above 1.8 times the recommended working set", False)]),
+        ({HIGH: "0"}, [("no upper limit: macOS may run out of memory", False)]),
+        ({HIGH: "off"}, [("not a number: C's strtod makes 0 of it, so the limit is off", True)]),
+        ({HIGH: ""}, [("not a number: C's strtod makes 0 of it, so the limit is off", True)]),
+        ({HIGH: "1.5GB"}, [("out of memory above 1.5 times the recommended working set", False)]),
+        ({HIGH: "2.5"}, [(RAISES + "invalid high watermark ratio 2.5", True)]),
+        ({HIGH: "-1"}, [(RAISES + "invalid high watermark ratio -1", True)]),
+        ({HIGH: "nan"}, [(RAISES + "invalid high watermark ratio nan", True)]),
+        # The default low ratio is 1.4, so a smaller high ratio alone is refused.
+        ({HIGH: "0.8"}, [(RAISES + f"invalid low watermark ratio 1.4; set {LOW} to 0.8 or less as well", True)]),
+        (
+            {HIGH: "0.8", LOW: "0.7"},
+            [
+                ("out of memory above 0.8 times the recommended working set", False),
+                ("unused memory is given back above 0.7 times the recommended working set", False),
+            ],
+        ),
+        (
+            {HIGH: "0.8", LOW: "0.9"},
+            [
+                ("out of memory above 0.8 times the recommended working set", False),
+                (RAISES + "invalid low watermark ratio 0.9", True),
+            ],
+        ),
+        ({LOW: "1.9"}, [(RAISES + "invalid low watermark ratio 1.9", True)]),
+        ({LOW: "0"}, [("no collection before the upper limit", False)]),
+        # Without an upper limit the low ratio may go up to 2.
+        (
+            {HIGH: "0", LOW: "1.9"},
+            [
+                ("no upper limit: macOS may run out of memory", False),
+                ("unused memory is given back above 1.9 times the recommended working set", False),
+            ],
+        ),
+        ({"PYTORCH_ENABLE_MPS_FALLBACK": "0"}, [("operators without an MPS kernel raise NotImplementedError", False)]),
+        (
+            {"PYTORCH_ENABLE_MPS_FALLBACK": "1"},
+            [("operators without an MPS kernel run on the CPU (must be set before torch is imported)", False)],
+        ),
+        (
+            {"PYTORCH_ENABLE_MPS_FALLBACK": "true"},
+            [("not a number: std::stoi throws when torch is loaded; use 1 or 0", True)],
+        ),
+        (
+            {"PYTORCH_DEBUG_MPS_ALLOCATOR": "0x5", "TORCH_CPP_LOG_LEVEL": "INFO"},
+            [
+                ("the allocator logs: limits, recycling", False),
+                ("what torch's C++ side logs", False),
+            ],
+        ),
+        (
+            {"PYTORCH_DEBUG_MPS_ALLOCATOR": "2"},
+            [("the allocator logs: allocations; torch 2.13 shows it only with TORCH_CPP_LOG_LEVEL=INFO", True)],
+        ),
+        ({"PYTORCH_MPS_FAST_MATH": "1"}, [("fast math in Metal code that is compiled at run time: on", False)]),
+        (
+            {"PYTORCH_MPS_PREFER_METAL": "yes"},
+            [("matrix products by PyTorch's Metal kernels in place of MPSGraph: off", False)],
+        ),
+        (
+            {"PYTORCH_MPS_METAL_VERSION": "new"},
+            [("not a version such as 3.2: torch 2.15 warns and ignores it", True)],
+        ),
+        ({"PYTORCH_MPS_ALLOC_CONF": "x"}, [("no release of torch up to 2.15 reads this variable", True)]),
+        ({"MTL_CAPTURE_ENABLED": "1"}, [("Metal allows GPU traces (read when the process starts)", False)]),
+    ],
+)
+def test_environment(environment: dict[str, str], expected: list[tuple[str, bool]]) -> None:
+    """Each variable is explained as the backend reads it; what does not do what it seems to is a warning."""
+    notes = explain(environment, (2, 13))
+    assert [(note.text, note.wrong) for note in notes] == expected
+    assert [(note.name, note.value) for note in notes] == list(environment.items())
+
+
+def test_allocator_log_before_it_went_through_c10() -> None:
+    """Up to torch 2.12 the allocator's log needs no second variable."""
+    (note,) = explain({"PYTORCH_DEBUG_MPS_ALLOCATOR": "31"}, (2, 12))
+    assert note.text == "the allocator logs: limits, allocations, recycling, releases, large pools only"
+    assert not note.wrong
+
+
+def test_which_variables_are_looked_at() -> None:
+    """Variables of the backend, of Metal captures and our own are taken, in order of name; others are not."""
+    environment = {"PYTORCH_MPS_FAST_MATH": "1", "HOME": "/home/me", "ANYMPS_MAC": "M1 8GB", "MTL_CAPTURE_ENABLED": "1"}
+    assert list(relevant(environment)) == ["ANYMPS_MAC", "MTL_CAPTURE_ENABLED", "PYTORCH_MPS_FAST_MATH"]
+
+
+def test_container_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker, Podman, Kubernetes and WSL are known by the marks that they leave."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert container_of(tmp_path) is None
+    release = tmp_path / "proc" / "sys" / "kernel" / "osrelease"
+    release.parent.mkdir(parents=True)
+    release.write_text("5.15.153.1-microsoft-standard-WSL2\n")
+    assert container_of(tmp_path) == "WSL"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert container_of(tmp_path) == "Kubernetes"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".containerenv").touch()
+    assert container_of(tmp_path) == "Podman"
+    (tmp_path / ".dockerenv").touch()
+    assert container_of(tmp_path) == "Docker"
+
+
+def test_facts_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS is asked through sw_vers and sysctl, with the switch that makes it tell old Pythons the truth."""
+    answers = {
+        ("sw_vers", "-productVersion"): "15.4",
+        ("sysctl", "-n", "hw.optional.arm64"): "1",
+        ("sysctl", "-n", "sysctl.proc_translated"): "1",
+        ("sysctl", "-n", "kern.hv_vmm_present"): "0",
+    }
+    asked: list[dict[str, str]] = []
+
+    def answer(command: list[str], **environment: str) -> str:
+        asked.append(environment)
+        return answers[tuple(command)]
+
+    monkeypatch.setattr(_facts, "_answer", answer)
+    monkeypatch.delenv("APP_SANDBOX_CONTAINER_ID", raising=False)
+    assert _facts._mac_facts() == {
+        "macos": "15.4",
+        "apple_silicon": True,
+        "translated": True,
+        "virtual_machine": False,
+        "sandbox": False,
+    }
+    assert asked[0] == {"SYSTEM_VERSION_COMPAT": "0"}
+
+
+def test_facts_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Gathering works here, changes nothing, and feeds a diagnosis."""
+    torch = pytest.importorskip("torch", reason="compares with the installed torch")
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "cache"))
+    facts = _facts.gather()
+    assert facts.torch == torch.__version__
+    assert facts.cache == str(tmp_path / "cache" / "native")
+    assert facts.cache_writable
+    assert facts.core_built is False
+    assert facts.environment["ANYMPS_CACHE_DIR"] == str(tmp_path / "cache")
+    assert list(tmp_path.iterdir()) == []
+    assert diagnose(facts).state in State
+
+
+def test_the_room_that_shaders_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Their size and limit, once there are any; a limit that is no number is said."""
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("ANYMPS_SHADER_CACHE_MB", raising=False)
+    assert "shader cache" not in {check.name for check in diagnose(_facts.gather()).checks}
+    (tmp_path / "metal" / "kernels").mkdir(parents=True)
+    (tmp_path / "metal" / "kernels" / "made.so").write_bytes(bytes(3 << 20))
+    (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
+    assert check.status is Status.OK
+    assert check.text == (
+        f"3 MB of compiled Metal shaders in {tmp_path}/metal. Above 1,024 MB the oldest are deleted "
+        "(ANYMPS_SHADER_CACHE_MB)"
+    )
+    monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "much")
+    (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
+    assert check.status is Status.WARN
+    assert check.text == (
+        f"3 MB of compiled Metal shaders in {tmp_path}/metal; ANYMPS_SHADER_CACHE_MB is not a number of megabytes"
+    )
