@@ -77,6 +77,16 @@ def still_memory(mps_device: torch.device) -> None:
 
 
 @pytest.fixture
+def hazards_put_back(virtual_device: torch.device) -> Iterator[None]:
+    """Afterwards the known faults that were in force before the test are in force again."""
+    from anymps.device import enforce_hazards, known_hazards
+
+    before = known_hazards()
+    yield
+    enforce_hazards(before)
+
+
+@pytest.fixture
 def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are named without their directory, as people do."""
     monkeypatch.chdir(tmp_path)

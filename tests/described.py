@@ -9,7 +9,7 @@ import torch
 from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
 
 
-class _Every:
+class EveryKernel:
     """A release that has every kernel."""
 
     def __contains__(self, name: object) -> bool:
@@ -24,11 +24,16 @@ def describe(
     **given: Any,
 ) -> Work | None:
     """The work of a call that writes into some of its tensors."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, foreign, _Every(), release))
+    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, foreign, EveryKernel(), release))
+
+
+def launches_of(work: Work | None) -> tuple[Launch, ...]:
+    """Its launches."""
+    assert work is not None
+    return work.launches
 
 
 def launch_of(work: Work | None) -> Launch:
     """Its only launch."""
-    assert work is not None
-    (launch,) = work.launches
+    (launch,) = launches_of(work)
     return launch

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,3 +96,11 @@ def run_command(
         timeout=timeout,
     )
     return Result(answer.returncode, answer.stdout, answer.stderr)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Returns when the condition holds, and fails after far too long."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)

@@ -7,7 +7,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import torch
 import anymps
 from anymps.capture import Progress
 from anymps.commands.live._terminal import Live, words
-from processes import MAC, PATIENCE, clean_environment, run_command
+from processes import MAC, PATIENCE, clean_environment, run_command, wait_until
 
 MIB = 2**20
 SCRIPT = """
@@ -116,9 +115,9 @@ def test_a_page_while_it_runs(tmp_path: Path) -> None:
     )
     try:
         page = tmp_path / "page.html"
-        wait_for(lambda: (tmp_path / "half").exists())
+        wait_until(lambda: (tmp_path / "half").exists())
         report = ("-m", "anymps", "report", "run.anymps", "--format", "html", "--output", "page.html")
-        wait_for(lambda: run_command(*report, cwd=tmp_path).status == 0 and "optimizer.step()" in page.read_text())
+        wait_until(lambda: run_command(*report, cwd=tmp_path).status == 0 and "optimizer.step()" in page.read_text())
         assert running.poll() is None
     finally:
         (tmp_path / "go").touch()
@@ -151,11 +150,3 @@ def test_in_a_terminal(tmp_path: Path) -> None:
     text = shown.decode()
     assert "a step, 1 waits a step, memory " in text or "step 0, memory " in text
     assert "trained" in text
-
-
-def wait_for(condition: object) -> None:
-    """Until it holds, or far too long."""
-    end = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.1)

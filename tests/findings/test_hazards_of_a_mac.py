@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,21 +9,13 @@ import pytest
 import torch
 
 import anymps
-from anymps.device import enforce_hazards, known_hazards
+from anymps.device import enforce_hazards
 from anymps.device._real_mac import hazards_of
 from anymps.mac import parse_mac
 from anymps.rules import parse_torch_version
 from anymps.rules.faults import Check, Outcome, all_hazards
 
-pytestmark = pytest.mark.usefixtures("virtual_device")
-
-
-@pytest.fixture(autouse=True)
-def put_back() -> Iterator[None]:
-    """Afterwards the faults of before are in force."""
-    before = known_hazards()
-    yield
-    enforce_hazards(before)
+pytestmark = pytest.mark.usefixtures("virtual_device", "hazards_put_back")
 
 
 @pytest.mark.parametrize(

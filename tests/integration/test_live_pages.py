@@ -6,13 +6,12 @@ import io
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from processes import MAC, PATIENCE, clean_environment
+from processes import MAC, PATIENCE, clean_environment, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +39,7 @@ def started(folder: Path) -> subprocess.Popen[str]:
         cwd=folder, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     page = folder / "page.html"
-    until(lambda: running.poll() is not None or (page.exists() and STEPS in page.read_text(encoding="utf-8")))
+    wait_until(lambda: running.poll() is not None or (page.exists() and STEPS in page.read_text(encoding="utf-8")))
     return running
 
 
@@ -76,17 +75,9 @@ def test_a_run_that_dies(tmp_path: Path, how: signal.Signals) -> None:
     assert running.returncode == -how
     page = tmp_path / "page.html"
     if how is signal.SIGTERM:
-        until(lambda: "SIGTERM ended the run" in page.read_text(encoding="utf-8"))
+        wait_until(lambda: "SIGTERM ended the run" in page.read_text(encoding="utf-8"))
         assert "till running" not in page.read_text(encoding="utf-8")
-    until(lambda: not list(tmp_path.glob(".page.html.*")))
+    wait_until(lambda: not list(tmp_path.glob(".page.html.*")))
     assert page.read_text(encoding="utf-8").endswith("</html>\n")
     names = {path.name for path in tmp_path.iterdir()} - {"run.anymps-wal", "run.anymps-shm"}
     assert sorted(names) == ["page.html", "run.anymps", "train.py"]
-
-
-def until(condition: object) -> None:
-    """Until it holds, or far too long."""
-    end = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.1)

@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal.kernels.launches import Launch, Work
-from described import describe, launch_of
+from anymps.metal.kernels.launches import Work
+from described import describe, launch_of, launches_of
 
 LATER = (2, 15)
-
-
-def _launches(work: Work | None) -> list[Launch]:
-    assert work is not None
-    return list(work.launches)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ def _factored(*shape: int, dtype: torch.dtype = torch.float32) -> Work | None:
 def test_factors_of_one_panel() -> None:
     """Its pivots are exchanged in no other column, and a square matrix is transposed where it lies."""
     work = _factored(2, 20, 20)
-    panel, turned = _launches(work)
+    panel, turned = launches_of(work)
     assert (panel.kernel, panel.threads, panel.group) == ("factorPanelLU_float_1_32", (64, 1, 1), (32, 1, 1))
     assert panel.buffers[3:] == ([20, 20], [0, 0, 0, 0])
     assert (turned.kernel, turned.threads, turned.group) == ("transposeInPlaceLU_float", (32, 8, 2), (32, 8, 1))
@@ -126,11 +121,11 @@ def test_factors_of_one_panel() -> None:
 
 def test_factors_of_several_panels() -> None:
     """After each its rows are exchanged on both sides, and what lies to the right is solved and subtracted."""
-    names = [one.kernel.partition("_")[0] for one in _launches(_factored(70, 40))]
+    names = [one.kernel.partition("_")[0] for one in launches_of(_factored(70, 40))]
     panel = ["factorPanelLU", "laswpGatherLU", "trsmPanelLU", "gemmSimdLU"]
     assert names == [*panel, "factorPanelLU", "laswpGatherLU"]
     work = _factored(40, 70, dtype=torch.complex64)
-    names = [one.kernel for one in _launches(work)]
+    names = [one.kernel for one in launches_of(work)]
     assert names[:4] == [
         "factorPanelLU_float2_1_32",
         "laswpGatherLU_float2",
@@ -143,7 +138,7 @@ def test_factors_of_several_panels() -> None:
 
 def _windows(work: Work | None) -> list[tuple[Any, ...]]:
     """Of each launch the kernel's first word, its windows, and its threads."""
-    return [(one.kernel.partition("_")[0], *one.buffers[4:6], one.threads) for one in _launches(work)]
+    return [(one.kernel.partition("_")[0], *one.buffers[4:6], one.threads) for one in launches_of(work)]
 
 
 def test_where_each_step_of_several_panels_goes() -> None:
@@ -161,14 +156,14 @@ def test_where_each_step_of_several_panels_goes() -> None:
         ("trsmPanelLU", [0, 32, 70, 32], (128, 1, 1)),
         ("gemmTiledLU", [32, 40, 32, 70], [0, 32, 0, 0], (48, 16, 1)),
     ]
-    turned = _launches(_factored(40, 40))[-1]
+    turned = launches_of(_factored(40, 40))[-1]
     assert (turned.kernel, turned.threads) == ("transposeInPlaceLU_float", (64, 16, 1))
 
 
 @pytest.mark.parametrize(("size", "exchanged"), [(1024, [0, 0, 32, 1024]), (1025, [0, 0, 32, 64])])
 def test_blocks_of_large_matrices(size: int, exchanged: list[int]) -> None:
     """Of more than 1024 rows two panels at a time: rows are exchanged within both first."""
-    swaps = [one for one in _launches(_factored(size, size)) if one.kernel == "laswpGatherLU_float"]
+    swaps = [one for one in launches_of(_factored(size, size)) if one.kernel == "laswpGatherLU_float"]
     assert next(one for one in swaps if one.buffers[4][1] == 32).buffers[5] == exchanged
 
 
@@ -178,13 +173,13 @@ def test_blocks_of_large_matrices(size: int, exchanged: list[int]) -> None:
 )
 def test_panels_of_many_rows(rows: int, panel: str, threads: int) -> None:
     """Two or four rows a thread, and as much fewer columns at once."""
-    first = _launches(_factored(rows, 20))[0]
+    first = launches_of(_factored(rows, 20))[0]
     assert (first.kernel, first.group) == (panel, (threads, 1, 1))
 
 
 def test_panels_that_go_column_by_column() -> None:
     """Of more than 4096 rows: a search, and then a pivot and what it takes from the rest, for each column."""
-    launches = _launches(_factored(4100, 2))
+    launches = launches_of(_factored(4100, 2))
     assert [one.kernel for one in launches] == [
         "luStreamUpdate_float",
         *["luStreamPivot_float", "luStreamUpdate_float"] * 2,
@@ -193,7 +188,7 @@ def test_panels_that_go_column_by_column() -> None:
     assert (search.buffers[4], search.threads) == ([0, 0, 3, 1], (171 * 256, 1, 1))
     assert (pivot.buffers[4], update.buffers[4]) == ([0, 0, 171, 0], [0, 0, 3, 0])
     assert pivot.buffers[6] is search.buffers[6]
-    search, _, update = _launches(_factored(4097, 1))
+    search, _, update = launches_of(_factored(4097, 1))
     assert (search.buffers[4], update.buffers[4]) == ([0, 0, 3, 1], [0, 0, 2, 0])
     assert (search.threads, update.threads) == ((171 * 256, 1, 1), (256 * 256, 1, 1))
 
@@ -209,7 +204,7 @@ def test_systems_by_factors(adjoint: bool, expected: list[str]) -> None:
     """Down and up again, beside the right-hand sides; rows are exchanged before, or after."""
     given = {"LU": torch.eye(5), "pivots": torch.ones(5, dtype=torch.int32), "B": torch.zeros(2, 5, 3)}
     work = describe("linalg_lu_solve", **given, left=True, adjoint=adjoint)
-    assert [one.kernel for one in _launches(work)] == expected
+    assert [one.kernel for one in launches_of(work)] == expected
     assert work is not None
     assert work.launches[0].buffers[0].shape == (2, 5, 8)
     assert [tuple(one.shape) for _, one in work.copies] == [(2, 5, 3)]

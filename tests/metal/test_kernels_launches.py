@@ -11,15 +11,9 @@ import torch
 from anymps.metal.kernels import BufferArgument
 from anymps.metal.kernels._packing import pack
 from anymps.metal.kernels.launches import DESCRIBED, Call, Launch
+from described import EveryKernel
 
 FOUR = torch.arange(4.0)
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def describe(
@@ -31,7 +25,7 @@ def describe(
     **given: Any,
 ) -> tuple[torch.Tensor, Launch] | None:
     """The result and the one launch of a call."""
-    call = Call(f"aten::{operator}", given, written, frozenset(foreign.split()), kernels or _Every(), release)
+    call = Call(f"aten::{operator}", given, written, frozenset(foreign.split()), kernels or EveryKernel(), release)
     work = DESCRIBED[operator](call)
     return None if work is None else (work.results[0], *work.launches)
 
@@ -129,7 +123,7 @@ def test_what_no_kernel_does() -> None:
 
 def test_empty_tensors_launch_nothing() -> None:
     """The result is there all the same."""
-    work = DESCRIBED["exp"](Call("aten::exp", {"self": torch.empty(0, 3)}, (), frozenset(), _Every(), (2, 13)))
+    work = DESCRIBED["exp"](Call("aten::exp", {"self": torch.empty(0, 3)}, (), frozenset(), EveryKernel(), (2, 13)))
     assert work is not None
     assert (work.results[0].shape, work.launches) == ((0, 3), ())
 

@@ -8,21 +8,8 @@ import pytest
 import torch
 
 from anymps.metal.kernels import Launcher
-from anymps.metal.kernels.launches import DESCRIBED, Call, Work
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def describe(
-    operator: str, release: tuple[int, int] = (2, 13), written: tuple[torch.Tensor, ...] = (), **given: Any
-) -> Work | None:
-    """The work of a call."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, frozenset(), _Every(), release))
+from anymps.metal.kernels.launches import DESCRIBED, Work
+from described import describe
 
 
 def the(work: Work | None) -> Work:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anymps.metal.kernels.launches import Launch, Work
-from described import describe, launch_of
+from anymps.metal.kernels.launches import Work
+from described import describe, launch_of, launches_of
 
 LATER = (2, 15)
 
 
-def _launches(work: Work | None) -> list[Launch]:
-    assert work is not None
-    return list(work.launches)
-
-
 def _names(work: Work | None) -> list[str]:
-    return [one.kernel for one in _launches(work)]
+    return [one.kernel for one in launches_of(work)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +30,7 @@ def test_slices_are_copied_in_the_widest_pieces(
 ) -> None:
     """The indices are checked first; up to eight bytes that divide a slice go at once."""
     index = torch.tensor([2, 0, 1], dtype=torch.int32)
-    check, copy = _launches(describe("index_select", self=torch.zeros(shape, dtype=dtype), dim=1, index=index))
+    check, copy = launches_of(describe("index_select", self=torch.zeros(shape, dtype=dtype), dim=1, index=index))
     assert (check.kernel, check.buffers[1:], check.threads, check.errors) == (
         "index_check_bounds_int",
         (1, 5),
@@ -65,7 +60,7 @@ def test_a_result_that_begins_at_an_odd_place() -> None:
 def test_indices_that_lie_apart() -> None:
     """Both launches are told how far."""
     index = torch.tensor([2, 9, 0, 9])[::2]
-    check, copy = _launches(describe("index_select", self=torch.zeros(3, 4), dim=0, index=index))
+    check, copy = launches_of(describe("index_select", self=torch.zeros(3, 4), dim=0, index=index))
     assert check.buffers[1:] == (2, 3)
     assert (copy.kernel, copy.buffers[3]["index_stride"]) == ("index_select_dim_32bit_long", 2)
 
@@ -73,7 +68,7 @@ def test_indices_that_lie_apart() -> None:
 def test_slices_of_other_layouts() -> None:
     """The result has a thread an element, and its strides beside those of the tensor."""
     x = torch.zeros(2, 3, 4).transpose(0, 2)
-    copy = _launches(describe("index_select", self=x, dim=-1, index=torch.tensor([1, 0, 1])))[1]
+    copy = launches_of(describe("index_select", self=x, dim=-1, index=torch.tensor([1, 0, 1])))[1]
     assert (copy.kernel, copy.threads) == ("index_select_dim_32bit_long", (36,))
     params = copy.buffers[3]
     assert (params["ndim"], params["reduce_dim"], params["index_stride"]) == (3, 2, 1)
@@ -93,7 +88,7 @@ def test_slices_are_added() -> None:
     """Into a copy of the tensor; the factor is of its type."""
     x, index, source = torch.zeros(3, 4), torch.tensor([2, 0]), torch.ones(2, 4)
     work = describe("index_add", self=x, dim=0, index=index, source=source, alpha=2)
-    check, add = _launches(work)
+    check, add = launches_of(work)
     assert work is not None
     assert work.results[0].data_ptr() != x.data_ptr()
     assert (check.kernel, add.kernel, add.threads) == ("index_check_bounds_long", "index_add_float_long", (8,))
@@ -101,7 +96,7 @@ def test_slices_are_added() -> None:
     numbers = describe(
         "index_add", self=x.to(torch.complex64), dim=0, index=index, source=source.to(torch.complex64), alpha=2
     )
-    assert repr(_launches(numbers)[1].buffers[4]) == "(2+0j)"
+    assert repr(launches_of(numbers)[1].buffers[4]) == "(2+0j)"
 
 
 def test_halves_at_few_places_are_added_in_float32() -> None:
@@ -129,19 +124,19 @@ def test_slices_that_do_not_fit() -> None:
 @pytest.mark.parametrize(("dtype", "shifts"), [(torch.float16, [8, 0]), (torch.int32, [24, 16, 8, 0])])
 def test_a_median_of_all(dtype: torch.dtype, shifts: list[int]) -> None:
     """Eight bits a pass, the highest first: counted by groups of 256 threads, and picked by one thread."""
-    launches = _launches(describe("median", self=torch.zeros(30, 10, dtype=dtype)))
+    launches = launches_of(describe("median", self=torch.zeros(30, 10, dtype=dtype)))
     counts, picks = launches[::2], launches[1::2]
     assert [one.buffers[4] for one in counts] == shifts
     assert [one.buffers[5] for one in counts] == [True] + [False] * (len(shifts) - 1)
     assert {(one.threads, one.group) for one in counts} == {((512, 1, 1), (256, 1, 1))}
     assert [one.buffers[5] for one in picks] == [False] * (len(shifts) - 1) + [True]
     assert {one.buffers[6] for one in picks} == {False}
-    assert {one.buffers[6] for one in _launches(describe("nanmedian", self=torch.zeros(3)))[1::2]} == {True}
+    assert {one.buffers[6] for one in launches_of(describe("nanmedian", self=torch.zeros(3)))[1::2]} == {True}
 
 
 def test_a_median_of_many() -> None:
     """No more than 256 groups of threads count."""
-    first = _launches(describe("median", self=torch.zeros(256 * 256 + 1, dtype=torch.int8)))[0]
+    first = launches_of(describe("median", self=torch.zeros(256 * 256 + 1, dtype=torch.int8)))[0]
     assert (first.threads, first.buffers[3]) == ((256 * 256, 1, 1), 256 * 256 + 1)
 
 
@@ -177,7 +172,7 @@ def test_what_finds_repetitions_is_told() -> None:
     """A thread for each number; the order of the sort says where a number was. A single one is copied."""
     given = {"return_inverse": True, "return_counts": True}
     work = describe("_unique2", release=LATER, sorted=True, self=torch.tensor([3.0, 1.0, 3.0, 2.0]), **given)
-    sort, mark, sums, emit, count, invert = _launches(work)
+    sort, mark, sums, emit, count, invert = launches_of(work)
     assert (mark.threads, emit.threads, invert.threads) == ((4,), (4,), (4,))
     assert invert.buffers[0] is sort.buffers[2]
     assert invert.buffers[1] is emit.buffers[2]
@@ -190,7 +185,7 @@ def test_the_runs_that_numbers_are_of() -> None:
     """Counted from one on by the sums, and so less one."""
     given = {"return_inverse": True, "return_counts": False, "dim": None}
     work = describe("unique_consecutive", release=LATER, self=torch.tensor([3, 3, 1]), **given)
-    less = _launches(work)[-1]
+    less = launches_of(work)[-1]
     assert less.kernel == "sub_dense_scalar_long_long"
     assert [one.item() for one in less.buffers[2:]] == [1]
     assert work is not None

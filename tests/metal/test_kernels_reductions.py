@@ -7,26 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def describe(operator: str, x: torch.Tensor, release: tuple[int, int] = (2, 13), **given: Any) -> Work | None:
-    """The work of a call."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", {"self": x, **given}, (), frozenset(), _Every(), release))
+from anymps.metal.kernels.launches import Launch
+from described import describe, launches_of
 
 
 def launches(operator: str, x: torch.Tensor, **given: Any) -> tuple[Launch, ...]:
     """The launches of a call that is described."""
-    work = describe(operator, x, **given)
-    assert work is not None
-    return work.launches
+    return launches_of(describe(operator, self=x, **given))
 
 
 def test_along_the_last_dimension() -> None:
@@ -88,24 +75,24 @@ def test_two_passes() -> None:
 
 def test_types() -> None:
     """Integers are summed in 64 bits, after a cast; what is asked for counts; truth of uint8 is uint8."""
-    work = describe("sum", torch.ones(3, 4, dtype=torch.int16), dim=[1])
+    work = describe("sum", self=torch.ones(3, 4, dtype=torch.int16), dim=[1])
     assert work is not None
     assert (work.results[0].dtype, work.launches[0].kernel) == (torch.int64, "sum_reduction_inner_long_long")
     assert launches("sum", torch.ones(3, 4), dim=[1], dtype=torch.float16)[0].kernel.endswith("_half_half")
     assert launches("nansum", torch.ones(3, 4).int(), dim=[1])[0].kernel == "sum_reduction_inner_long_long"
-    work = describe("any", torch.ones(3, 4, dtype=torch.uint8), dim=[1])
+    work = describe("any", self=torch.ones(3, 4, dtype=torch.uint8), dim=[1])
     assert work is not None
     assert work.results[0].dtype == torch.uint8
 
 
 def test_what_is_left_to_others() -> None:
     """Nothing to sum, single numbers, truth of each number by itself; and sums of other releases."""
-    assert describe("sum", torch.ones(0, 3)) is None
-    assert describe("sum", torch.ones(())) is None
-    assert describe("any", torch.ones(3), dim=[]) is None
-    assert describe("mean", torch.ones(3), dtype=torch.int64) is None
-    assert describe("sum", torch.ones(3, 4), (2, 14), dim=[1]) is None
-    assert describe("sum", torch.ones(3, 4), (2, 12), dim=[1]) is None
+    assert describe("sum", self=torch.ones(0, 3)) is None
+    assert describe("sum", self=torch.ones(())) is None
+    assert describe("any", self=torch.ones(3), dim=[]) is None
+    assert describe("mean", self=torch.ones(3), dtype=torch.int64) is None
+    assert describe("sum", self=torch.ones(3, 4), release=(2, 14), dim=[1]) is None
+    assert describe("sum", self=torch.ones(3, 4), release=(2, 12), dim=[1]) is None
 
 
 def test_a_bug_of_the_kernels_where_they_were_added(virtual_device: torch.device) -> None:

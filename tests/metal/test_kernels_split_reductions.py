@@ -7,21 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Launch
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
+from anymps.metal.kernels.launches import Launch
+from described import describe, launches_of
 
 
 def launches(operator: str, x: torch.Tensor, **given: Any) -> tuple[Launch, ...]:
     """What a call launches."""
-    work = DESCRIBED[operator](Call(f"aten::{operator}", {"self": x, **given}, (), frozenset(), _Every(), (2, 15)))
-    assert work is not None
-    return work.launches
+    return launches_of(describe(operator, release=(2, 15), self=x, **given))
 
 
 def names(operator: str, *shape: int, dim: Any, transposed: bool = False) -> list[str]:

@@ -6,19 +6,13 @@ import pytest
 import torch
 
 from anymps.metal.kernels.launches import DESCRIBED, Call, Launch
-
-
-class _Every:
-    def __contains__(self, name: object) -> bool:
-        return True
+from described import EveryKernel, launches_of
 
 
 def launches(x: torch.Tensor, dim: int, looks_back: bool = True, kernel: str = "cumsum") -> tuple[Launch, ...]:
     """Those of a call, on a Mac whose groups may wait for one another or not."""
-    call = Call(f"aten::{kernel}", {"self": x, "dim": dim}, (), frozenset(), _Every(), (2, 13), looks_back)
-    work = DESCRIBED[kernel](call)
-    assert work is not None
-    return work.launches
+    call = Call(f"aten::{kernel}", {"self": x, "dim": dim}, (), frozenset(), EveryKernel(), (2, 13), looks_back)
+    return launches_of(DESCRIBED[kernel](call))
 
 
 def test_many_short_rows() -> None:

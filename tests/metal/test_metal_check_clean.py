@@ -16,6 +16,7 @@ from anymps.metal import ShaderFault, ShaderFaultWarning, take_shader_faults
 from anymps.metal.checking._lines import _places_of
 from metal_shaders import HEAD
 from processes import run_python
+from shader_faults import compile_checked
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -100,16 +101,10 @@ kernel void endless(device atomic_int* x) {
 GROUP = {"threads": 64, "group_size": 64}
 
 
-def _compile(source: str) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ANYMPS_CHECK_SHADERS", "1")
-        return torch.mps.compile_shader(source)
-
-
 @pytest.fixture(scope="module")
 def kernels() -> Any:
     """The kernels above in their checked form."""
-    return _compile(KERNELS)
+    return compile_checked(KERNELS)
 
 
 @pytest.fixture(autouse=True)
@@ -232,7 +227,7 @@ def test_addr2line_is_asked_once_for_the_same_launch(kernels: Any, monkeypatch: 
 
 def test_helpers_of_torch_are_clean() -> None:
     """Reductions of `c10/metal` over a whole group; a fault in one is told at the line that called it."""
-    library = _compile(
+    library = compile_checked(
         HEAD
         + """#include <c10/metal/reduction_utils.h>
 kernel void sums(device float* x, constant uint& size, uint i [[thread_index_in_threadgroup]]) {

@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 
 from anymps.metal.kernels.launches import DESCRIBED, Call, _sorts
+from described import EveryKernel
 
 _DTYPES = {  # those that sorts treat alike, by the name of the first
     torch.float32: ("float",),
@@ -21,13 +22,6 @@ _DTYPES = {  # those that sorts treat alike, by the name of the first
 }
 _ROWS = (1, 2, 3, 32, 64, 256, 257)
 _COUNTS = (5, 200, 300, 600, 1100, 2047, 2048, 2049, 4100, 5000, 9000, 17_000, 33_000, 65_536, 66_000, 140_000)
-
-
-class _Every:
-    """A release that has every kernel."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
 
 
 def _no_room(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -51,5 +45,5 @@ def sort_kernels(release: tuple[int, int]) -> frozenset[str]:
 
 
 def _kernels(operator: str, release: tuple[int, int], **given: Any) -> set[str]:
-    work = DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), _Every(), release))
+    work = DESCRIBED[operator](Call(f"aten::{operator}", given, (), frozenset(), EveryKernel(), release))
     return set() if work is None else {one.kernel for one in work.launches}

@@ -16,7 +16,7 @@ import pytest
 
 from anymps._errors import RecordingError
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, join_into, move_recording, remove_recording
-from processes import PATIENCE
+from processes import PATIENCE, clean_environment
 
 ADD, MUL = "aten::add.Tensor", "aten::mul.Tensor"
 BESIDE = ("-wal", "-shm", "-journal")
@@ -57,11 +57,6 @@ def told(path: Path) -> tuple[object, int, bool]:
 def beside(path: Path) -> list[str]:
     """What else lies there."""
     return sorted(file.name for file in path.parent.iterdir() if file != path)
-
-
-def environment() -> dict[str, str]:
-    """This process's import path for a child."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 @pytest.mark.parametrize("kept", [BESIDE, ("-wal",), ("-shm",)])
@@ -159,8 +154,8 @@ input()
 """
     builder = begin(path, "train.py", 3)
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(path)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program, str(path)], env=clean_environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as reader:  # fmt: skip
         assert reader.stdout is not None
         assert reader.stdout.readline() == "open\n"
@@ -300,7 +295,7 @@ else:
     command = [sys.executable, "-c", program, str(path)]
     runs = [
         subprocess.Popen(
-            [*command, str(number)], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, str(number)], env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for number in range(4)
     ]

@@ -16,7 +16,7 @@ import pytest
 
 from anymps._errors import RecordingError
 from anymps.record import Form, Phase, Recording, RecordingBuilder, RecordingWriter, RefusalKind
-from processes import PATIENCE
+from processes import PATIENCE, clean_environment
 
 ADD = "aten::add.Tensor"
 
@@ -85,18 +85,15 @@ for number in range(300):
 writer.spool(b"\\0" * 64 * 5000)
 {end}
 """
-    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], env=clean_environment(), timeout=PATIENCE, check=False
+    )
     assert done.returncode in (-signal.SIGKILL, 3)
     with Recording.open(path) as recording:
         assert not recording.complete
         assert recording.entry_count == 150
         assert recording.complete_steps == 1
         assert recording.meta["script"] == "train.py"
-
-
-def environment() -> dict[str, str]:
-    """This process's import path for a child."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def killed(tmp_path: Path) -> Path:
@@ -218,7 +215,7 @@ builder.entry("{ADD}", start_ns=1)
 builder.flush()
 writer.close()
 """
-    subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=PATIENCE, check=True)
+    subprocess.run([sys.executable, "-c", program, str(path)], env=clean_environment(), timeout=PATIENCE, check=True)
     with Recording.open(path) as recording:
         assert (recording.complete, recording.entry_count) == (True, 2)
 

@@ -157,15 +157,7 @@ def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.what == "bytes in tensors and in the driver"
 
 
-@pytest.fixture
-def faults_put_back() -> Any:
-    """Afterwards the faults of before are in force."""
-    before = known_hazards()
-    yield
-    enforce_hazards(before)
-
-
-def test_another_rule_is_found(faults_put_back: None) -> None:
+def test_another_rule_is_found(hazards_put_back: None) -> None:
     """A fault that the rules no longer know, and one that they claim of this Mac too."""
     before = asked("faults", ("MPS602", "MPS651"))
     kept = tuple(one for one in known_hazards() if one.id not in ("MPS602", "MPS651"))
@@ -217,7 +209,7 @@ def test_every_known_fault_has_a_call() -> None:
 
 
 @pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
-def test_the_call_of_a_fault_meets_it(identity: str, faults_put_back: None) -> None:
+def test_the_call_of_a_fault_meets_it(identity: str, hazards_put_back: None) -> None:
     """With the rule in force, whatever the release, the virtual device tells of it at that call."""
     rows = tuple(one for one in all_hazards() if one.id == identity)
     if identity == "MPS604" and RELEASE != (2, 14):
@@ -232,7 +224,7 @@ def test_the_call_of_a_fault_meets_it(identity: str, faults_put_back: None) -> N
 
 
 @pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
-def test_the_call_of_a_fault_is_right_beside_the_cpu(identity: str, faults_put_back: None) -> None:
+def test_the_call_of_a_fault_is_right_beside_the_cpu(identity: str, hazards_put_back: None) -> None:
     """As a Mac is asked: the virtual device, which computes it right, shows no fault but what it refuses."""
     enforce_hazards(())
     call = FAULT_CALLS[identity]
