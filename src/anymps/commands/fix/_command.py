@@ -57,17 +57,17 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     fixed = mended.unproved if asked.unproved else mended.program
     differences = list(fixed.differences())
     not_run = [outcome.edit for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
-    not_run += mended.unreached
+    not_run = [*not_run, *mended.unreached] if asked.unproved else []
     folder = patch_folder((new.path for _, new in differences), program.root)
     for old, new in differences:
-        sys.stdout.write(file_patch(old, new, folder, not_run if asked.unproved else ()))
+        sys.stdout.write(file_patch(old, new, folder, not_run))
     sys.stdout.flush()
-    _tell(mended, not_run if asked.unproved else ())
-    alone = [_result_without_cuda(mender.alone(fixed))] if asked.cuda_as_mps and differences else []
+    _tell(mended, not_run)
+    alone = _result_without_cuda(mender.alone(fixed)) if asked.cuda_as_mps and differences else ""
     if budget.spent:
         say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
-    for line in alone:
-        say(line)
+    if alone:
+        say(alone)
     if asked.write and differences:
         for old, _ in differences:
             check_may_write(old.path, asked.force)

@@ -78,11 +78,7 @@ class Mender:
                 self._like = HostTimes.read(before.host)
             if mended.proofs and not self._budget.allows_run:
                 mended.unproved = apply_all(mended.unreached, mended.program)
-                why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
-                known = {_line_of(suggestion.finding): suggestion.why for suggestion in refused}
-                mended.suggestions += [
-                    Suggestion(edit.finding, known.get(_line_of(edit.finding), why)) for edit in edits
-                ]
+                mended.suggestions += self._not_tried(edits, refused)
                 break
             proof = prove(mended.program, edits, before, self._runner(edits), checks, self._budget, mended.unreached)
             self._take(mended, proof, checks)
@@ -94,6 +90,12 @@ class Mender:
                 break  # the lines of its findings are those of another text
             before, found = proof.after, self._found[id(proof.after)]
         return mended
+
+    def _not_tried(self, edits: Sequence[Edit], refused: Sequence[Suggestion]) -> list[Suggestion]:
+        """Edits for which no time is left, each with what was said of its line before, if anything was."""
+        why = f"not tried within the time of {self._budget.runs} runs: run anymps fix again afterwards"
+        known = {_line_of(suggestion.finding): suggestion.why for suggestion in refused}
+        return [Suggestion(edit.finding, known.get(_line_of(edit.finding), why)) for edit in edits]
 
     def alone(self, program: Program) -> Tried | None:
         """How a program does where nothing answers for CUDA: to its end if there is time, else its first steps.
