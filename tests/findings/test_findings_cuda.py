@@ -264,3 +264,22 @@ def test_what_asks_for_cuda_where_the_run_did_not_come(tmp_path: Path) -> None:
         ("MPS409 at net.py:5", 0),
     ]
     assert (edits[0].finding.what, suggestions) == ("This line asks for CUDA.", [])
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "fix"),
+    [
+        ("", "torch.cuda.manual_seed_all(seed)", "Write `torch.manual_seed(seed)`, which seeds every device."),
+        ("torch.manual_seed(seed)", "torch.cuda.manual_seed_all(seed)",
+         "Leave or delete it: `torch.manual_seed` has the same seed, and seeds mps and CUDA, too."),
+        ("torch.manual_seed(seed)", "if torch.cuda.is_available():\n    torch.cuda.manual_seed_all(seed)",
+         "Leave it: below it, CUDA gets the seed of `torch.manual_seed`, which seeds mps, too."),
+        ("", "torch.cuda.empty_cache()", "Where mps is available, call `torch.mps.empty_cache()` instead."),
+        ("", "torch.cuda.reset_peak_memory_stats()",
+         "Where mps is available, call `torch.accelerator.reset_peak_memory_stats()` instead."),
+    ],
+)  # fmt: skip
+def test_what_to_do_about_a_statement_by_itself(before: str, line: str, fix: str) -> None:
+    """No fix is a conditional expression whose value nothing takes."""
+    (finding,) = answered(f"import torch\n{before}\n{line}\n", [3])
+    assert finding.fix == fix

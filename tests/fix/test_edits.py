@@ -68,7 +68,8 @@ CHOICES = [
      f'device = torch.device("mps") if {MPS} else torch.device("cuda", rank)'),
     ('kind = torch.device("cuda", rank).type',
      f'kind = (torch.device("mps") if {MPS} else torch.device("cuda", rank)).type'),
-    ("model.cuda(args.gpu)", f'model.to("mps") if {MPS} else model.cuda(args.gpu)'),
+    ("model.cuda(args.gpu)", f'if {MPS}:\n    model.to("mps")\nelse:\n    model.cuda(args.gpu)'),
+    ("model = model.cuda(gpu)", f'model = model.to("mps") if {MPS} else model.cuda(gpu)'),
     ("y = f(x.cuda(1, non_blocking=True))", None),
     ("x = x.cuda(gpu, non_blocking=True)",
      f'x = x.to("mps", non_blocking=True) if {MPS} else x.cuda(gpu, non_blocking=True)'),
@@ -98,9 +99,14 @@ CHOICES = [
      f"args.cuda = not args.no_cuda and ({MPS} or torch.cuda.is_available())"),
     ("if not torch.cuda.is_available():", f"if not ({MPS} or torch.cuda.is_available()):"),
     ("torch.cuda.synchronize()", "torch.accelerator.synchronize()"),
-    ("torch.cuda.empty_cache()", f"torch.mps.empty_cache() if {MPS} else torch.cuda.empty_cache()"),
-    ("torch.cuda.manual_seed_all(s + 1)",
-     f"torch.mps.manual_seed(s + 1) if {MPS} else torch.cuda.manual_seed_all(s + 1)"),
+    # What nothing takes the value of is a statement of an `if`, and a seed is that of every device.
+    ("torch.cuda.empty_cache()",
+     f"if {MPS}:\n    torch.mps.empty_cache()\nelse:\n    torch.cuda.empty_cache()"),
+    ("f(torch.cuda.empty_cache())", f"f(torch.mps.empty_cache() if {MPS} else torch.cuda.empty_cache())"),
+    ("torch.cuda.reset_peak_memory_stats()",
+     f"if {MPS}:\n    torch.accelerator.reset_peak_memory_stats()\nelse:\n    torch.cuda.reset_peak_memory_stats()"),
+    ("torch.cuda.manual_seed_all(s + 1)", "torch.manual_seed(s + 1)"),
+    ("torch.cuda.manual_seed(s)", "torch.manual_seed(s)"),
     ("print(torch.cuda.memory_allocated() / 1e9)",
      f"print((torch.mps.current_allocated_memory() if {MPS} else torch.cuda.memory_allocated()) / 1e9)"),
     ("x = torch.cuda.FloatTensor(3)", None),
@@ -133,13 +139,16 @@ def test_another_machine_does_what_it_did(line: str) -> None:
     old, changed = Code.of(line), Code.of(new(line))
     assert old is not None
     assert changed is not None
-    if "accelerator" in changed.text or "amp.autocast" in line or "GradScaler" in line:
+    if any(word in line for word in ("synchronize", "reset_peak", "manual_seed", "amp.autocast", "GradScaler")):
         return  # another name of the same function
     assert ast.dump(_WithoutMps().visit(changed.statement)) == ast.dump(old.statement)
 
 
 class _WithoutMps(ast.NodeTransformer):
-    """`B` of `A if mps else B`, and of `mps or B`."""
+    """`B` of `A if mps else B`, as an expression or as statements, and of `mps or B`."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return node.orelse[0] if ast.unparse(node.test) == MPS else self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         asks = any(isinstance(part, ast.Attribute) and part.attr == "mps" for part in ast.walk(node.test))
@@ -353,3 +362,46 @@ def test_no_rule_is_named_outside_of_the_rules() -> None:
         if not name.startswith(("findings/rules/", "rules/faults/", "verify/cases/_fault_calls.py")):
             found = set(re.findall(r"MPS\d{1,3}\b", path.read_text(encoding="utf-8")))
             assert found <= examples.get(name, set()), f"{name} names {found}"
+
+
+SEEDS = """\
+import torch
+
+
+def set_seed(seed):
+    torch.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+    torch.cuda.manual_seed(seed + 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [(6, None), (7, None), (8, "    torch.manual_seed(seed + 1)\n")],
+    ids=["test", "same", "another"],
+)
+def test_seeds_of_a_file(line: int, changed: str | None) -> None:
+    """A seed that every device has already is left alone, and so is the test that stands before it alone."""
+    edited = Script(Path("train.py"), SEEDS, "utf-8").edited(LineEdit(portable), line)
+    assert (edited and edited[0].text) == (changed and SEEDS.replace("    torch.cuda.manual_seed(seed + 1)\n", changed))
+
+
+@pytest.mark.parametrize(
+    ("head", "margin", "step"),
+    [
+        ("import torch", "", "    "),
+        ("import torch|if torch:", "    ", "    "),
+        ("import torch|if torch:|\tif torch:", "\t\t", "\t"),
+    ],
+    ids=["none", "spaces", "tabs"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_statement_in_two_branches(head: str, margin: str, step: str, end: str) -> None:
+    """What nothing takes the value of becomes an `if` in the margin, the steps and the line endings of its file."""
+    rows = head.split("|")
+    text = end.join([*rows, f"{margin}torch.cuda.empty_cache()  # free", ""])
+    edited = Script(Path("train.py"), text, "utf-8").edited(LineEdit(portable), len(rows) + 1)
+    assert edited is not None
+    lines = (f"if {MPS}:", f"{step}torch.mps.empty_cache()", "else:", f"{step}torch.cuda.empty_cache()  # free")
+    assert edited[0].text == end.join([*rows, *(f"{margin}{line}" for line in lines), ""])

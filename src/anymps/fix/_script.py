@@ -133,7 +133,18 @@ class Script:
     def _spliced(self, place: Place, built: Built) -> Script | None:
         start = line_starts(self.text)[place.line - 1] + place.column - 1
         end = start + len(place.code.text)
-        return self.with_text(f"{self.text[:start]}{built.code}{self.text[end:]}")
+        code = built.code if "\n" in place.code.text else self._in_margin(built.code, start, place.column - 1)
+        return self.with_text(f"{self.text[:start]}{code}{self.text[end:]}")
+
+    def _in_margin(self, code: str, start: int, width: int) -> str:
+        """A statement with the margin of its line before each further line of it, in the file's own kind."""
+        margin = self.text[start - width : start]
+        step = "\t" if "\t" in margin else "    "
+        return code.replace("\n    ", f"\n{step}").replace("\n", f"{self._end}{margin}")
+
+    @property
+    def _end(self) -> str:
+        return "\r\n" if "\r\n" in self.text else "\n"
 
 
 def _words(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from anymps.findings.edits._portable import (
     asks_for_mps,
     chooses_device,
     chosen_by_name,
+    is_seeded,
     portable,
     portable_before_29,
     tests_device,

@@ -51,7 +51,8 @@ def change_at(placed: Placed) -> Change | None:
         above = place.code.text[: built.start]
         row = place.line + above.count("\n")
         column = built.start - (above.rfind("\n") + 1) + 1 if "\n" in above else place.column + built.start
-        return Change(site.file, row, column if place.column else 0, built.old, built.new, built.inserts)
+        new = built.new if "\n" in place.code.text else built.new.replace("\n", "\n" + " " * (column - 1))
+        return Change(site.file, row, column if place.column else 0, built.old, new, built.inserts)
     return None
 
 

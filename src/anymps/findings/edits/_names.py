@@ -45,7 +45,7 @@ class Names:
     """`imports` are names by what they were imported as (`th`: `torch`), `bound` all that have a value there.
 
     `whole`: nothing else is bound in the file. `given` tells of a name's values anywhere in it, `limited` are names of
-    devices of which the file takes only those that it lists, and no mps.
+    devices of which the file takes only those that it lists, and no mps, `seeds` what is given to `torch.manual_seed`.
     """
 
     imports: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +54,7 @@ class Names:
     given: Mapping[str, tuple[Given, ...]] = field(default_factory=dict)
     mentioned: frozenset[str] = frozenset()
     limited: frozenset[str] = frozenset()
+    seeds: frozenset[str] = frozenset()
 
     @property
     def torch(self) -> str:
@@ -83,6 +84,7 @@ def names_in_file(tree: ast.Module, line: int) -> Names:
         {name: tuple(all_of) for name, all_of in found.given.items()},
         frozenset(found.given),
         limited_names(ast.walk(tree)),
+        _seeds(ast.walk(tree), found.imports),
     )
 
 
@@ -197,8 +199,16 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
     for name in guessed - imports.keys():
         imports[name] = "torch"
     every = frozenset(bound | imports.keys())
-    limited = limited_names(node for _, statement in known for node in ast.walk(statement))
-    return Names(imports, every, False, {name: tuple(all_of) for name, all_of in given.items()}, every, limited)
+    nodes = [node for _, statement in known for node in ast.walk(statement)]
+    values = {name: tuple(all_of) for name, all_of in given.items()}
+    return Names(imports, every, False, values, every, limited_names(nodes), _seeds(nodes, imports))
+
+
+def _seeds(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> frozenset[str]:
+    """The code of each seed that `torch.manual_seed` is given."""
+    names = Names(imports)
+    calls = (node for node in nodes if isinstance(node, ast.Call) and node.args)
+    return frozenset(ast.unparse(call.args[0]) for call in calls if names.meaning(call.func) == "torch.manual_seed")
 
 
 def _is_of_torch(node: ast.AST) -> bool:

@@ -2,6 +2,7 @@
 
 What stood there stays word for word behind the `else`, so a machine with CUDA does what it did, and so does one without
 any GPU. mps comes first as `--cuda-as-mps` would answer a question for CUDA, and nothing of the change could be tried.
+Seeds alone become `torch.manual_seed`, which seeds every device.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _ACCELERATOR: Final = {
     "set_device": "set_device_index",
     "synchronize": "synchronize",
 }
+_SEEDS: Final = ("manual_seed", "manual_seed_all")
 # What runs without a GPU, too, where torch.accelerator raises (torch 2.13): it stays as it is but for mps.
 _ONLY_MPS: Final = {
     "current_stream": "accelerator.current_stream()",
     "empty_cache": "mps.empty_cache()",
-    "manual_seed": "mps.manual_seed({})",
-    "manual_seed_all": "mps.manual_seed({})",
+    **dict.fromkeys(_SEEDS, "mps.manual_seed({})"),
     "memory_allocated": "mps.current_allocated_memory()",
     "memory_reserved": "mps.driver_allocated_memory()",
 }
@@ -81,6 +82,20 @@ def only_cuda(node: ast.AST, names: Names) -> bool:
     return meaning.startswith("torch.cuda.") and meaning.split(".")[2] not in _KNOWN
 
 
+def is_seeded(place: Place) -> bool:
+    """Whether a statement, or the whole block below it, gives CUDA a seed that every device has anyway."""
+    statements = place.inner if place.code.is_head else (place.code.statement,)
+    return bool(statements) and all(_is_seeded(statement, place.names) for statement in statements)
+
+
+def _is_seeded(statement: ast.AST, names: Names) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or len(call.args) != 1:
+        return False
+    is_seed = names.meaning(call.func) in {f"torch.cuda.{name}" for name in _SEEDS}
+    return is_seed and ast.unparse(call.args[0]) in names.seeds
+
+
 def tests_device(place: Place) -> bool:
     """Whether the statement, or a test that it stands under, compares a device with CUDA by name."""
     return any(map(compares_device, (place.code.statement, *place.tests)))
@@ -91,6 +106,8 @@ def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     if any(only_cuda(node, place.names) for node in place.code.nodes):
         return None
     if not torch or tests_device(place) or any(mentions_mps(part) for test in place.tests for part in ast.walk(test)):
+        return None
+    if is_seeded(place):
         return None
     writer = _Writer(place, torch, memory=memory)
     splices = tuple(writer.write(place.code.statement))
@@ -198,13 +215,19 @@ class _Writer:
         return isinstance(node, ast.Call) and self._meaning(node.func) == "torch.cuda.is_available"
 
     def _instead(self, node: ast.expr, mps: str) -> list[Splice]:
-        """The node where there is no mps."""
+        """The node where there is no mps; of a statement by itself, in the other branch of an `if`."""
         start, end = self._code.span(node)
+        if self._is_statement(node):
+            return [Splice(start, start, f"if {self._mps}:\n    {mps}\nelse:\n    ")]
         opening, closing = ("", "") if is_loose(self._code, node) else ("(", ")")
         return [
             Splice(start, start, f"{opening}{mps} if {self._mps} else "),
             *([Splice(end, end, closing)] if closing else []),
         ]
+
+    def _is_statement(self, node: ast.expr) -> bool:
+        """Whether nothing takes its value."""
+        return isinstance(self._code.statement, ast.Expr) and self._code.statement.value is node
 
     def _call(self, node: ast.Call) -> list[Splice] | None:
         name = self._meaning(node.func)
@@ -257,6 +280,8 @@ class _Writer:
             start, end = self._code.span(node.func)
             inner = [splice for child in (*node.args, *node.keywords) for splice in self.write(child)]
             return [Splice(start, end, f"{self._torch}.accelerator.{_ACCELERATOR[name]}"), *inner]
+        if name in _SEEDS and self._is_statement(node):
+            return [Splice(*self._code.span(node.func), f"{self._torch}.manual_seed")]
         if name in _ONLY_MPS:
             given = self._code.source(node.args[0]) if node.args else ""
             return self._instead(node, f"{self._torch}.{_ONLY_MPS[name].format(given)}")

@@ -24,6 +24,7 @@ from anymps.findings.edits import (
     change_at,
     chooses_device,
     chosen_by_name,
+    is_seeded,
     place_at,
     portable,
     portable_before_29,
@@ -177,16 +178,18 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
     others = ""
     if users:
         others = " One other line uses its device." if len(users) == 1 else f" {len(users)} other lines use its device."
+    seeds = line.place is not None and bool(_words_of(line.place) & _SEEDS)
+    seeded = line.place is not None and is_seeded(line.place)
     return ANSWERED.finding(
         line.site,
         what=f"This line asks for CUDA, and mps answered.{others}",
         count=line.count + sum(user.count for user in users),
         why=_why(line.place),
-        fix=_in_words(line.site.source),
+        fix=_SEEDED[line.place.code.is_head] if line.place and seeded else _in_words(line.site.source),
         related_sites=[user.site for user in users[:_MOST_USERS]],
         edit=edit,
-        written=_KEPT if users else "Write `{new}`. Other machines behave as before.",
-        severity=Severity.INFO if line.place is not None and _words_of(line.place) & _SEEDS else None,
+        written=_KEPT if users else _SEEDING if seeds else "Write `{new}`. Other machines behave as before.",
+        severity=Severity.INFO if seeds or seeded else None,
     )
 
 
@@ -196,6 +199,9 @@ def _in_words(source: str) -> str:
     if typed is not None and typed[1] in _DTYPES:
         made = f"`torch.empty(size, dtype=torch.{_DTYPES[typed[1]]}, device=device)`"
         return f"Create it with a function that takes a device: {made}, or `torch.tensor(...)` for values."
+    called = _CALLED.search(source)
+    if called is not None and called[1] in _INSTEAD:
+        return f"Where mps is available, call `torch.{_INSTEAD[called[1]]}()` instead."
     return _MOVED if ".cuda(" in source else _WITHOUT_CODE
 
 
@@ -245,6 +251,16 @@ _DTYPES: Final = {
     "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
 }  # fmt: skip
 """Of the types of `torch.cuda`; mps has no float64."""
+_CALLED: Final = re.compile(r"\bcuda\.(\w+)\(")
+_INSTEAD: Final = {
+    "empty_cache": "mps.empty_cache", "reset_peak_memory_stats": "accelerator.reset_peak_memory_stats",
+}  # fmt: skip
+_SEEDING: Final = "Write `{new}`, which seeds every device."
+_SEEDED: Final = (
+    "Leave or delete it: `torch.manual_seed` has the same seed, and seeds mps and CUDA, too.",
+    "Leave it: below it, CUDA gets the seed of `torch.manual_seed`, which seeds mps, too.",
+)
+"""Of a statement, and of the head of a block of such."""
 _SEEDS: Final = frozenset({"manual_seed", "manual_seed_all"})
 _WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
 
