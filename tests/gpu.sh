@@ -7,7 +7,8 @@
 # conformance  torch's database of operators
 # bench        benchmarks/overhead.py
 # night        a long training (not unless asked for)
-# device       tests/device on the card, for its differences from the host (not unless asked for)
+# device       tests/device on the card, for its differences from the host; says which of them tests/gpu/device_differs.txt does not
+#              name yet (not unless asked for)
 # device-host  tests/device on the host of this machine, to tell what else differs here; the last lines of `device` and `device-host`
 #              then count what fails on the card alone (not unless asked for)
 # cards        ranks that average gradients over gloo: losses, cost and faults; on several cards the conformance and tests/device,
@@ -77,6 +78,15 @@ card_alone() {
   echo "gpu.sh: $(wc -l <"$OUT/card-alone.failed") tests of tests/device fail on the card alone: $OUT/card-alone.failed"
 }
 
+# What failed on the card beyond the differences that are known.
+unknown_differences() {
+  touch "$OUT/device.failed"
+  grep '^tests/' tests/gpu/device_differs.txt | LC_ALL=C sort >"$OUT/device.known"
+  LC_ALL=C sort "$OUT/device.failed" | LC_ALL=C comm -23 - "$OUT/device.known" >"$OUT/device.unknown"
+  echo "gpu.sh: $(wc -l <"$OUT/device.unknown") tests of tests/device fail that tests/gpu/device_differs.txt does not name"
+  head -n 20 "$OUT/device.unknown"
+}
+
 [ $# = 0 ] && set -- build tests models conformance bench
 for name in "$@"; do
   case $name in
@@ -92,6 +102,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
   models) tests models "${GPU_LIMIT_MODELS:-300}" ANYMPS_SUBSTRATE=cuda -- --dist load tests/integration/test_models.py ;;
   device)
     tests device "${GPU_LIMIT_DEVICE:-500}" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
+    unknown_differences
     card_alone
     ;;
   device-host)

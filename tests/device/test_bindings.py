@@ -131,7 +131,8 @@ try:
     torch.mps.synchronize()
 except RuntimeError as error:
     print(str(error).splitlines()[0])
-print(torch.mps.device_count(), torch.accelerator.is_available())
+accelerator = torch.accelerator.current_accelerator()  # an NVIDIA card, where there is one
+print(torch.mps.device_count(), accelerator is not None and accelerator.type == "mps")
 anymps.enable("M1")
 print(torch.backends.mps.is_available(), torch.backends.mps.is_built(), anymps.is_virtual())
 print(torch.mps.device_count(), torch.accelerator.current_accelerator(), torch.backends.mps.get_name())

@@ -371,3 +371,13 @@ def test_processes_that_multiprocessing_starts(tmp_path: Path) -> None:
     assert all(number == of_workers for number, of_workers in numbers)
     first = int(numbers[0][0])
     assert [int(number) for number, _ in numbers] == [first, first + 1, first + 2]
+
+
+def test_the_known_differences_of_a_card_are_of_tests_that_exist() -> None:
+    """tests/gpu.sh tells what else fails from tests/gpu/device_differs.txt, where each test has a line."""
+    tests = Path(__file__).parents[1]
+    lines = (tests / "gpu" / "device_differs.txt").read_text(encoding="utf-8").splitlines()
+    named = [line.partition("[")[0].split("::") for line in lines if line and not line.startswith("#")]
+    assert len(named) > 20
+    gone = [name for file, name in named if f"def {name}(" not in (tests.parent / file).read_text(encoding="utf-8")]
+    assert gone == []

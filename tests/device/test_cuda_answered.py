@@ -278,6 +278,27 @@ def test_memory_is_that_of_mps() -> None:
     cuda.empty_cache()
 
 
+def test_a_peak_is_what_was_seen_where_mps_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before torch 2.13 the accelerator's memory functions do not serve mps: the most that was asked for counts."""
+
+    def unserved() -> None:
+        raise RuntimeError("Allocator for mps is not a DeviceAllocator.")
+
+    for name in ("max_memory_allocated", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.accelerator, name, unserved, raising=False)
+    cuda = torch.cuda
+    cuda.reset_peak_memory_stats()
+    x = torch.zeros(1 << 20, device="cuda")
+    highest = cuda.memory_allocated(), cuda.memory_reserved()
+    del x
+    cuda.empty_cache()
+    assert cuda.memory_allocated() < highest[0]
+    assert (cuda.max_memory_allocated(), cuda.max_memory_reserved()) == highest
+    assert cuda.memory_stats()["allocated_bytes.all.peak"] == highest[0]
+    cuda.reset_peak_memory_stats()
+    assert cuda.max_memory_allocated() == cuda.memory_allocated()
+
+
 def test_random_numbers_are_those_of_mps() -> None:
     """Seeds and states."""
     torch.cuda.manual_seed_all(5)

@@ -80,6 +80,7 @@ def test_metal_capture_is_off_without_its_variable(
 
 
 @pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle:UserWarning")
+@pytest.mark.filterwarnings("ignore:CUDA is not available, disabling CUDA profiling:UserWarning")  # a CUDA build
 def test_torch_profiler_sees_mps_operators(tmp_path: Path) -> None:
     """torch.profiler records the operators of mps tensors on the host's side and writes a trace."""
     x = values(8, 8).to("mps").requires_grad_()

@@ -68,6 +68,7 @@ def test_each_thread_has_its_own_number() -> None:
     assert wrong == []
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events at the end of each cycle:UserWarning")
 def test_nothing_is_cast_by_an_operator() -> None:
     """The arithmetic of an optimizer's step runs no operator within it."""
     x = torch.ones(4, device="mps")

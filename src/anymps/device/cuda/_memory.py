@@ -12,20 +12,20 @@ import torch
 from anymps.device.cuda._names import index_of
 
 _highest: dict[str, int] = {}
-"""The most that was there when somebody asked: before torch 2.9 mps keeps no peak of its own."""
+"""The most that was there when somebody asked: before torch 2.13 mps keeps no peak of its own."""
 _fraction = 1.0
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes in live tensors."""
     index_of(device)
-    return torch.mps.current_allocated_memory()
+    return _noted("allocated", torch.mps.current_allocated_memory())
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that Metal has given to this process."""
     index_of(device)
-    return torch.mps.driver_allocated_memory()
+    return _noted("reserved", torch.mps.driver_allocated_memory())
 
 
 def max_memory_allocated(device: Any = None) -> int:
@@ -128,10 +128,15 @@ def caching_allocator_disabled() -> Iterator[None]:
     yield
 
 
+def _noted(kind: str, now: int) -> int:
+    """What is there now, which may be the most so far."""
+    _highest[kind] = max(_highest.get(kind, 0), now)
+    return now
+
+
 def _peak(kind: str, now: int) -> int:
-    told = _ask_accelerator(f"max_memory_{kind}") or 0
-    _highest[kind] = max(_highest.get(kind, 0), now, told)
-    return _highest[kind]
+    _noted(kind, now)
+    return max(_highest[kind], _ask_accelerator(f"max_memory_{kind}") or 0)
 
 
 def _ask_accelerator(name: str) -> Any:
