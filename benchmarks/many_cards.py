@@ -28,7 +28,7 @@ TOLERANCE = 2e-3  # of a loss: sums in another order, hundreds of times
 LIMIT = 400.0  # seconds of a run
 PATIENCE = 20.0  # seconds that ranks wait for one that hangs
 LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-LEFT = {"a full card": 300 << 20, "a card that fills up": 5 << 30}
+LEFT = {"a full card": 300 << 20, "a card that fills up": 7 << 29}
 """Bytes of the first card that another process leaves; half of it where no two ranks share a card."""
 
 
