@@ -242,6 +242,7 @@ def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.Mon
 
 OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'
 OF_WORKER = 'Traceback (most recent call last):\n  File "train.py", line 3\n    f()\nKeyError: 1\n'
+IGNORED = "Exception ignored in: <function Loader.__del__ at 0x7f>\n" + OF_WORKER
 DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
 
 
@@ -253,8 +254,11 @@ DIRECT = "\nThe above exception was the direct cause of the following exception:
         (OWN + DIRECT + OWN, ""),
         (f"warning\n{OF_WORKER}more\n{OWN}", OF_WORKER.rstrip()),
         (f"{OF_WORKER}{OF_WORKER}{OWN}{DIRECT}{OWN}", OF_WORKER.rstrip()),
+        (OWN + IGNORED, ""),
+        (IGNORED + OWN, ""),
+        (f"{IGNORED}{OF_WORKER}{OWN}{IGNORED}", OF_WORKER.rstrip()),
     ],
 )
 def test_the_traceback_of_a_worker_is_not_the_scripts(errors: str, traceback: str) -> None:
-    """The script's own is the last, with what led to it."""
+    """The script's own is the last, with what led to it; an exception that Python ignored ended no process."""
     assert _of_worker(errors) == traceback

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,22 @@ def test_a_system_that_refuses(landlock: Callable[..., bool], tmp_path: Path, re
     assert not landlock(kernel, tmp_path)
     assert kernel.called[-1] == refuses
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_sealed_process_ends_quietly() -> None:
+    """Objects that die at the end still cause events, after Python has cleared the globals of modules."""
+    script = """
+import sys
+from anymps.plan.sandbox import _seal
+
+class Last:
+    def __del__(self):
+        compile("1", "last", "eval")
+
+hook = _seal._guard(("/dev",), False)
+sys.addaudithook(hook)
+sys.addaudithook(lambda *_, held=_seal: None)
+_seal.last = Last()
+"""
+    ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections import Counter
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from anymps.fix import Program, Ran
 
 _TRACEBACK = "Traceback (most recent call last):"
+# What Python prints of an exception that ends nothing, such as one of a `__del__` at the end.
+_IGNORED = re.compile(
+    r"^Exception ignored.*\nTraceback \(most recent call last\):\n(?:[ \t].*\n)*(?:\S.*\n?)?", re.MULTILINE
+)
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -223,7 +228,7 @@ def _sites(recording: Recording) -> frozenset[tuple[str, int]]:
 
 def _of_worker(errors: str) -> str:
     """The traceback of a process that the script started; the script's own, with what led to it, is the last."""
-    blocks = errors.split(_TRACEBACK)
+    blocks = _IGNORED.sub("", errors).split(_TRACEBACK)
     own = len(blocks) - 1
     while own > 1 and blocks[own - 1].rstrip().endswith(_CHAINED):
         own -= 1

@@ -81,6 +81,8 @@ def _landlock(folders: Sequence[str]) -> bool:
 
 def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, ...]], None]:
     allowed = tuple(f"{folder}/" for folder in folders)
+    # Python clears the globals of modules before its last event, which the hook hears too.
+    changes, starts, writing = _CHANGES, _STARTS, _WRITING
 
     def refuse(path: Any) -> None:
         with suppress(TypeError, ValueError):
@@ -92,12 +94,12 @@ def _guard(folders: tuple[str, ...], closed: bool) -> Callable[[str, tuple[Any, 
         if event == "open":
             path, _, flags = args
             # With an opener the path may be the directory in which it makes its file.
-            if path and isinstance(flags, int) and flags & _WRITING and not isinstance(path, int) and not _is_dir(path):
+            if path and isinstance(flags, int) and flags & writing and not isinstance(path, int) and not _is_dir(path):
                 refuse(path)
-        elif event in _CHANGES:
+        elif event in changes:
             if not isinstance(args[0], int):
                 refuse(args[1] if event in ("os.link", "os.symlink") else args[0])
-        elif event in _STARTS and not closed:
+        elif event in starts and not closed:
             raise PermissionError(errno.EACCES, "a plan starts no program that the system cannot keep from writing")
 
     return hook
