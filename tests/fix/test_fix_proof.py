@@ -203,9 +203,9 @@ def test_a_statement_over_several_lines_was_reached_at_any_of_them(tmp_path: Pat
         ((("a.py", 3),), (("a.py", 3),), "losses differ: 9 instead of 0.5"),
         ((), (("a.py", 9),), "losses differ: 9 instead of 0.5"),
         ((("a.py", 3),), (), "losses differ: 9 instead of 0.5"),
-        ((("a.py", 3),), (("a.py", 2),), "the script stops earlier: E: no"),
+        ((("a.py", 3),), (("a.py", 2),), "the script stops earlier at a.py:2: E: no"),
         ((("a.py", 3),), (("b.py", 2),), "losses differ: 9 instead of 0.5"),
-        ((("a.py", 3), ("b.py", 5)), (("a.py", 3), ("b.py", 4)), "the script stops earlier: E: no"),
+        ((("a.py", 3), ("b.py", 5)), (("a.py", 3), ("b.py", 4)), "the script stops earlier at b.py:4: E: no"),
     ],
 )
 def test_the_same_error_at_another_place(
@@ -293,6 +293,10 @@ FIXED = {"MPS811": 0, "MPS812": 0}
         (Ran("", (0.5, 0.25), (0.26, 12.0), FIXED), "printed numbers differ: 0.26 instead of 0.25"),
         (Ran("", (0.5, 0.25), (0.25, 12.0), {"MPS102": 1}), "it causes MPS102"),
         (Ran("NameError x", (0.5, 0.25), (0.25, 12.0), FIXED), "the script stops: NameError x"),
+        (
+            Ran("NameError x", (0.5,), (0.25,), FIXED, trail=(("/p/train.py", 9), ("/p/net.py", 3))),
+            "the script stops at net.py:3: NameError x",
+        ),
     ],
 )
 def test_what_disagrees(edits: Sequence[Edit], after: Ran, why: str) -> None:
@@ -307,9 +311,9 @@ def test_a_script_that_stopped_gets_further(edits: Sequence[Edit]) -> None:
     assert why(stopped, None, Ran("", (0.5, 0.4), (1.0, 2.0), FIXED), edits) == ""
     assert why(stopped, None, Ran("ValueError y", (0.5, 0.4), (1.0,), FIXED), edits) == ""
     assert why(stopped, None, Ran("", (0.6, 0.4), (1.0,), FIXED), edits) == "losses differ: 0.6 instead of 0.5"
-    earlier = "the script stops earlier: NameError z"
-    assert why(stopped, None, Ran("NameError z", (), (1.0,), FIXED), edits) == earlier
-    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 3),)), edits) == earlier
+    without, there = (f"the script stops earlier{where}: NameError z" for where in ("", " at train.py:3"))
+    assert why(stopped, None, Ran("NameError z", (), (1.0,), FIXED), edits) == without
+    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 3),)), edits) == there
     assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 12),)), edits) == ""
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose, isnan
+from pathlib import Path
 
 from anymps.findings import RULES, rule_of
 from anymps.fix._edits import Edit
@@ -81,7 +82,7 @@ def disagreement(
     """
     trail = tuple((file, old_line(file, line)) for file, line in after.trail)
     if after.error and not before.error:
-        return Disagreement(f"the script stops: {after.stopped}", _at(edits, trail))
+        return Disagreement(f"the script stops{_last(trail)}: {after.stopped}", _at(edits, trail))
     if "mps" in before.places and after.places and "mps" not in after.places:
         return Disagreement(f"the model is on {' and '.join(after.places)} instead of {' and '.join(before.places)}")
     told = {rule: f"{rule} is still reported" for rule in _still_told(before, after, edits)}
@@ -90,7 +91,7 @@ def disagreement(
     further = before.error and not (after.error and _same(before, after, trail))
     if further:  # what comes later is new; what came before is not
         if after.error and _is_earlier(before, after, trail):
-            return Disagreement(f"the script stops earlier: {after.stopped}", _at(edits, trail))
+            return Disagreement(f"the script stops earlier{_last(trail)}: {after.stopped}", _at(edits, trail))
         whole = Ran(after.error, after.losses[: len(before.losses)], after.printed[: len(before.printed)], {})
         return _numbers_differ(before, again, whole)
     for rule, count in after.rules.items():
@@ -127,6 +128,11 @@ def _still_told(before: Ran, after: Ran, edits: Sequence[Edit]) -> list[str]:
 def _at(edits: Sequence[Edit], trail: Trail) -> tuple[Edit, ...]:
     """The edits of the lines at which an error was."""
     return tuple(edit for edit in edits if (str(edit.file), edit.line) in trail)
+
+
+def _last(trail: Trail) -> str:
+    """The innermost line of the program's own at which an error was."""
+    return f" at {Path(trail[-1][0]).name}:{trail[-1][1]}" if trail else ""
 
 
 def _numbers_differ(before: Ran, again: Ran | None, after: Ran) -> Disagreement | None:
