@@ -172,6 +172,23 @@ def test_refused_float64_names_numpy_default() -> None:
     assert found == [("weights", True), ("asked", False)]
 
 
+def test_refused_float64_tells_of_the_default_dtype() -> None:
+    """A refusal says so where torch's default dtype was float64; no other kind of refusal does."""
+    found = []
+    for default in (torch.float64, torch.float32):
+        torch.set_default_dtype(default)
+        try:
+            with anymps.record() as capture, pytest.raises(TypeError, match="doesn't support float64"):
+                torch.zeros(3, dtype=torch.float64, device="mps")
+            with anymps.record() as other, pytest.raises(RuntimeError, match="on the same device"):
+                torch.ones(3, device="mps", dtype=torch.float32) + torch.ones(3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        for recorded in (capture, other):
+            found += [refusal.detail.get("torch_default") for refusal in recorded.recording.refusals()]
+    assert found == [True, None, None, None]
+
+
 def test_float64_blames_nothing_that_did_not_go_to_the_device() -> None:
     """A float64 value of a caller's line is not the cause of a `.double()` within; nor is one of a branch not taken."""
     numpy = pytest.importorskip("numpy", reason="the bystander is NumPy's")

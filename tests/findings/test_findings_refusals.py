@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anymps.findings import RULES, Finding, Severity, is_refusal
@@ -100,6 +102,34 @@ def test_float64_of_an_expression_that_is_left_alone(expression: str) -> None:
         refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", expression=expression, origin=(4, "w = ..."))
     )
     assert finding.fix == "Write `x.float().to(device)`, or make it float32 at train.py:4."
+
+
+def test_float64_by_the_default_dtype_of_torch() -> None:
+    """MPS301: where torch's default dtype is float64, every line would need a cast, so the default comes first."""
+    default = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
+    message, operator = "Cannot convert a MPS Tensor to float64", "aten::_to_copy"
+
+    def found(source: str, **detail: Any) -> Finding:
+        return only(refused(RefusalKind.FLOAT64, "TypeError", message, operator, source=source, **detail))
+
+    plain = found("x = torch.randn(3)", torch_default=True)
+    assert plain.what == "A tensor is float64, as is torch's default dtype here, and going to mps raised TypeError."
+    assert plain.fix == f"{default}. Or write `dtype=torch.float32` where it is made."
+    moved = found(
+        "x.to(device)", torch_default=True, name="x", expression="torch.randn(3)", origin=(4, "x = torch.randn(3)")
+    )
+    assert moved.what == (
+        "`x`, made by `torch.randn(3)` at train.py:4, is float64, as is torch's default dtype here; going to mps "
+        "raised TypeError."
+    )
+    assert moved.fix == f"{default}. For this one alone, write `x.float().to(device)`."
+    for source, detail in (
+        ("x = torch.randn(3)", {}),
+        ("x = torch.randn(3, dtype=torch.float64)", {"torch_default": True}),
+        ("y = x.double()", {"torch_default": True}),
+        ("x = torch.from_numpy(a).to(device)", {"torch_default": True, "array": True}),
+    ):
+        assert "default" not in (told := found(source, **detail)).what + told.fix
 
 
 def test_float64_of_an_array() -> None:

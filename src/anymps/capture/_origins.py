@@ -101,6 +101,11 @@ def _is_wide(item: Any, kind: str) -> bool:
     return str(getattr(item, "dtype", "")).rpartition(".")[2] == kind and hasattr(item, "shape")
 
 
+def default_is_float64() -> bool:
+    """Whether torch's default dtype is float64, which MPS refuses wherever a call names no other."""
+    return torch.get_default_dtype() is torch.float64
+
+
 def default_is_mps() -> bool:
     """Whether new tensors of this thread are on mps unless they say otherwise (`torch.set_default_device`)."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)

@@ -92,6 +92,8 @@ LAYOUT = Rule(
     ),
 )
 
+_LEAVE_DEFAULT = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
+
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
 
 
@@ -106,11 +108,21 @@ def find(recording: Recording) -> Iterator[Finding]:
     yield from told_as_raised(recording, RefusalKind.LAYOUT, LAYOUT)
 
 
+def _by_default(refused: Refused) -> bool:
+    """Whether torch's default dtype may be why: it was float64 then, and no line about the tensor names a dtype."""
+    if refused.detail.get("numpy_default") or refused.detail.get("array") or not refused.detail.get("torch_default"):
+        return False
+    lines = (refused.site.source, refused.origin.source, refused.expression)
+    return not any(word in line for line in lines for word in ("float64", "double", "numpy"))
+
+
 def _float64(refused: Refused) -> Finding:
     name, expression = refused.name, refused.expression
     looped = refused.origin.source.strip().startswith(("for ", "async for "))
     subject = name[0].upper() + name[1:]
-    what = f"{subject} is float64, and going to mps raised {refused.error}."
+    by_default = _by_default(refused)
+    of_torch = ", as is torch's default dtype here" if by_default else ""
+    what = f"{subject} is float64{of_torch}, and going to mps raised {refused.error}."
     edit, places = float32_edit(expression), [refused.origin, refused.site]
     fix, written = "", "Write `{new}`."
     if not refused.origin.known and ".double()" in refused.site.source:
@@ -120,7 +132,8 @@ def _float64(refused: Refused) -> Finding:
         made = f" by `{expression}`" if expression else ""
         default = ", NumPy's default dtype" if refused.detail.get("numpy_default") else ""
         what = (
-            f"{subject}, made{made} at {at(refused.origin)}, is float64{default}; going to mps raised {refused.error}."
+            f"{subject}, made{made} at {at(refused.origin)}, is float64{default or of_torch}; going to mps raised "
+            f"{refused.error}."
         )
         cast = '`.astype("float32")`' if refused.detail.get("array") else "`.float()`"
         fix = f"Make it float32 at {at(refused.origin)}, or write {cast} before it goes to the device."
@@ -130,6 +143,9 @@ def _float64(refused: Refused) -> Finding:
         if looped or change_at(Placed(edit, (refused.origin,), Safety.PROVED)) is None:
             where = "where the data set makes it" if looped else f"at {at(refused.origin)}"
             places, written = [refused.site], f"Write `{{new}}`, or make it float32 {where}."
+    if by_default:
+        fix = f"{_LEAVE_DEFAULT}. Or write `dtype=torch.float32` where it is made."
+        written = f"{_LEAVE_DEFAULT}. For this one alone, write `{{new}}`."
     return FLOAT64.finding(
         refused.site,
         what=f"{what[:-1]}{refused.called}.",
