@@ -8,7 +8,7 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
@@ -21,24 +21,13 @@ from anymps.metal.translation._fission_names import (
     signed_indices,
 )
 from anymps.metal.translation._fission_private_elements import hold_own
-from anymps.metal.translation._fission_text import (
-    PLANE,
-    Call,
-    Cut,
-    Item,
-    LoopBegins,
-    LoopEnds,
-    NoText,
-    Once,
-    Piece,
-    Step,
-    group_function,
-)
+from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
+from anymps.metal.translation._fission_text import NoText, group_function
 from anymps.metal.translation._fission_uniformity import Names
 from anymps.metal.translation._fission_vector_loops import Turns, read_turns
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
-from anymps.metal.translation._structure import Function
+from anymps.metal.translation._structure import Function, Parameter
 from anymps.metal.translation._tokens import Token
 
 Render = Callable[[int, int, dict[tuple[int, int], str]], str]  # tokens from, to, and what stands for parts of them
@@ -143,24 +132,32 @@ class _Reader:
             if name in directly_changed(self.body):
                 raise _Refused
             self.names.declared.add(name)
-            whole = parameter.attribute not in _OF_THREAD
-            along_x = parameter.attribute in _PLACES and not is_vector(parameter) and self.axis == 1
-            if whole or along_x:
-                self.names.uniform.add(name)
-                if any(token.text == "&" for token in parameter.tokens):
-                    self.names.memory.add(name)
-                    if any(token.text == "constant" for token in parameter.tokens):
-                        self.names.fixed.add(name)
-                continue
-            self.names.varying.add(name)
-            self.names.indices.add(name)
-            if parameter.attribute in _PLACES and self.axis == PLANE:
-                continue
-            if parameter.attribute in _PLACES and is_vector(parameter):
-                self.names.positions.add(name)
-                self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = base(parameter, self.axis)
-            elif parameter.attribute in _PLACES or parameter.attribute == "thread_index_in_threadgroup":
-                self.names.lanes[name] = base(parameter, self.axis)
+            in_place = parameter.attribute in _PLACES
+            if parameter.attribute not in _OF_THREAD or (in_place and self.axis == 1 and not is_vector(parameter)):
+                self._uniform_parameter(name, parameter)
+            else:
+                self._index_parameter(name, parameter)
+
+    def _uniform_parameter(self, name: str, parameter: Parameter) -> None:
+        """The same for all threads of a group; a reference leads to memory, in which `constant` stays as it is."""
+        self.names.uniform.add(name)
+        words = [token.text for token in parameter.tokens]
+        if "&" in words:
+            self.names.memory.add(name)
+            if "constant" in words:
+                self.names.fixed.add(name)
+
+    def _index_parameter(self, name: str, parameter: Parameter) -> None:
+        """It says where the thread is: in `lanes` with what it begins at, if it counts threads along the axis."""
+        self.names.varying.add(name)
+        self.names.indices.add(name)
+        if parameter.attribute in _PLACES and self.axis == PLANE:
+            return
+        if parameter.attribute in _PLACES and is_vector(parameter):
+            self.names.positions.add(name)
+            self.names.lanes[f"{name}.{'xyz'[self.axis]}"] = base(parameter, self.axis)
+        elif parameter.attribute in _PLACES or parameter.attribute == "thread_index_in_threadgroup":
+            self.names.lanes[name] = base(parameter, self.axis)
 
     def _statement(self, statement: Statement) -> None:
         if not any(self._is_sync(index) for index in range(statement.first, statement.last)):
@@ -181,12 +178,8 @@ class _Reader:
             self.steps.append(Cut())
             return
         replaced: dict[tuple[int, int], str] = {}
-        results: dict[str, bool] = {}
-        at = self._innermost(statement, replaced)
-        while at is not None:
-            name, uniform = self._call(statement, at, replaced)
-            results[name] = uniform
-            at = self._innermost(statement, replaced)
+        while (at := self._innermost(statement, replaced)) is not None:
+            self._call(at, replaced)
         self._add(statement, replaced)
 
     def _loop(self, loop: Loop) -> None:
@@ -239,10 +232,8 @@ class _Reader:
                 found = (index, bracket, close)
         return found
 
-    def _call(
-        self, statement: Statement, at: tuple[int, int, int], replaced: dict[tuple[int, int], str]
-    ) -> tuple[str, bool]:
-        """Cuts before a call, and has it made for all threads; returns the name of its result."""
+    def _call(self, at: tuple[int, int, int], replaced: dict[tuple[int, int], str]) -> None:
+        """Cuts before a call, and has it made for all threads; `replaced` gets the name of its result."""
         index, bracket, close = at
         word = self.code[index].text
         start = index
@@ -257,18 +248,31 @@ class _Reader:
             raise _Refused
         number = self.calls
         self.calls += 1
+        arguments = tuple(self._arguments(number, word, bracket, close, replaced))
+        self._close()
+        result = f"anymps_r{number}"
+        uniform = word in _KNOWN
+        _, lane = _KNOWN.get(word, ((), None))
+        self.steps.append(Call(result, word, path, arguments, lane, uniform))
+        (self.names.uniform if uniform else self.names.varying).add(result)
+        for inner in [key for key in replaced if start <= key[0] and key[1] <= close]:
+            del replaced[inner]
+        replaced[start, close] = result
+
+    def _arguments(
+        self, number: int, word: str, bracket: int, close: int, replaced: dict[tuple[int, int], str]
+    ) -> Iterator[str]:
+        """Declares what the arguments of a call are, and gives the names of that."""
         differing, lane = _KNOWN.get(word, ((), None))
-        arguments: list[str] = []
         for position, tokens in enumerate(split_commas(self.code[bracket + 1 : close])):
-            first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
             if word in _KNOWN and position == lane:
-                arguments.append(self._lane_of(tokens))
+                yield self._lane_of(tokens)
                 continue
+            first = next(i for i in range(bracket + 1, close) if self.code[i] is tokens[0])
             name = f"anymps_a{number}_{position}"
             text = f"auto {name} = {self.render(first, first + len(tokens) - 1, replaced)};"
             used = self._used(tokens, first, replaced)
-            same = word in _KNOWN and position not in differing
-            if same:
+            if word in _KNOWN and position not in differing:
                 if not self.names.is_uniform(tokens, used):
                     raise _Refused
                 self.steps.append(Once(text, used))
@@ -276,16 +280,7 @@ class _Reader:
             else:
                 self.open.append(Item(text, used, (name,)))
                 self.names.varying.add(name)
-            arguments.append(name)
-        self._close()
-        result = f"anymps_r{number}"
-        uniform = word in _KNOWN
-        self.steps.append(Call(result, word, path, tuple(arguments), lane, uniform))
-        (self.names.uniform if uniform else self.names.varying).add(result)
-        for inner in [key for key in replaced if start <= key[0] and key[1] <= close]:
-            del replaced[inner]
-        replaced[start, close] = result
-        return result, uniform
+            yield name
 
     def _lane_of(self, tokens: list[Token]) -> str:
         """From where a thread counts its index, which an argument must be."""
@@ -328,31 +323,25 @@ class _Reader:
             names.memory |= declared
             self.shared += statement.declared
             return
-        tokens = list(statement.tokens)
-        kept = [t for i, t in enumerate(tokens) if not any(a <= statement.first + i <= b for a, b in replaced)]
+        read = [
+            token
+            for at, token in enumerate(statement.tokens, statement.first)
+            if not any(first <= at <= last for first, last in replaced)
+        ]
+        # Whether it declares something that has its value from there on.
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
-        loads = any(token.text in ("[", "->") for token in kept) or dereferences(kept) or bool(used & names.memory)
-        uniform = self.names.is_uniform(kept, used - declared) and (not self.returns or not loads)
+        loads = any(token.text in ("[", "->") for token in read) or dereferences(read) or bool(used & names.memory)
+        uniform = names.is_uniform(read, used - declared) and (not self.returns or not loads)
         if fixed and uniform:
-            # The same for all threads: done once; but what it reads from memory, not ahead of stores before it.
-            if loads and any(item.stores for item in self.open):
-                self._close()
-            self.steps.append(Once(text, used - declared))
-            names.uniform |= declared
-        elif statement.kind == "expression" and uniform and not self.returns and self.names.is_store(kept):
+            self._declare_once(text, used - declared, declared, loads)
+        elif statement.kind == "expression" and uniform and not self.returns and names.is_store(read):
             self._close()
             self.steps.append(Once(text, used))
-        elif fixed and not loads and not replaced and self.names.is_index(kept, used - declared):
-            lane = "".join(token.text for token in kept[kept.index(next(t for t in kept if t.text == "=")) + 1 : -1])
-            if lane in names.lanes:
-                names.lanes[statement.declared[0]] = names.lanes[lane]
-            # Cheap, and of nothing in memory: each piece computes it again, which beats an array that keeps it.
-            names.varying |= declared
-            names.indices |= declared
-            self.open.append(Item(text, used - declared, tuple(declared), again=True))
-        elif statement.kind == "control" and (only := names.only_thread(tokens)) is not None:
+        elif fixed and not loads and not replaced and names.is_index(read, used - declared):
+            self._declare_again(text, used - declared, statement.declared, read)
+        elif statement.kind == "control" and (only := names.only_thread(list(statement.tokens))) is not None:
             self._close()
             self.open.append(Item(text, used, (), stores=True))
             self._close(only)
@@ -360,20 +349,43 @@ class _Reader:
             self._close()
             self.steps.append(Piece([Item(text, used, (), True, frozenset(used & names.changed))], turns=turns))
         else:
-            names.varying |= declared
-            if not statement.plain:
-                self.arrays |= declared
-            self.open.append(
-                Item(
-                    text,
-                    used - declared,
-                    tuple(statement.declared),
-                    statement.kind != "declaration" or self.names.may_store(used),
-                    frozenset(used & names.changed),
-                    kept=statement.plain and not self._may_point(statement, used),
-                    bound=self._bound(statement),
-                )
+            self._add_for_each(statement, text, used)
+
+    def _declare_once(self, text: str, used: frozenset[str], declared: Collection[str], loads: bool) -> None:
+        """The same for all threads: done once; but what it reads from memory, not ahead of stores before it."""
+        if loads and any(item.stores for item in self.open):
+            self._close()
+        self.steps.append(Once(text, used))
+        self.names.uniform |= set(declared)
+
+    def _declare_again(self, text: str, used: frozenset[str], declared: Sequence[str], read: list[Token]) -> None:
+        """Cheap, and of nothing in memory: each piece computes it again, which beats an array that keeps it."""
+        names = self.names
+        value = read[[token.text for token in read].index("=") + 1 : -1]
+        lane = "".join(token.text for token in value)
+        if lane in names.lanes:
+            names.lanes[declared[0]] = names.lanes[lane]
+        names.varying |= set(declared)
+        names.indices |= set(declared)
+        self.open.append(Item(text, used, tuple(declared), again=True))
+
+    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str]) -> None:
+        """What each thread does for itself, and keeps if a later piece needs it."""
+        names = self.names
+        names.varying |= set(statement.declared)
+        if not statement.plain:
+            self.arrays |= set(statement.declared)
+        self.open.append(
+            Item(
+                text,
+                used.difference(statement.declared),
+                tuple(statement.declared),
+                statement.kind != "declaration" or names.may_store(used),
+                frozenset(used & names.changed),
+                kept=statement.plain and not self._may_point(statement, used),
+                bound=self._bound(statement),
             )
+        )
 
     def _turns(self, statement: Statement) -> Turns | None:
         """A loop that can be done turn by turn for many threads."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from anymps.metal.translation._fission_text import Item, Once, Piece, Step
+from anymps.metal.translation._fission_steps import Item, Once, Piece, Step
 
 _OTHERS = ("struct anymps_shared_", "auto anymps_a")  # the declaration; arguments of what threads do together
 _TYPES = r"(?:auto|unsigned|int|uint|short|ushort|long|ulong|size_t|uint2|uint3)"

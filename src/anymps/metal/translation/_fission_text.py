@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_vector_loops import Turns, turn_lines
 from anymps.metal.translation._structure import Function
 
@@ -25,94 +25,8 @@ _PER_THREAD = {
 }
 
 
-PLANE = 2  # in place of an axis: the threads of a group lie along x and y
-
-
 class NoText(Exception):
     """A value lives across a cut that cannot be kept in an array."""
-
-
-@dataclass(frozen=True)
-class Item:
-    """A statement of one thread."""
-
-    text: str
-    used: frozenset[str]
-    declared: tuple[str, ...] = ()
-    stores: bool = False
-    changed: frozenset[str] = frozenset()
-    again: bool = False  # what it declares is computed again wherever it is needed
-    kept: bool = True  # what it declares can be kept
-    bound: str = ""  # an expression: threads from that one on have nothing to do
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not.
-
-    `turns`: a loop that is done turn by turn for many threads.
-    """
-
-    items: Sequence[Item]
-    only: str = ""
-    bound: str = ""
-    turns: Turns | None = None
-
-    @property
-    def used(self) -> frozenset[str]:
-        """All names in it."""
-        return frozenset().union(*(item.used for item in self.items))
-
-
-@dataclass(frozen=True)
-class Once:
-    """A statement that is done once for the group."""
-
-    text: str
-    used: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A barrier."""
-
-    used: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function that all threads call together."""
-
-    result: str
-    word: str
-    path: str
-    arguments: tuple[str, ...]
-    lane: int | None  # which argument is the thread's index; its text is from where that counts
-    uniform: bool  # one result for the group
-
-    @property
-    def used(self) -> frozenset[str]:
-        """The names of its arguments."""
-        return frozenset(self.arguments)
-
-
-@dataclass(frozen=True)
-class LoopBegins:
-    """The head of a loop that is run once for the group; up to its end the steps are its body."""
-
-    text: str  # what stands between `for` and the body
-    counter: str
-    used: frozenset[str]
-
-
-@dataclass(frozen=True)
-class LoopEnds:
-    """Where the body of the innermost loop ends."""
-
-    used: frozenset[str] = frozenset()
-
-
-Step = Piece | Once | Cut | Call | LoopBegins | LoopEnds
 
 
 def group_function(
@@ -140,14 +54,9 @@ class _Writer:
     ) -> None:
         self.function, self.parameters, self.axis, self.steps = function, parameters, axis, steps
         self.varying, self.returns, self.plane = varying, returns, axis == PLANE
-        self.again = {
-            name: item
-            for step in steps
-            if isinstance(step, Piece)
-            for item in step.items
-            if item.again
-            for name in item.declared
-        }
+        items = [item for step in steps if isinstance(step, Piece) for item in step.items]
+        self.again = {name: item for item in items if item.again for name in item.declared}
+        self.unkept = {name for item in items if not item.kept for name in item.declared}
         self.later: list[set[str]] = []  # by step, the names used behind it
         names: set[str] = set()
         for step in reversed(steps):
@@ -158,15 +67,7 @@ class _Writer:
         self.open: list[int] = []  # loops that the step being written is in
         for first, last in _loops(steps):
             self._turns(first, last)
-        self.arrays: dict[str, str] = {}
-        self.unkept = {
-            name
-            for step in steps
-            if isinstance(step, Piece)
-            for item in step.items
-            if not item.kept
-            for name in item.declared
-        }
+        self.arrays: dict[str, str] = {}  # by name, the text of the array that keeps it
 
     def _turns(self, first: int, last: int) -> None:
         """What a turn of a loop leaves in variables from before it, the next turn finds there."""
@@ -185,29 +86,7 @@ class _Writer:
 
     def lines(self) -> list[str]:
         """All of it, in braces."""
-        lines = [
-            "{",
-            "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
-            f"const anymps_fission::Line anymps_line(anymps_g, {0 if self.plane else self.axis});",
-            "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
-        ]
-        if self.plane:
-            lines.append("const int anymps_w = int(anymps_g.size[0]), anymps_h = int(anymps_g.size[1]);")
-            lines.append("if (anymps_w < 1 || anymps_w > 1024 || anymps_h < 1) __builtin_unreachable();")
-        if self.returns:
-            lines.append("unsigned char anymps_all[1024]; __builtin_memset(anymps_all, 1, sizeof(anymps_all));")
-            lines.append("const unsigned char* anymps_alive = nullptr;  // until a thread returns")
-        else:
-            lines.append("constexpr const unsigned char* anymps_alive = nullptr;")
-        for index, (name, place) in enumerate(self.parameters):
-            kind = f"anymps_types::at<{index}>"
-            if place is not None:
-                lines.append(
-                    f"anymps_launch::buffer<{kind}>::held {name} = "
-                    f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
-                )
-            elif self.function.parameters[index].attribute not in _PER_THREAD:
-                lines += [self._position(index, "0")]
+        lines = ["{", *self._beginning(), *self._same_for_all()]
         for number, step in enumerate(self.steps):
             if isinstance(step, Piece):
                 lines += self._piece(number, step)
@@ -225,6 +104,32 @@ class _Writer:
                 gone = self.open.pop()
                 self.arrays = {name: array for name, array in self.arrays.items() if self.inside.get(name) != gone}
         return [*lines, "}"]
+
+    def _beginning(self) -> list[str]:
+        """The launch, the size of the group, and which of its threads are there still."""
+        lines = [
+            "const anymps_rt::Launch& anymps_l = *anymps_g.launch;",
+            f"const anymps_fission::Line anymps_line(anymps_g, {0 if self.plane else self.axis});",
+            "if (anymps_n < 0 || anymps_n > 1024) __builtin_unreachable();",
+        ]
+        if self.plane:
+            lines.append("const int anymps_w = int(anymps_g.size[0]), anymps_h = int(anymps_g.size[1]);")
+            lines.append("if (anymps_w < 1 || anymps_w > 1024 || anymps_h < 1) __builtin_unreachable();")
+        if self.returns:
+            lines.append("unsigned char anymps_all[1024]; __builtin_memset(anymps_all, 1, sizeof(anymps_all));")
+            lines.append("const unsigned char* anymps_alive = nullptr;  // until a thread returns")
+        else:
+            lines.append("constexpr const unsigned char* anymps_alive = nullptr;")
+        return lines
+
+    def _same_for_all(self) -> Iterator[str]:
+        """Declarations of the parameters that all threads of the group find alike."""
+        for index, (name, place) in enumerate(self.parameters):
+            if place is not None:
+                held = f"anymps_launch::buffer<anymps_types::at<{index}>>"
+                yield f"{held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
+            elif self.function.parameters[index].attribute not in _PER_THREAD:
+                yield self._position(index, "0")
 
     def _position(self, index: int, thread: str) -> str:
         """A declaration of the parameter for a thread of the group."""
@@ -259,64 +164,72 @@ class _Writer:
         return found
 
     def _piece(self, number: int, piece: Piece) -> list[str]:
+        """A function that does the piece for one thread, and the loop that calls it for each."""
         own = {name for item in piece.items for name in item.declared}
-        needed = self._with_again(piece.used)
-        who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
-        who = who if self.plane else "int anymps_i"
-        prologue = [
-            self._position(index, "anymps_i")
-            for index, (name, place) in enumerate(self.parameters)
-            if place is None and name in self.varying and name in needed
-        ]
-        there = (None, *self.open)
-        prologue += [
-            item.text for name, item in self.again.items() if name in needed - own and self.inside.get(name) in there
-        ]
-        lines = [
-            f"auto anymps_p{number} = [&]({who}, auto anymps_keep) __attribute__((always_inline)) {{",
-            *prologue,
-        ]
+        needed = self._with_again(piece.used) - own
         changed = set().union(*(item.changed for item in piece.items)) - own
-        for name, array in self.arrays.items():
-            if name in needed - own:
-                constant = "" if name in changed else "const "
-                lines.append(f"[[maybe_unused]] {constant}auto {name} = {array}[anymps_i];")
-        for item in piece.items:
-            text = _RETURN.sub(_DIE, item.text) if item.stores else item.text
-            lines.append(_SHORT.sub(r"ANYMPS_UNROLLED \g<0>", text))
+        known = {name: array for name, array in self.arrays.items() if name in needed}
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
         if self.unkept.intersection(kept):
             raise NoText
-        types = ", ".join(f"decltype({name})" for name in kept)
-        # With a probe, which is never run, the piece returns the types of what it keeps: arrays are declared from them.
-        lines.append(f"if constexpr (decltype(anymps_keep)::probe) return anymps_fission::Kept<{types}>(); else {{")
-        lines += [f"anymps_keep.template put<{place}>(anymps_i, {name});" for place, name in enumerate(kept)]
-        lines += [
-            f"{self.arrays[name]}[anymps_i] = {name};"
-            for name in sorted(changed)
-            if name in self.arrays and name in self.later[number]
+        prologue = self._computed_again(needed)
+        who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
+        lines = [
+            f"auto anymps_p{number} = [&]({who if self.plane else 'int anymps_i'}, auto anymps_keep) "
+            "__attribute__((always_inline)) {",
+            *prologue,
+            *(
+                f"[[maybe_unused]] {'' if name in changed else 'const '}auto {name} = {array}[anymps_i];"
+                for name, array in known.items()
+            ),
+            *map(_item_text, piece.items),
+            *self._kept_by_one(kept, sorted(changed & self.later[number])),
+            "};",
+            *self._kept_by_all(number, kept),
         ]
-        lines += ["}", "};"]
-        keep = "anymps_fission::Nowhere()"
-        if kept:
-            none = "0, 0, 0" if self.plane else "0"
-            lines.append(f"decltype(anymps_p{number}({none}, anymps_fission::Probe()))::Stores anymps_s{number};")
-            keep = f"anymps_fission::into(anymps_s{number})"
-            for place, name in enumerate(kept):
-                self.arrays[name] = f"anymps_s{number}.template get<{place}>()"
-        alive = "if (anymps_all[anymps_i]) " if self.returns else ""
         who = "anymps_i, anymps_x, anymps_y" if self.plane else "anymps_i"
         if self.plane and piece.only:
             who = "anymps_i, anymps_i % anymps_w, anymps_i / anymps_w"
-        call = f"{alive}anymps_p{number}({who}, {keep});"
+        keep = f"anymps_fission::into(anymps_s{number})" if kept else "anymps_fission::Nowhere()"
+        call = f"{'if (anymps_all[anymps_i]) ' if self.returns else ''}anymps_p{number}({who}, {keep});"
+        return [*lines, *self._for_threads(number, piece, call, prologue, known)]
+
+    def _computed_again(self, needed: Collection[str]) -> list[str]:
+        """Declarations of what each thread computes from its index alone."""
+        there = (None, *self.open)
+        return [
+            self._position(index, "anymps_i")
+            for index, (name, place) in enumerate(self.parameters)
+            if place is None and name in self.varying and name in needed
+        ] + [item.text for name, item in self.again.items() if name in needed and self.inside.get(name) in there]
+
+    def _kept_by_one(self, kept: Sequence[str], changed: Sequence[str]) -> list[str]:
+        """What a thread leaves for later pieces: new values, and those of earlier pieces that it `changed`."""
+        types = ", ".join(f"decltype({name})" for name in kept)
+        return [
+            # With a probe, which is never run, the piece returns the types of what it keeps, for their arrays.
+            f"if constexpr (decltype(anymps_keep)::probe) return anymps_fission::Kept<{types}>(); else {{",
+            *(f"anymps_keep.template put<{place}>(anymps_i, {name});" for place, name in enumerate(kept)),
+            *(f"{self.arrays[name]}[anymps_i] = {name};" for name in changed if name in self.arrays),
+            "}",
+        ]
+
+    def _kept_by_all(self, number: int, kept: Sequence[str]) -> list[str]:
+        """Declares the arrays of what the threads keep; from here on `arrays` has them."""
+        for place, name in enumerate(kept):
+            self.arrays[name] = f"anymps_s{number}.template get<{place}>()"
+        none = "0, 0, 0" if self.plane else "0"
+        probed = f"decltype(anymps_p{number}({none}, anymps_fission::Probe()))"
+        return [f"{probed}::Stores anymps_s{number};"] if kept else []
+
+    def _for_threads(
+        self, number: int, piece: Piece, call: str, prologue: Sequence[str], known: Mapping[str, str]
+    ) -> list[str]:
+        """Calls a piece for those threads that have something to do. `known` is what earlier pieces kept for it."""
         if piece.only:
-            return [
-                *lines,
-                f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}",
-            ]
+            return [f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}"]
         if self.plane:
             return [
-                *lines,
                 "for (int anymps_y = 0; anymps_y < anymps_h; ++anymps_y) {",
                 "const int anymps_o = anymps_y * anymps_w;",
                 "ANYMPS_ANY_ORDER",
@@ -324,19 +237,24 @@ class _Writer:
                 f"const int anymps_i = anymps_o + anymps_x; {call} }} }}",
             ]
         if piece.turns is not None:
-            known = [(name, array) for name, array in self.arrays.items() if name in needed - own]
-            prologue += [
-                f"[[maybe_unused]] const auto {name} = {array}[anymps_i];"
-                for name, array in known
-                if name not in piece.turns.changed
-            ]
-            kept_there = [(name, array) for name, array in known if name in piece.turns.changed]
-            return [*lines, *turn_lines(number, piece.turns, prologue, kept_there, self.returns, call)]
-        end = "anymps_n"
+            return self._by_turns(number, piece.turns, call, prologue, known)
         if piece.bound:
             end = f"anymps_m{number}"
-            lines.append(f"const int {end} = anymps_fission::at_most(anymps_n, {piece.bound});")
+            lines = [f"const int {end} = anymps_fission::at_most(anymps_n, {piece.bound});"]
+        else:
+            end, lines = "anymps_n", []
         return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < {end}; ++anymps_i) {call}"]
+
+    def _by_turns(
+        self, number: int, turns: Turns, call: str, prologue: Sequence[str], known: Mapping[str, str]
+    ) -> list[str]:
+        fixed = [
+            f"[[maybe_unused]] const auto {name} = {array}[anymps_i];"
+            for name, array in known.items()
+            if name not in turns.changed
+        ]
+        changed = [(name, array) for name, array in known.items() if name in turns.changed]
+        return turn_lines(number, turns, [*prologue, *fixed], changed, self.returns, call)
 
     def _call(self, call: Call) -> list[str]:
         number = call.result.removeprefix("anymps_r")
@@ -372,6 +290,11 @@ class _Writer:
             f"decltype(anymps_f{number}(0)) anymps_c{number}[1024];",
             f"anymps_fission::{name}(anymps_n, anymps_alive, anymps_f{number}, anymps_c{number}{values});",
         ]
+
+
+def _item_text(item: Item) -> str:
+    text = _RETURN.sub(_DIE, item.text) if item.stores else item.text
+    return _SHORT.sub(r"ANYMPS_UNROLLED \g<0>", text)
 
 
 def _loops(steps: Sequence[Step]) -> list[tuple[int, int]]:

@@ -69,10 +69,7 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
     With `loops`, kernels that can do without fibers do. Raises Unsupported for a feature that is not there.
     """
     tokens = tokenize(text)
-    linkages = [i for i, token in enumerate(tokens) if token.text == "extern" and names_a_class(tokens, i)]
-    edits = [blank(text, tokens[index].start, tokens[index + 1].end) for index in linkages]
-    for index in reversed(linkages):
-        del tokens[index : index + 2]
+    edits = _linkage_edits(text, tokens)
     code = [token for token in tokens if not token.directive]
     _decline(code)
     structure = read_structure(code)
@@ -80,27 +77,12 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
     edits += _structure_edits(text, code, structure)
     names = call_names(tokens, structure)
     synced = closure(names, synced_names)
-    groups: dict[int, GroupForm] = {}
-    if loops:
-        own = {function.name for function in structure.functions}
-
-        def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
-            changes = [
-                Edit(code[a].start, code[b].end, name) for (a, b), name in replaced.items() if first <= a and b <= last
-            ]
-            kept = [e for e in edits if not any(c.start <= e.start and e.end <= c.end for c in changes)]
-            return _part(text, code[first].start, code[last].end, [*kept, *changes])
-
-        for function in structure.functions:
-            if function.kernel and function.template is None and _is_synced(function, synced):
-                group = group_form(function, code, synced, own, render)
-                if group is not None:
-                    groups[id(function)] = group
-        for function in structure.functions:
-            if id(function) in groups:  # the kernel itself is there for its type alone
-                start, end = code[function.body[0]].end, code[function.body[1]].start
-                edits = [edit for edit in edits if not start <= edit.start < end]
-                edits.append(blank(text, start, end))
+    groups = _group_forms(text, code, structure, synced, edits) if loops else {}
+    for function in structure.functions:
+        if id(function) in groups:  # the kernel itself is there for its type alone
+            start, end = code[function.body[0]].end, code[function.body[1]].start
+            edits = [edit for edit in edits if not start <= edit.start < end]
+            edits.append(blank(text, start, end))
     if chains:
         edits += call_edits(code, [f for f in structure.functions if id(f) not in groups], structure.classes, synced)
     holders = pointer_classes(code)
@@ -110,9 +92,40 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
             constants=constants_read(kernel.function, used, structure, names),
             unbound=argument_buffer(kernel.name, kernel.function.parameters, holders),
         )
-        for kernel, used in _kernels(structure, code, synced, groups)
+        for kernel, used in _kernels(structure, synced, groups)
     )
     return Translation(apply(text, edits), kernels, structure)
+
+
+def _linkage_edits(text: str, tokens: list[Token]) -> list[Edit]:
+    """Takes `extern "C"` before classes out of the text, and out of the tokens."""
+    linkages = [i for i, token in enumerate(tokens) if token.text == "extern" and names_a_class(tokens, i)]
+    edits = [blank(text, tokens[index].start, tokens[index + 1].end) for index in linkages]
+    for index in reversed(linkages):
+        del tokens[index : index + 2]
+    return edits
+
+
+def _group_forms(
+    text: str, code: list[Token], structure: Structure, synced: set[str], edits: Sequence[Edit]
+) -> dict[int, GroupForm]:
+    """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
+    own = {function.name for function in structure.functions}
+
+    def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
+        changes = [
+            Edit(code[a].start, code[b].end, name) for (a, b), name in replaced.items() if first <= a and b <= last
+        ]
+        kept = [e for e in edits if not any(c.start <= e.start and e.end <= c.end for c in changes)]
+        return _part(text, code[first].start, code[last].end, [*kept, *changes])
+
+    groups: dict[int, GroupForm] = {}
+    for function in structure.functions:
+        if function.kernel and function.template is None and _is_synced(function, synced):
+            group = group_form(function, code, synced, own, render)
+            if group is not None:
+                groups[id(function)] = group
+    return groups
 
 
 def _part(text: str, start: int, end: int, edits: Iterable[Edit]) -> str:
@@ -171,13 +184,13 @@ def _structure_edits(text: str, code: list[Token], structure: Structure) -> list
     # Without a value: who reads one is refused, and the declaration is there for the compiler alone.
     edits += [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
     for function in structure.functions:
-        edits += shared_memory(text, code, function)
+        edits += shared_memory(code, function)
     # The whole of a double goes before what is changed within it.
     return sorted(edits, key=lambda edit: (edit.start, -edit.end))
 
 
 def _kernels(
-    structure: Structure, code: list[Token], synced: set[str], groups: Mapping[int, GroupForm]
+    structure: Structure, synced: set[str], groups: Mapping[int, GroupForm]
 ) -> Iterable[tuple[KernelSource, Sequence[Token]]]:
     """The kernels, and of instances of templates the arguments."""
     kernels = [function for function in structure.functions if function.kernel]

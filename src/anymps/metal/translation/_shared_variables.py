@@ -8,24 +8,24 @@ from anymps.metal.translation._token_edits import erased
 from anymps.metal.translation._tokens import Edit, Token
 
 
-def shared_memory(text: str, code: list[Token], function: Function) -> list[Edit]:
+def shared_memory(code: list[Token], function: Function) -> list[Edit]:
     """`threadgroup float a[32], b;` of a function becomes a struct with a place in the group's memory."""
     edits: list[Edit] = []
     first, last = function.body
     depth_start = first + 1
     index = first + 1
     while index < last:
-        text_here = code[index].text
-        if text_here in ("(", "["):
+        text = code[index].text
+        if text in ("(", "["):
             index = closing(code, index) + 1
             continue
-        if text_here in ("{", "}", ";", ":"):
+        if text in ("{", "}", ";", ":"):
             depth_start = index + 1
-        elif text_here == "threadgroup":
+        elif text == "threadgroup":
             end = index
             while end < last and code[end].text != ";":
                 end = closing(code, end) + 1 if code[end].text in ("(", "[", "{") else end + 1
-            edit = _shared_declaration(code, function, code[depth_start : end + 1])
+            edit = _shared_declaration(function, code[depth_start : end + 1])
             if edit is not None:
                 edits += edit
             index = end
@@ -34,7 +34,7 @@ def shared_memory(text: str, code: list[Token], function: Function) -> list[Edit
     return edits
 
 
-def _shared_declaration(code: list[Token], function: Function, statement: list[Token]) -> list[Edit] | None:
+def _shared_declaration(function: Function, statement: list[Token]) -> list[Edit] | None:
     parts = split_commas(statement[:-1])
     names, values = [], []
     for number, part in enumerate(parts):

@@ -155,41 +155,61 @@ class _Reader:
             return brace + 1
         class_word = next((i for i, word in enumerate(words) if word in CLASSES), None)
         if class_word is not None and "(" not in level and "=" not in level:
-            name = _class_name(head[class_word + 1 :])
-            close = closing(tokens, brace)
-            if self._is_double(tokens[start:brace]):
-                end = close + 1 if close + 1 < len(tokens) and tokens[close + 1].text == ";" else close
-                self.found.doubles.append((start, end))
-                return end + 1
-            self.found.classes.setdefault(name, set()).update(
-                token.text for token in tokens[brace:close] if token.kind == "name"
-            )
-            if words[0] == "typedef":
-                self.typedefs.append(len(self.scopes))
-            self.scopes.append(("class", name))
-            return brace + 1
+            return self._class(start, brace, head, _class_name(head[class_word + 1 :]))
         if "(" in level and "=" not in level[: level.index("(")] and "enum" not in words:
+            body = self._body(brace, initializes=":" in level)
+            self._function(start, first, template, *body)
+            return self._with_semicolon(body[1]) + 1
+        return self._initializer(start, brace)
+
+    def _class(self, start: int, brace: int, head: list[Token], name: str) -> int:
+        tokens = self.tokens
+        close = closing(tokens, brace)
+        if self._is_double(tokens[start:brace]):
+            end = self._with_semicolon(close)
+            self.found.doubles.append((start, end))
+            return end + 1
+        self.found.classes.setdefault(name, set()).update(
+            token.text for token in tokens[brace:close] if token.kind == "name"
+        )
+        if head[0].text == "typedef":
+            self.typedefs.append(len(self.scopes))
+        self.scopes.append(("class", name))
+        return brace + 1
+
+    def _body(self, brace: int, initializes: bool) -> tuple[int, int]:
+        """The braces of a function's body, of which the first may be at `brace`.
+
+        `: a_(1), b_{2} {`: braces of a constructor's list, where it `initializes` members, come before those.
+        """
+        tokens = self.tokens
+        close = closing(tokens, brace)
+        while close + 1 < len(tokens) and tokens[close + 1].text in (",", "{") and initializes:
+            brace = self._next(close + 1, ("{",))
             close = closing(tokens, brace)
-            # `: a_(1), b_{2} {`: braces of a constructor's list come before those of its body.
-            while close + 1 < len(tokens) and tokens[close + 1].text in (",", "{") and ":" in level:
-                following = close + 1
-                while following < len(tokens) and tokens[following].text != "{":
-                    following = closing(tokens, following) + 1 if tokens[following].text in OPENING else following + 1
-                brace, close = following, closing(tokens, following)
-            if tokens[close].text != "}":
-                self.found.balanced = False
-            self._function(start, first, template, brace, close)
-            if close + 1 < len(tokens) and tokens[close + 1].text == ";":
-                close += 1
-            return close + 1
-        # An initializer, an enumeration: over at the next semicolon.
-        index = closing(tokens, brace) + 1
-        while index < len(tokens) and tokens[index].text not in (";", "}"):
-            index = closing(tokens, index) + 1 if tokens[index].text in OPENING else index + 1
-        if index < len(tokens) and tokens[index].text == ";":
+        if tokens[close].text != "}":
+            self.found.balanced = False
+        return brace, close
+
+    def _initializer(self, start: int, brace: int) -> int:
+        """An initializer or an enumeration: over at the next semicolon."""
+        index = self._next(closing(self.tokens, brace) + 1, (";", "}"))
+        if index < len(self.tokens) and self.tokens[index].text == ";":
             self._declaration(start, index)
             return index + 1
         return index
+
+    def _next(self, index: int, texts: tuple[str, ...]) -> int:
+        """Where one of these stands next, outside of brackets that open on the way."""
+        tokens = self.tokens
+        while index < len(tokens) and tokens[index].text not in texts:
+            index = closing(tokens, index) + 1 if tokens[index].text in OPENING else index + 1
+        return index
+
+    def _with_semicolon(self, close: int) -> int:
+        """The last token of what a brace closes: the brace, or the semicolon behind it."""
+        behind = close + 1
+        return behind if behind < len(self.tokens) and self.tokens[behind].text == ";" else close
 
     def _is_double(self, head: list[Token]) -> bool:
         """Whether a definition was there before, and only an address space told the two apart.
@@ -220,17 +240,7 @@ class _Reader:
             if token.kind == "name" and before.text not in (".", "->")
         )
         function = Function(name, self._scope, head, (brace, close), names, own_names, template)
-        attributes = attributes_of(head[:opening] if opening else head)
-        function.kernel = any(token.text == "kernel" for token in head)
-        function.host_name = attributes.get("host_name", "")
-        function.max_threads = attributes.get("max_total_threads_per_threadgroup", "")
-        if opening:
-            inside = head[opening + 1 : closing(head, opening)]
-            if function.kernel:
-                trailing = attributes_of(head[closing(head, opening) :])
-                function.max_threads = function.max_threads or trailing.get("max_total_threads_per_threadgroup", "")
-                parts = [part for part in split_commas(inside) if [token.text for token in part] != ["void"]]
-                function.parameters = tuple(_parameter(part) for part in parts)
+        _read_head(function, opening)
         if self._is_double(tokens[start:brace]) and not function.kernel:
             self.found.doubles.append((start, close))
             return
@@ -347,6 +357,21 @@ def _class_name(tokens: list[Token]) -> str:
     while index < len(rest) and rest[index].text in ("alignas", "__attribute__", "METAL_ALIGN"):
         index = closing(rest, index + 1) + 1
     return rest[index].text if index < len(rest) and rest[index].kind == "name" else ""
+
+
+def _read_head(function: Function, opening: int) -> None:
+    """Sets what the head says of a kernel; `opening` is the index of the bracket before the parameters, or 0."""
+    head = function.head
+    attributes = attributes_of(head[:opening] if opening else head)
+    function.kernel = any(token.text == "kernel" for token in head)
+    function.host_name = attributes.get("host_name", "")
+    function.max_threads = attributes.get("max_total_threads_per_threadgroup", "")
+    if opening and function.kernel:
+        close = closing(head, opening)
+        trailing = attributes_of(head[close:])
+        function.max_threads = function.max_threads or trailing.get("max_total_threads_per_threadgroup", "")
+        parts = [part for part in split_commas(head[opening + 1 : close]) if [t.text for t in part] != ["void"]]
+        function.parameters = tuple(_parameter(part) for part in parts)
 
 
 def _parameters_at(head: list[Token]) -> int:
