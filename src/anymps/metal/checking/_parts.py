@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from anymps.metal._arguments import PADDING, Constant
 from anymps.metal._launch import Launch
@@ -25,33 +26,15 @@ def clean_by_parts(similar: SimilarGroups, deciding: Collection[int], check: Che
 
     `deciding` are the buffers whose contents decide what the kernel touches; no launch writes them.
     """
-    entry, bound = launch.entry, launch.bound
     counts = [(threads + size - 1) // size for threads, size in zip(launch.grid, launch.group, strict=True)]
     total = counts[0] * counts[1] * counts[2]
     if total < _FEWEST_GROUPS or launch.missing > 0 or not similar.knows(launch.kernel):
         return False
-    contents: dict[int, bytes] = {}
-    starts: set[int] = set()
-    sizes: dict[int, int] = {}
-    numbers = [index for index, slot in enumerate(bound.slots) if isinstance(slot, Constant)]
-    rest = iter(launch.tensors)
-    for index, slot in enumerate(bound.slots):
-        if isinstance(slot, Constant):
-            contents[index], sizes[index] = slot.data[:-PADDING], len(slot.data) - PADDING
-            starts.add(index)
-            continue
-        tensor = next(rest)
-        storage = tensor.untyped_storage()
-        sizes[index] = storage.nbytes()
-        if storage.data_ptr() == tensor.data_ptr():
-            starts.add(index)
-        if index in deciding:
-            left = sizes[index] - (tensor.data_ptr() - storage.data_ptr())
-            contents[index] = ctypes.string_at(tensor.data_ptr(), left) if left else b""
-    if max(sizes.values(), default=0) >= _LARGEST:
+    buffers = _buffers_of(launch, deciding)
+    if max(buffers.sizes.values(), default=0) >= _LARGEST:
         return False
-    settled = frozenset(index for index in contents if not entry.written >> index & 1)
-    places = GridPlaces(launch.grid, launch.group, contents, settled, frozenset(starts))
+    settled = frozenset(index for index in buffers.contents if not launch.entry.written >> index & 1)
+    places = GridPlaces(launch.grid, launch.group, buffers.contents, settled, frozenset(buffers.starts))
     parts = similar.parts(launch.kernel, places, min(_MOST_PARTS, total // 2))
     if parts is None:
         return False
@@ -61,9 +44,44 @@ def clean_by_parts(similar: SimilarGroups, deciding: Collection[int], check: Che
     for looked in [[part] for part in many] + ([single] if single else []):
         chosen = [_number(part.first, counts) for part in looked]
         touched = check.look(launch, chosen, deciding)
-        if touched is None or not all(_moves_well(part, touched, sizes, numbers) for part in looked):
+        if touched is None or not all(_moves_well(part, touched, buffers) for part in looked):
             return False
     return True
+
+
+@dataclass
+class _Buffers:
+    """What a launch gives its kernel, by index: sizes in bytes, what lies in some, and which begin where memory does.
+
+    `numbers` are those that are no tensors.
+    """
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    contents: dict[int, bytes] = field(default_factory=dict)
+    starts: set[int] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+
+
+def _buffers_of(launch: Launch, deciding: Collection[int]) -> _Buffers:
+    """The buffers of a launch, with the contents of numbers and of those that are `deciding`."""
+    found = _Buffers()
+    tensors = iter(launch.tensors)
+    for index, slot in enumerate(launch.bound.slots):
+        if isinstance(slot, Constant):
+            found.contents[index], found.sizes[index] = slot.data[:-PADDING], len(slot.data) - PADDING
+            found.starts.add(index)
+            found.numbers.add(index)
+            continue
+        tensor = next(tensors)
+        storage = tensor.untyped_storage()
+        found.sizes[index] = storage.nbytes()
+        before = tensor.data_ptr() - storage.data_ptr()
+        if not before:
+            found.starts.add(index)
+        if index in deciding:
+            left = found.sizes[index] - before
+            found.contents[index] = ctypes.string_at(tensor.data_ptr(), left) if left else b""
+    return found
 
 
 def _number(position: Sequence[int], counts: Sequence[int]) -> int:
@@ -71,10 +89,8 @@ def _number(position: Sequence[int], counts: Sequence[int]) -> int:
     return position[0] + counts[0] * (position[1] + counts[1] * position[2])
 
 
-def _moves_well(
-    part: SimilarPart, touched: Mapping[int, tuple[int, int, int]], sizes: Mapping[int, int], numbers: Collection[int]
-) -> bool:
-    """Whether what one group touched may move through the part; `numbers` are arguments that are no tensors."""
+def _moves_well(part: SimilarPart, touched: Mapping[int, tuple[int, int, int]], buffers: _Buffers) -> bool:
+    """Whether what one group touched may move through the part."""
     if part.first == part.last:
         return True
     far = [last - first for first, last in zip(part.first, part.last, strict=True)]
@@ -86,8 +102,9 @@ def _moves_well(
         for step in steps_of[area]:
             back = sum(min(0, one * count) for one, count in zip(step, far, strict=True))
             forth = sum(max(0, one * count) for one, count in zip(step, far, strict=True))
-            if low < high and (low + back < 0 or high + forth > sizes[index]):
+            if low < high and (low + back < 0 or high + forth > buffers.sizes[index]):
                 return False
-    if any(low < high and area not in steps_of for index, (area, low, high) in touched.items() if index not in numbers):
-        return False  # the source was read wrongly
+    for index, (area, low, high) in touched.items():
+        if low < high and area not in steps_of and index not in buffers.numbers:
+            return False  # the source was read wrongly
     return all(len(steps) == 1 for area, steps in steps_of.items() if area in written)

@@ -8,6 +8,7 @@ dropped. Only llvmlite's parser, printer and passes are needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anymps._errors import KernelsError
@@ -62,47 +63,13 @@ def translate(
     that is not known here.
     """
     shared = {match[1]: match[2] for match in map(_SHARED.match, text.splitlines()) if match}
-    declared: dict[str, Declaration] = {}
-    lines: list[str] = []
-    types: list[str] = []
-    inserted: list[str] | None = None  # of the function that is read
-    site = 0
     together = bool(shared) or any(_synchronization.waits(name) for name in re.findall(r"@(air\.[\w.]+)\(", text))
+    functions = _Functions(signature.function, shared, together)
     for line in text.splitlines():
-        if _is_left_out(line) or _SHARED.match(line):
-            continue
-        if not line.startswith("@"):
-            for pattern, instead in _DROPPED:
-                line = pattern.sub(instead, line)
-        else:
-            line = _LINKAGE.sub("private ", re.sub(r" addrspace\(\d+\)", "", line))
-        if line.startswith("declare "):
-            found = _declaration(line)
-            if found.name.startswith("air."):
-                declared[found.name] = found
-            continue  # LLVM declares its own
-        if line.startswith("define "):
-            line, name, types_ = _header(line, together)
-            if name == signature.function:
-                types = types_
-            lines.append(line)
-            inserted = []
-            start = len(lines)
-            continue
-        if line == "}" and inserted is not None:
-            label = start < len(lines) and re.match(r"[\w.\"$-]+:", lines[start]) is not None
-            lines[start + label : start + label] = inserted
-            inserted = None
-        if inserted is not None and shared:
-            line = _with_shared(line, shared, inserted)
-
-        def numbered(match: re.Match[str]) -> str:
-            nonlocal site
-            site += 8  # a vector waits once for each element
-            return f"{match[1]}{match[2]}{', ' if match[2] else ''}i64 {site})"
-
-        lines.append(_CALL.sub(numbered, line))
-    body = "\n".join(_redefined(lines))
+        if not _is_left_out(line) and not _SHARED.match(line):
+            functions.read(line)
+    declared = functions.declared
+    body = "\n".join(_redefined(functions.lines))
     definitions = "".join(_definition(function) for function in declared.values())
     resolves = sorted(set(re.findall(r"ptr @(anymps_k_\w+)", definitions)))
     parts = [f'target datalayout = "{layout}"', f'target triple = "{triple}"', preamble(resolves)]
@@ -110,9 +77,62 @@ def translate(
         members = ", ".join(f"{_ALIGNED}, {re.sub(r' addrspace.[0-9]+.', '', type_)}" for type_ in shared.values())
         parts.append(f"%{SHARED_TYPE} = type {{ {members} }}\n@{SHARED_TYPE} = external global %{SHARED_TYPE}")
     known = None if fixed is None else fixed.of(signature, declared)
-    parts += [body, definitions, entries(signature, types, key, together, known)]
+    parts += [body, definitions, entries(signature, functions.types, key, together, known)]
     whole = "\n".join(parts)
     return Translated(whole if fixed is None else flushing(whole), together)
+
+
+class _Functions:
+    """Reads a module line by line into `lines`; `types` are those of the parameters of the function `entry`."""
+
+    def __init__(self, entry: str, shared: Mapping[str, str], together: bool) -> None:
+        self.lines: list[str] = []
+        self.declared: dict[str, Declaration] = {}  # Apple's functions that it calls, by name
+        self.types: list[str] = []
+        self._entry, self._shared, self._together = entry, shared, together
+        self._start = 0  # of the function that is read, its first line
+        self._inserted: list[str] | None = None  # what that function is to begin with
+        self._site = 0
+
+    def read(self, line: str) -> None:
+        """The next line of those that stay."""
+        line = _portable(line)
+        if line.startswith("declare "):
+            found = _declaration(line)
+            if found.name.startswith("air."):  # LLVM declares its own
+                self.declared[found.name] = found
+        elif line.startswith("define "):
+            line, name, types = _header(line, self._together)
+            if name == self._entry:
+                self.types = types
+            self.lines.append(line)
+            self._start, self._inserted = len(self.lines), []
+        else:
+            if line == "}" and self._inserted is not None:
+                self._insert(self._inserted)
+            elif self._inserted is not None and self._shared:
+                line = _with_shared(line, self._shared, self._inserted)
+            self.lines.append(_CALL.sub(self._numbered, line))
+
+    def _insert(self, inserted: list[str]) -> None:
+        """At the end of a function, puts lines at its beginning, behind the label that may stand there."""
+        start = self._start
+        label = start < len(self.lines) and re.match(r"[\w.\"$-]+:", self.lines[start]) is not None
+        self.lines[start + label : start + label] = inserted
+        self._inserted = None
+
+    def _numbered(self, match: re.Match[str]) -> str:
+        self._site += 8  # a vector waits once for each element
+        return f"{match[1]}{match[2]}{', ' if match[2] else ''}i64 {self._site})"
+
+
+def _portable(line: str) -> str:
+    """A line without what stands for Apple's target alone."""
+    if line.startswith("@"):
+        return _LINKAGE.sub("private ", re.sub(r" addrspace\(\d+\)", "", line))
+    for pattern, instead in _DROPPED:
+        line = pattern.sub(instead, line)
+    return line
 
 
 def _is_left_out(line: str) -> bool:
@@ -161,7 +181,7 @@ def _header(line: str, together: bool) -> tuple[str, str, list[str]]:
     return header, name.strip('"'), [_type(part) for part in _split(parameters)]
 
 
-def _with_shared(line: str, shared: dict[str, str], inserted: list[str]) -> str:
+def _with_shared(line: str, shared: Mapping[str, str], inserted: list[str]) -> str:
     """Threadgroup memory is not known before a launch: its address comes from the runtime, first in each function."""
     if "@" not in line:
         return line

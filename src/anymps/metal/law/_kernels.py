@@ -50,15 +50,8 @@ def _kernel(tree: Tree, node: Node, parameters: list[Node]) -> Iterator[Refused]
         kind = parameter.cursor.type
         if "buffer" in attributes:
             argument, word = attributes["buffer"]
-            if argument.isdigit() and int(argument) >= MAX_BUFFERS:
-                limit = MAX_BUFFERS - 1
-                yield Refused(
-                    f"'buffer' attribute parameter is out of bounds: must be between 0 and {limit}", word.start
-                )
-            elif argument.isdigit():
-                if int(argument) in taken:
-                    yield Refused(f"cannot reserve 'buffer' resource location at index {argument}", parameter.at)
-                taken.add(int(argument))
+            if argument.isdigit():
+                yield from _buffer(int(argument), word.start, parameter.at, taken)
         name = next((attribute for attribute in attributes if attribute in _POSITIONS or attribute in _INDICES), "")
         if name and known:
             size = _size(kind)
@@ -74,6 +67,17 @@ def _kernel(tree: Tree, node: Node, parameters: list[Node]) -> Iterator[Refused]
             "elements",
             node.at,
         )
+
+
+def _buffer(index: int, stated_at: int, parameter_at: int, taken: set[int]) -> Iterator[Refused]:
+    """What is wrong with `[[buffer(index)]]`; `taken` are the indices of the parameters before, and gets this one."""
+    if index >= MAX_BUFFERS:
+        limit = MAX_BUFFERS - 1
+        yield Refused(f"'buffer' attribute parameter is out of bounds: must be between 0 and {limit}", stated_at)
+        return
+    if index in taken:
+        yield Refused(f"cannot reserve 'buffer' resource location at index {index}", parameter_at)
+    taken.add(index)
 
 
 def _size(kind: Any) -> int:
