@@ -188,7 +188,8 @@ def enable(
     with _enabling:  # several threads may ask; one of them does it
         method, first = choose_start_method(start_method), _state is None
         cuda, alone = asked_for("cuda_as_mps", cuda_as_mps), asked_for("alone")
-        current = _enable(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda), wanted)
+        asked = _Asked(_choose(mac), mac is not None, fallback, require, substrate, quiet, bool(cuda), wanted)
+        current = _enable(asked) if _state is None else _check_again(_state, asked)
         if current.mac is not None and (first or start_method is not None):
             install_start_method(method, current.mac)
             if start_method not in (None, SYSTEM):
@@ -217,54 +218,66 @@ def _answer_cuda(wanted: bool) -> State:
     return _state
 
 
-def _enable(
-    chosen: Mac,
-    mac_named: bool,
-    fallback: bool | None,
-    require: str | None,
-    substrate: str | None,
-    quiet: bool,
-    cuda: bool,
-    kernels: str | None,
-) -> State:
+@dataclass(frozen=True)
+class _Asked:
+    """What a call of `enable` asks for; None stands for what it leaves open."""
+
+    mac: Mac
+    mac_named: bool
+    fallback: bool | None
+    require: str | None
+    substrate: str | None
+    quiet: bool
+    cuda: bool
+    kernels: str | None
+
+
+def _enable(asked: _Asked) -> State:
     global _state
-    if _state is not None:
-        _check_again(_state, chosen if mac_named else None, fallback, require, substrate)
-        check_kernels_again(_state.kernels_torch or "cpu", kernels, check_supported(_state.torch))
-        return _state
-    allowed = _fallback_allowed(fallback)
+    allowed = _fallback_allowed(asked.fallback)
     strict = asked_for("strict_copies")
     version = check_supported(installed_torch().version)
 
     import torch
 
     if torch.backends.mps.is_built() and torch.backends.mps.is_available():
-        if substrate not in (None, "host"):
-            asked = "a plan" if substrate == "shape" else f"substrate={substrate!r}"
-            raise EnableError(f"anymps: {asked} needs the virtual device, and this Mac has a real one")
-        if require == "virtual":
-            raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
-        refuse_on_a_mac(kernels)
+        _check_real(asked)
         _state = State(False, None, allowed, torch.__version__)
         enforce_hazards(hazards_of_this_mac(version))
         return _state
-    if require == "real":
+    if asked.require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
-    card = take_card() if substrate == "cuda" else None  # before anything is built
-    real = open_real_kernels(kernels, version)
-    _install(version, chosen, allowed, substrate or "host", real, card)
+    card = take_card() if asked.substrate == "cuda" else None  # before anything is built
+    real = open_real_kernels(asked.kernels, version)
+    substrate = asked.substrate or "host"
+    _install(version, asked.mac, allowed, substrate, real, card)
     native().hold_back_copies(bool(strict))
-    _state = State(True, chosen, allowed, torch.__version__, substrate or "host", card=card)
+    _state = State(True, asked.mac, allowed, torch.__version__, substrate, card=card)
     if real is not None:
         _state = replace(_state, kernels="real", kernels_torch=real[0])
-    if substrate in ("host", "cuda"):
-        set_variable("substrate", substrate)  # child processes do the same
-    if not quiet:
-        print(banner(replace(_state, cuda_as_mps=cuda)), file=sys.stderr, flush=True)
-        note = "" if card is None else too_small(card, chosen.recommended_max_memory)
-        if note:
-            print(f"anymps: {note}", file=sys.stderr, flush=True)
+    if asked.substrate in ("host", "cuda"):
+        set_variable("substrate", asked.substrate)  # child processes do the same
+    if not asked.quiet:
+        _introduce(replace(_state, cuda_as_mps=asked.cuda), asked.mac)
     return _state
+
+
+def _check_real(asked: _Asked) -> None:
+    """Refuses what a Mac's own device cannot be."""
+    if asked.substrate not in (None, "host"):
+        what = "a plan" if asked.substrate == "shape" else f"substrate={asked.substrate!r}"
+        raise EnableError(f"anymps: {what} needs the virtual device, and this Mac has a real one")
+    if asked.require == "virtual":
+        raise RequireError("anymps: --require virtual, but this Mac has a real mps device")
+    refuse_on_a_mac(asked.kernels)
+
+
+def _introduce(current: State, mac: Mac) -> None:
+    """Says on stderr what the device is, and of a card that has less memory than the Mac."""
+    print(banner(current), file=sys.stderr, flush=True)
+    note = "" if current.card is None else too_small(current.card, mac.recommended_max_memory)
+    if note:
+        print(f"anymps: {note}", file=sys.stderr, flush=True)
 
 
 def banner(current: State) -> str:
@@ -284,26 +297,28 @@ def _choose(mac: str | Mac | None) -> Mac:
     return DEFAULT_MAC if text is None else parse_mac(text)
 
 
-def _check_again(
-    current: State, mac: Mac | None, fallback: bool | None, require: str | None, substrate: str | None
-) -> None:
+def _check_again(current: State, asked: _Asked) -> State:
+    """The device as it is; raises where a later call asks for another one."""
+    require, substrate = asked.require, asked.substrate
     if require is not None and current.virtual != (require == "virtual"):
         raise RequireError(f"anymps: --require {require}, but the device is {'virtual' if current.virtual else 'real'}")
-    if mac is not None and current.mac is not None and mac != current.mac:
+    if asked.mac_named and current.mac is not None and asked.mac != current.mac:
         raise EnableError(
-            f"anymps: the device already acts as {current.mac.name} in this process and cannot become {mac.name}; "
-            "start a new process for another Mac"
+            f"anymps: the device already acts as {current.mac.name} in this process and cannot become "
+            f"{asked.mac.name}; start a new process for another Mac"
         )
     if substrate not in (None, current.substrate):
         raise EnableError(
             f"anymps: the device is already on with substrate={current.substrate!r}; "
             f"start a new process for substrate={substrate!r}"
         )
-    if fallback is not None and fallback != current.fallback:
+    if asked.fallback is not None and asked.fallback != current.fallback:
         raise EnableError(
             "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
             f"set {FALLBACK_VARIABLE} or enable(fallback=...) before"
         )
+    check_kernels_again(current.kernels_torch or "cpu", asked.kernels, check_supported(current.torch))
+    return current
 
 
 def _fallback_allowed(fallback: bool | None) -> bool:
