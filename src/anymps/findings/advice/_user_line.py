@@ -173,29 +173,32 @@ class UserLine:
     @property
     def not_finite(self) -> str:
         """What of an `if` is true for a value that is not finite, computed on the device; empty if it tests no such."""
-        for part in ast.walk(self.test) if self.test is not None else ():
-            if not isinstance(part, ast.expr):
-                continue
-            inner, after = _tensor_of(part), ""
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and last_name(inner) in _REDUCING:
-                after = f".{last_name(inner)}()"
-                inner = inner.func.value
-            if after and isinstance(inner, ast.BinOp) and _is_not_finite(inner):
-                return f"({self._text(inner)}){after}"
-            if not isinstance(inner, ast.Call) or last_name(inner) not in _FINITE:
-                continue
-            if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
-                text = self._text(inner)
-            elif len(inner.args) == 1 and self._text(inner.func).startswith("torch."):
-                text = f"{self._text(inner.func)}({self._text(_tensor_of(inner.args[0]))})"
-            elif len(inner.args) == 1 and isinstance(tensor := _tensor_of(inner.args[0]), (ast.Name, ast.Attribute)):
-                text = f"{self._text(tensor)}.{last_name(inner)}()"
-            else:
-                continue
-            if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
-                continue  # its names end there
-            return f"{'~' if last_name(inner) == 'isfinite' else ''}{text}{after}"
-        return ""
+        if self.test is None:
+            return ""
+        parts = (part for part in ast.walk(self.test) if isinstance(part, ast.expr))
+        return next(filter(None, map(self._not_finite_of, parts)), "")
+
+    def _not_finite_of(self, part: ast.expr) -> str:
+        """The same of one expression within the test."""
+        inner, after = _tensor_of(part), ""
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and last_name(inner) in _REDUCING:
+            after = f".{last_name(inner)}()"
+            inner = inner.func.value
+        if after and isinstance(inner, ast.BinOp) and _is_not_finite(inner):
+            return f"({self._text(inner)}){after}"
+        if not isinstance(inner, ast.Call) or last_name(inner) not in _FINITE:
+            return ""
+        if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
+            text = self._text(inner)
+        elif len(inner.args) == 1 and self._text(inner.func).startswith("torch."):
+            text = f"{self._text(inner.func)}({self._text(_tensor_of(inner.args[0]))})"
+        elif len(inner.args) == 1 and isinstance(tensor := _tensor_of(inner.args[0]), (ast.Name, ast.Attribute)):
+            text = f"{self._text(tensor)}.{last_name(inner)}()"
+        else:
+            return ""
+        if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
+            return ""  # its names end there
+        return f"{'~' if last_name(inner) == 'isfinite' else ''}{text}{after}"
 
     @property
     def indexed(self) -> tuple[str, str] | None:
