@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._pure_calls import TYPES
@@ -12,6 +13,7 @@ from anymps.metal.translation._tokens import Token
 ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _CONTROL = frozenset({"if", "for", "while", "do", "switch", "return", "break", "continue", "goto", "else", "case"})
 _BEFORE_TYPE = frozenset({"const", "constexpr", "volatile", "device", "constant", "thread", "threadgroup", "unsigned"})
+_BEFORE_NAME = frozenset({"*", "&", "const", "device", "thread", "constant", "threadgroup"})
 _NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
 
 
@@ -123,29 +125,19 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
     while tokens[index].text in _BEFORE_TYPE:
         shared = shared or tokens[index].text == "threadgroup"
         index += 1
-    started = index
-    # The type: one name, perhaps with `a::b` and `<...>`; a second name without `::` between is what it declares.
-    while index < len(tokens) and (tokens[index].kind == "name" or tokens[index].text == "::"):
-        if index > started and tokens[index].kind == "name" and tokens[index - 1].text != "::":
-            break
-        index += 1
-    if index < len(tokens) and tokens[index].text == "<" and closing_angle(tokens, index) > index:
-        index = closing_angle(tokens, index) + 1
-    words_before = index > 0
+    index = _type_end(tokens, index)
     declared, plain, valued, pointer = [], True, True, False
     for part in split_commas(tokens[index:-1]):
-        at = 0
-        while at < len(part) and part[at].text in ("*", "&", "const", "device", "thread", "constant", "threadgroup"):
-            plain = plain and part[at].text != "&"
-            pointer = pointer or part[at].text == "*"
-            at += 1
-        after = part[at + 1].text if at + 1 < len(part) else ""
-        if at >= len(part) or part[at].kind != "name" or after not in ("", "=", "[", "{", "("):
+        signs = [token.text for token in takewhile(lambda token: token.text in _BEFORE_NAME, part)]
+        named = part[len(signs) :]
+        after = named[1].text if len(named) > 1 else ""
+        if not named or named[0].kind != "name" or after not in ("", "=", "[", "{", "("):
             return None
-        plain = plain and after != "["
+        pointer = pointer or "*" in signs
+        plain = plain and "&" not in signs and after != "["
         valued = valued and after != ""
-        declared.append(part[at].text)
-    if not declared or not words_before:
+        declared.append(named[0].text)
+    if not declared or index == 0:
         return None
     if shared and not pointer and not plain_type(tokens):
         raise Unread(declared[0])  # each thread gives it its value
@@ -159,6 +151,18 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
         valued,
         shared and not pointer and plain_type(tokens),
     )
+
+
+def _type_end(tokens: list[Token], start: int) -> int:
+    """Behind a type: one name, perhaps with `a::b` and `<...>`; another name behind it is what is declared."""
+    index = start
+    while index < len(tokens) and (tokens[index].kind == "name" or tokens[index].text == "::"):
+        if index > start and tokens[index].kind == "name" and tokens[index - 1].text != "::":
+            break
+        index += 1
+    if index < len(tokens) and tokens[index].text == "<" and closing_angle(tokens, index) > index:
+        index = closing_angle(tokens, index) + 1
+    return index
 
 
 def plain_type(tokens: list[Token]) -> bool:

@@ -96,41 +96,36 @@ def _rows(matrix: torch.Tensor, small: bool) -> tuple[str, int, int, int]:
 
 def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None) -> Work | None:
     """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
-    if (
-        call.release < _SINCE
-        or call.foreign
-        or not (x.is_floating_point() and x.dtype in NAMES)
-        or not (x.numel() and other.numel())
-    ):
+    if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
         return None
-    if (x.shape[0] == 1) == (other.shape[1] == 1) or other.dtype != x.dtype:
+    if not (x.numel() and other.numel()) or other.dtype != x.dtype:
+        return None
+    if (x.shape[0] == 1) == (other.shape[1] == 1):
         return None
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     one_row = x.shape[0] == 1
     along = 1 if one_row else 0
     if out is None or out.stride(along) != 1 or (bias is not None and bias.dtype != x.dtype):
         return None
-    # As (summands, results), the vector's numbers lying `step` apart.
+    # As (summands, results).
     matrix, vector = (other, x[0]) if one_row else (x.t(), other[:, 0])
-    step = vector.stride(0)
     small = all(reach(one) <= MOST_32 for one in (matrix, vector, out))
-    in_rows = matrix.stride(1) == 1 or (one_row and matrix.stride(0) != 1)
-    with_bias = "none" if bias is None else "ab"
-    if in_rows:
-        base, threads, results = _columns(matrix, small)
-        name, ld, ms = f"{base}_{with_bias}", matrix.stride(0), matrix.stride(1)
+    if matrix.stride(1) == 1 or (one_row and matrix.stride(0) != 1):
+        name, threads, results = _columns(matrix, small)
+        ending, ld, ms = "", matrix.stride(0), matrix.stride(1)
     else:
-        base, threads, results, width = _rows(matrix.t(), small)
-        together = width > 1 and step == 1 and vector.storage_offset() % width == 0
-        name, ld, ms = f"{base}_{with_bias}_{'xc' if together else 'xs'}", matrix.stride(1), matrix.stride(0)
-    kernel = name + ("" if ms == 1 else "_strided") + ("" if small else "_i64")
+        name, threads, results, width = _rows(matrix.t(), small)
+        together = width > 1 and vector.stride(0) == 1 and vector.storage_offset() % width == 0
+        ending, ld, ms = "_xc" if together else "_xs", matrix.stride(1), matrix.stride(0)
+    ending += ("" if ms == 1 else "_strided") + ("" if small else "_i64")
+    kernel = f"{name}_{'none' if bias is None else 'ab'}{ending}"
     apart = 0 if bias is None else bias.expand(out.shape).stride(along)
     params = {
         "n": out.numel(),
         "K": x.shape[1],
         "ld": ld,
         "ms": ms,
-        "xs": step,
+        "xs": vector.stride(0),
         "bias_r": apart,
         "bias_c": apart,
     }

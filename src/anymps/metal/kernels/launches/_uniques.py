@@ -37,6 +37,15 @@ def _runs(x: torch.Tensor) -> int:
     return 1 + int((x[1:] != x[:-1]).sum())
 
 
+def _sorted(call: Call, flat: torch.Tensor) -> tuple[list[Launch], torch.Tensor, torch.Tensor] | None:
+    """The launches that sort, the numbers in order, and where each was; None where the host copies instead."""
+    if flat.numel() == 1:
+        return None
+    ordered, order = torch.empty_like(flat), _room(flat.numel())
+    work = sort_along(call, flat, 0, ordered, order, {"descending": False, "stable": False})
+    return None if work.copies else (list(work.launches), ordered, order)
+
+
 def _unique(call: Call, consecutive: bool) -> Work | None:
     x, inverted, counted = (call.given.get(name) for name in ("self", "return_inverse", "return_counts"))
     if call.foreign or call.written or call.given.get("dim") is not None or not isinstance(x, torch.Tensor):
@@ -46,16 +55,10 @@ def _unique(call: Call, consecutive: bool) -> Work | None:
     flat = x.contiguous().view(-1)
     flat = flat.view(torch.uint8) if x.dtype == torch.bool else flat
     of, count = NAMES[flat.dtype], flat.numel()
-    launches: list[Launch] = []
-    ordered, order = flat, _room(0)
-    if not consecutive:
-        if count == 1:
-            return None  # the host copies it
-        ordered, order = torch.empty_like(flat), _room(count)
-        work = sort_along(call, flat, 0, ordered, order, {"descending": False, "stable": False})
-        if work.copies:
-            return None
-        launches += work.launches
+    sorting = ([], flat, _room(0)) if consecutive else _sorted(call, flat)
+    if sorting is None:
+        return None
+    launches, ordered, order = sorting
     mask = _room(count, torch.int32)
     scan = _scan(call, mask)
     names = [f"unique_mark_boundaries_{of}", f"unique_emit_{of}_64", "unique_counts", "unique_inverse_64"]
