@@ -53,7 +53,7 @@ print("\\n" + json.dumps(found))
 """
 
 
-_BEGINS = re.compile(r"Change first:|Then:|A step:|Memory:|  \S")
+_BEGINS = re.compile(r"Change first:|Then:|Findings:|A step:|Memory:|  \S")
 _CUT = (
     (r"(?<=\.) (?:A step: about|Data loading would limit|No time is predicted) .*", ""),  # its time
     (r"^(Change first: [^,]*), .*", r"\1"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
-from anymps.findings import find
-from anymps.record import Recording
+from anymps.findings import Severity, find
+from anymps.record import Recording, RecordingBuilder
 from anymps.report import print_summary, render_summary
-from recordings import hostile, refusing, training
+from recordings import META, hostile, refusing, training
 
 
 def summary(recording: Recording, whole: str = "anymps report") -> str:
@@ -58,6 +59,23 @@ def test_a_run_that_a_mac_ends() -> None:
     shown = summary(refusing())
     assert shown.startswith(REFUSED)
     assert "A step" not in shown
+
+
+def test_what_has_no_line() -> None:
+    """A finding about the whole run stands without a place, and below no `Then:` if nothing comes before."""
+    ending = {"status": 1, "exception": "SyntaxError", "message": "invalid syntax"}
+    ended = RecordingBuilder(meta={**META, "ending": ending}).close()
+    assert summary(ended) == (
+        "The script ended with SyntaxError, before anything reached mps. 1 finding: 1 note.\n"
+        "Findings:\n"
+        "  MPS003 note  The script did not finish\n"
+        "Full report: anymps report\n"
+    )
+    (note,) = find(ended)
+    error = replace(note, severity=Severity.ERROR)
+    for cost, said in (((0, 0), ""), ((3_000_000, 4_000_000), " about 3.00 to 4.00 ms in this run on a Mac")):
+        lines = render_summary(ended, [replace(error, cost_ns=cost)]).splitlines()
+        assert lines[1:3] == [f"Change first:{said}", "  MPS003  The script did not finish"]
 
 
 def test_more_findings_than_rows() -> None:

@@ -83,7 +83,7 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
         yield from _change(recording, first)
     others = [finding for finding in findings if finding is not first]
     if others:
-        yield from _table(recording, others)
+        yield from _table(recording, others, "Then:" if first is not None else "Findings:")
     step = _step(recording, findings)
     if step:
         yield Text(step)
@@ -100,8 +100,9 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
 
 
 def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
-    where = text.place(finding.site, fact(recording, "directory"))
-    yield Text.assemble("Change first: ", (where, "bold"), f", {cost(finding)}" if cost(finding) else "")
+    where, much = _where(recording, finding), cost(finding)
+    comma = "," if where else ""
+    yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), f"{comma} {much}" if much else "")
     rows = [(finding.id, Text(finding.title))]
     if finding.site.source:
         rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
@@ -109,19 +110,25 @@ def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
     yield pairs(rows)
 
 
-def _table(recording: Recording, findings: Sequence[Finding]) -> Iterator[RenderableType]:
+def _where(recording: Recording, finding: Finding) -> str:
+    """The place, and nothing for a finding about the whole run."""
+    return text.place(finding.site, fact(recording, "directory")) if finding.site.known else ""
+
+
+def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> Iterator[RenderableType]:
     """The other findings, one row each, the most severe first."""
-    directory = fact(recording, "directory")
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for _ in range(3):
+    shown = findings[:_MOST_ROWS]
+    are_placed = any(finding.site.known for finding in shown)
+    for _ in range(2 + are_placed):
         grid.add_column(overflow="fold")
-    for finding in findings[:_MOST_ROWS]:
+    for finding in shown:
         grid.add_row(
             Text(f"{finding.id} {finding.severity.word}", STATE_STYLES[STATES[finding.severity]]),
-            Text(text.place(finding.site, directory)),
+            *([Text(_where(recording, finding))] if are_placed else []),
             Text(finding.title),
         )
-    yield Text("Then:")
+    yield Text(heading)
     yield indented(grid)
     if len(findings) > _MOST_ROWS:
         yield indented(Text(f"and {len(findings) - _MOST_ROWS:,} more", QUIET))
