@@ -100,6 +100,16 @@ def test_refusal_names_the_line_that_made_a_global() -> None:
     assert (once.detail["default_device"], twice.origin.known) == ("mps", False)
 
 
+def test_a_generator_that_does_not_fit_the_default_device() -> None:
+    """A refusal tells of the default device where it was mps, and only there."""
+    with anymps.record() as capture, pytest.raises(RuntimeError, match="generator"):
+        torch.randperm(3, generator=torch.Generator(), device="mps")
+    with anymps.record() as other, default_device(), pytest.raises(RuntimeError, match="generator"):
+        torch.randperm(3, generator=torch.Generator())
+    details = [refusal.detail for recorded in (capture, other) for refusal in recorded.recording.refusals()]
+    assert [detail.get("default_device") for detail in details] == [None, "mps"]
+
+
 def _times_once(x: torch.Tensor) -> torch.Tensor:
     return ONCE * x
 

@@ -255,6 +255,27 @@ def test_generator_on_the_wrong_device() -> None:
     text = "Expected a 'mps' device type for generator but found 'cpu'"
     finding = only(refused(RefusalKind.GENERATOR, "RuntimeError", text, "aten::normal_"))
     assert (finding.id, finding.what) == ("MPS402", f"`aten::normal_` raised RuntimeError: {text}")
+    assert finding.fix == RULES["MPS402"].fix
+
+
+@pytest.mark.parametrize(
+    ("source", "default", "hidden"),
+    [
+        ("for x in DataLoader(rows, 4, shuffle=True):", {"default_device": "mps"}, True),
+        ("for x in DataLoader(rows, 4, shuffle=True):", {}, False),
+        ("x = torch.rand(3, generator=draws)", {"default_device": "mps"}, False),
+        ("x = torch.rand(3, **on(torch.Generator()))", {"default_device": "mps"}, False),
+    ],
+)
+def test_generator_that_torch_made(source: str, default: dict[str, str], hidden: bool) -> None:
+    """MPS402: a loader that shuffles has a CPU generator of its own, and draws on the default device."""
+    text = "Expected a 'mps:0' generator device but found 'cpu'"
+    finding = only(refused(RefusalKind.GENERATOR, "RuntimeError", text, "aten::randperm", source=source, **default))
+    own = (
+        'The default device is mps, and torch made a CPU generator: pass `generator=torch.Generator(device="mps")` to '
+        "the `DataLoader`, sampler or `random_split`."
+    )
+    assert finding.fix == (own if hidden else RULES["MPS402"].fix)
 
 
 # wrong results

@@ -22,6 +22,7 @@ from anymps.capture._statements import assignments, contains, function_at, metho
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many
 _WIDE = ("float64", "complex128")
+_PLACED = ("device", "generator")
 _MOVING = frozenset({"to", "mps", "cuda", "type_as", "copy_", "new_tensor", "tensor", "as_tensor", "asarray"})
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.ExceptHandler, ast.match_case)
 
@@ -101,15 +102,18 @@ def _is_wide(item: Any, kind: str) -> bool:
     return str(getattr(item, "dtype", "")).rpartition(".")[2] == kind and hasattr(item, "shape")
 
 
-def default_is_float64() -> bool:
-    """Whether torch's default dtype is float64, which MPS refuses wherever a call names no other."""
-    return torch.get_default_dtype() is torch.float64
+def defaults_behind(kind: str) -> dict[str, object]:
+    """Which of torch's defaults in force may explain a refusal of this kind, as its details.
 
-
-def default_is_mps() -> bool:
-    """Whether new tensors of this thread are on mps unless they say otherwise (`torch.set_default_device`)."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return context is not None and context.device.type == "mps"
+    The default device, for what is on the wrong one; a default dtype of float64, which MPS refuses wherever a call
+    names no other.
+    """
+    if kind in _PLACED:
+        # Of this thread (`torch.set_default_device`).
+        context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+        return {"default_device": "mps"} if context is not None and context.device.type == "mps" else {}
+    wide = kind == "float64" and torch.get_default_dtype() is torch.float64
+    return {"torch_default": True} if wide else {}
 
 
 def find_caller(is_internal: Callable[[str], bool]) -> str | None:

@@ -21,7 +21,7 @@ from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
-from anymps.capture._origins import default_is_float64, default_is_mps, find_caller, find_origin
+from anymps.capture._origins import defaults_behind, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
 from anymps.capture._run_facts import choose_source, core_of, environment, machine_facts
 from anymps.device import children_used_mps, real_calls, state
@@ -376,10 +376,9 @@ class Capture:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
             detail |= {"array": True} if origin.array else {}
             detail |= {"kept": origin.kept} if origin.kept else {}
-            detail |= {"default_device": "mps"} if kind == RefusalKind.DEVICE.value and default_is_mps() else {}
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")
-        detail |= {"torch_default": True} if kind == RefusalKind.FLOAT64.value and default_is_float64() else {}
+        detail |= defaults_behind(kind)
         missed = missed_handler(self.core.is_internal) if kind == RefusalKind.MEMORY.value else None
         if missed is not None:
             origin_site = self.core.site(*missed, "")

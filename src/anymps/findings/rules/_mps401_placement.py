@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
-from anymps.findings._refusals import Refused, refused_as, told_as_raised
+from anymps.findings._refusals import Refused, refused_as
 from anymps.findings.edits import fits, place_at
 from anymps.record import Recording, RefusalKind
 
@@ -57,6 +57,11 @@ GENERATOR = Rule(
     ),
 )
 
+_HIDDEN = (
+    'The default device is mps, and torch made a CPU generator: pass `generator=torch.Generator(device="mps")` to the '
+    "`DataLoader`, sampler or `random_split`."
+)
+
 RULES = (DEVICES, GENERATOR)
 
 
@@ -64,7 +69,16 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors and generators on the wrong device."""
     for refused in refused_as(recording, RefusalKind.DEVICE):
         yield _devices(refused)
-    yield from told_as_raised(recording, RefusalKind.GENERATOR, GENERATOR)
+    for refused in refused_as(recording, RefusalKind.GENERATOR):
+        # Shuffling and splitting make a CPU generator themselves, and then draw on the default device.
+        hidden = refused.detail.get("default_device") == "mps" and "generator" not in refused.site.source.lower()
+        yield GENERATOR.finding(
+            refused.site,
+            what=refused.raised,
+            count=refused.count,
+            fix=_HIDDEN if hidden else "",
+            related_sites=[refused.origin],
+        )
 
 
 def _devices(refused: Refused) -> Finding:
