@@ -168,7 +168,7 @@ def test_fallback_in_a_short_recording() -> None:
     finding = only(loop(falling_back("aten::mode"), steps=2))
     assert finding.id == "MPS103"
     assert finding.what == (
-        "`aten::mode` ran on the CPU 2 times. The recording is too short to tell whether this happens in the loop."
+        "`aten::mode` ran on the CPU twice. The recording is too short to tell whether this happens in the loop."
     )
 
 

@@ -354,7 +354,7 @@ def test_anomaly_detection() -> None:
     searched, own = find(builder.close())
     assert own.what == "`.item()` made the host wait once a step."
     assert searched.what == (
-        "Anomaly detection looked for NaN in the gradients 2 times a step, at 2 lines: this one costs most."
+        "Anomaly detection looked for NaN in the gradients twice a step, at 2 lines: this one costs most."
     )
     assert searched.fix == (
         "Switch it off unless you are looking for a NaN: `torch.autograd.set_detect_anomaly`, `detect_anomaly=True` "
@@ -546,5 +546,5 @@ def test_a_print_over_several_lines() -> None:
     text = "for i, x in enumerate(xs):\n    print('loss',\n          loss.item(),\n          best.item())\n"
     finding = of_reads(text, 3, 4)
     assert (finding.id, finding.site.line, [related.line for related in finding.related_sites]) == ("MPS202", 3, [4])
-    assert finding.what == "Showing a tensor made the host wait 2 times a step, at 2 lines: this one costs most."
+    assert finding.what == "Showing a tensor made the host wait twice a step, at 2 lines: this one costs most."
     assert finding.fix == "Print or log every 50 steps."

@@ -33,7 +33,7 @@ def test_waits_of_a_package_are_one_note() -> None:
         ("MPS201", "info"),
         ("MPS204", "info"),
     ]
-    assert copied.what == ("The package `agents` made the host wait 2 times a step, at 2 lines: this one costs most.")
+    assert copied.what == ("The package `agents` made the host wait twice a step, at 2 lines: this one costs most.")
     assert copied.fix == (
         "Nothing in your own files: check whether a setting or a newer release of `agents` avoids it, or report it "
         "to its authors."
@@ -84,7 +84,7 @@ def test_waits_that_one_setting_ends_are_one_finding() -> None:
         file="train.py",
     )  # fmt: skip
     assert finding.what == (
-        "A distribution checked whether its arguments are valid 2 times a step, at 2 lines: this one costs most."
+        "A distribution checked whether its arguments are valid twice a step, at 2 lines: this one costs most."
     )
     assert [site.line for site in finding.related_sites] == [31]
 

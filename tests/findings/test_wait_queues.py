@@ -261,7 +261,7 @@ def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
     recording = loop(falls, steps=10).close()
     (finding,) = (each for each in find(recording) if each.id == "MPS102")
     assert (finding.per_step, finding.count) == (2, 68)
-    assert finding.what == "`aten::heaviside.out` ran on the CPU 2 times a step: 4 device switches a step."
+    assert finding.what == "`aten::heaviside.out` ran on the CPU twice a step: 4 device switches a step."
     assert sum(share.on_cpu for share in recording.step_table().median) == 2
     assert _step.remarks(recording, recording.step_table())[-1] == (
         "One of the 9 steps does more: 48 operators on the CPU and 48 waits beyond these numbers."

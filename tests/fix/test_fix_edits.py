@@ -193,12 +193,20 @@ def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
     installed.parent.mkdir(parents=True)
     installed.write_text("o = Adam(p)\n")
     elsewhere = RULES["MPS812"].finding(Site(str(installed), 1, "", "", ""), what="It.", count=1)
-    found = [finding(script, "MPS812", 1), finding(script, "MPS811", 2), finding(script, "MPS812", 1), elsewhere]
+    nowhere = RULES["MPS002"].finding(Site("", 0, "", "", ""), what="Nothing.", count=1)
+    found = [
+        finding(script, "MPS812", 1),
+        finding(script, "MPS811", 2),
+        finding(script, "MPS812", 1),
+        elsewhere,
+        nowhere,
+    ]
     edits, suggestions = edits_for(found, program_of(script))
     assert [edit.label for edit in edits] == ["MPS811 at train.py:2", "MPS812 at train.py:1"]
     assert [suggestion.why for suggestion in suggestions] == [
         "its line is changed for MPS812: run anymps fix again afterwards",
         "its line is not in a file of the project",
+        "it is about no single line",
     ]
     assert script.line(9) == ""
 

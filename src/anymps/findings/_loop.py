@@ -132,8 +132,9 @@ def package_of(site: Site) -> str:
 
 
 def times(count: float) -> str:
-    """`once`, `3 times`, `2.5 times`."""
-    return "once" if number(count) == "1" else f"{number(count)} times"
+    """`once`, `twice`, `3 times`, `2.5 times`."""
+    said = number(count)
+    return {"1": "once", "2": "twice"}.get(said, f"{said} times")
 
 
 def number(value: float) -> str:

@@ -124,7 +124,7 @@ def _project_edits(findings: Sequence[Finding], program: Program) -> Iterator[Ed
 def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
     """The first of a finding's lines that can be changed; else why none of them can."""
     placed = finding.edit
-    why = "its line is not in a file of the project"
+    why = "its line is not in a file of the project" if finding.site.known else "it is about no single line"
     if placed is not None and isinstance(placed.edit, Guard):
         script = program.script(program.main.path)
         line = script.start_of(placed.edit, finding.site.line)

@@ -24,8 +24,8 @@ def relative(file: str, root: str) -> str:
 
 
 def times(number: int) -> str:
-    """`once`, `12 times`."""
-    return "once" if number == 1 else f"{number:,} times"
+    """`once`, `twice`, `12 times`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def names(tests: Iterable[str]) -> str:

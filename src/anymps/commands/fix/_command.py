@@ -100,7 +100,8 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         finding = suggestion.finding
         if finding in made:
             continue
-        say_plain(f"  {finding.id}  {_place(finding.site.file, finding.site.line)}  not changed: {suggestion.why}")
+        place = _place(finding.site.file, finding.site.line)
+        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}"))))
         say_plain(f"         {finding.fix}")
 
 
@@ -129,7 +130,7 @@ def _names(edits: Iterable[Edit], main: Path) -> str:
 
 
 def _place(file: str, line: int) -> str:
-    return f"{Path(file).name}:{line}" if file else "no line"
+    return f"{Path(file).name}:{line}" if file else ""
 
 
 def _table(before: Ran, after: Ran) -> list[str]:
