@@ -29,9 +29,38 @@ def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
 
 
 def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, Any]:
-    line, start = recording.timeline(step), step.start_ns
-    directory = fact(recording, "directory")
+    line, directory = recording.timeline(step), fact(recording, "directory")
+    caption = (
+        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
+        "until the queue is empty."
+        if recording.meta.get("virtual") is not False
+        else "Times of the host."
+    )
+    return drawing(
+        _lanes(line, recording.step_queues(step), step.start_ns, length, directory),
+        length,
+        _sentence(recording, step, line, length),
+        f"{caption} Calls closer than a thousandth of the step are drawn as one.",
+        list(_rows(line, step.start_ns, directory)),
+    )
 
+
+def _sentence(recording: Recording, step: Step, line: StepTimeline, length: int) -> str:
+    """How long the step is, and how often it waits and leaves the device."""
+    waits = sum(wait.count for wait in line.waits)
+    on_cpu = sum(fallback.count for fallback in line.on_cpu)
+    hurting = hurting_in(recording, step)
+    which = step_name(step.step).capitalize()
+    sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
+    if hurting:
+        hurt = "hurts" if hurting == 1 else "hurt"
+        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
+    return sentence + (f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else ".")
+
+
+def _lanes(
+    line: StepTimeline, queues: StepQueues, start: int, length: int, directory: str
+) -> tuple[dict[str, Any], ...]:
     def spans(of: Sequence[Span], name: Callable[[Span], str], look: Callable[[Span], str]) -> list[dict[str, Any]]:
         return [
             span(
@@ -46,25 +75,9 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
             for part in of
         ]
 
-    waits = sum(wait.count for wait in line.waits)
-    on_cpu = sum(fallback.count for fallback in line.on_cpu)
-    hurting = hurting_in(recording, step)
-    which = step_name(step.step).capitalize()
-    sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
-    if hurting:
-        hurt = "hurts" if hurting == 1 else "hurt"
-        sentence += f" that {hurt}" if hurting == waits else f" ({hurting:,} that {hurt})"
-    sentence += f", {text.plural(on_cpu, 'operator call')} on the CPU." if on_cpu else "."
-    caption = (
-        "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
-        "until the queue is empty."
-        if recording.meta.get("virtual") is not False
-        else "Times of the host."
-    )
-    queues = recording.step_queues(step)
     longest = max((wait.operators for wait in queues.waits), default=0)
     ramps = _queue(queues, directory)
-    lanes = (
+    return (
         lane(
             "parts",
             "host: phases of the step",
@@ -82,13 +95,6 @@ def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, A
             f"host waits for the device{'' if line.waits else ' (never)'}",
             spans(line.waits, lambda wait: wait.wait.label, lambda _: "wait"),
         ),
-    )
-    return drawing(
-        lanes,
-        length,
-        sentence,
-        f"{caption} Calls closer than a thousandth of the step are drawn as one.",
-        list(_rows(line, start, directory)),
     )
 
 
