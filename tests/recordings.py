@@ -1,6 +1,10 @@
-"""Hand-made recordings that the tests of the reports show."""
+"""Hand-made recordings that the tests of the reports show, and the rows of a recording's file."""
 
 from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
 
@@ -123,3 +127,9 @@ def hostile() -> Recording:
         operator="aten::[dim]mm", start_ns=0, site=line, detail={"name": "[u]x[/u]"},
     )  # fmt: skip
     return builder.close()
+
+
+def rows(recording_path: Path, query: str) -> list[tuple[object, ...]]:
+    """What anybody may ask the file itself."""
+    with closing(sqlite3.connect(recording_path)) as connection, connection:
+        return connection.execute(query).fetchall()
