@@ -103,7 +103,7 @@ out if its interquartile range is more than a quarter of the median.
 | model | Mac | torch | measured | predicted | 80 % interval | held | bound by |
 | --- | --- | --- | ---: | ---: | ---: | --- | --- |
 {step_rows}
-Over {step_count} steps of {step_models} models, the median error is {step_median} (goal: 20 %), and {step_half} are within 50 % (goal: 85 %). "Held" means that the measured
+Over {step_count} steps of {step_models} models, the median error is {step_median} (goal: 15 %), and {step_half} are within 50 % (goal: 90 %). "Held" means that the measured
 time is inside the interval. A star means that a data loader fed the step; its time is not predicted.
 
 **Intervals.** What limits a step decides its interval: {gpu[0]:g} to {gpu[1]:g} times the prediction if the GPU does, {host[0]:g} to {host[1]:g} times if the host does, and in
@@ -126,25 +126,31 @@ M1 Pro as on an M2 Ultra; its table does not say why. Two times of Kornia are un
 pictures, and `get_perspective_transform` takes 23 us a call on the M1, where the M4 needs 7.
 
 **Waits.** With torch 2.9 and macOS 26.5, the same script waits about 0.38 ms for the GPU of an M1 and 0.13 ms for that of an M4. So chips from M4 on
-have a factor of their own. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up to 1 MB.
+have a factor of their own. A release of torch makes no difference: tables of one release differ by more than those of two. With a wait for each
+release, the last row of the first table would be 22 %. A copy that blocks takes one wait and little more: 110 to 119 us in all on an M4 Pro, for up
+to 1 MB.
 
 **Convolutions.** Those that were timed had permuted inputs, which took torch before 2.5 up to three times as long. Plain inputs are assumed to be as
 fast there as in later releases. Before torch 2.5, all cores are assumed to share the sum in the gradient of a small weight. Both are judgements: the
 steps of VGG and ResNet-18 influenced the first, those of the CIFAR ResNets the second.
 
+**Attention.** Without gradients, attention is one graph of MPSGraph from torch 2.5 on (pytorch pull request 131362). It is predicted as two products and
+the softmax between them.
+
 **GRUs.** A GRU is hundreds of calls that do very little, so dispatch takes nearly all of its time. On an M1, a Metal kernel of PyTorch's own is
-dispatched in about 5 us, a graph of MPSGraph in 16 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have a kernel
-in which release. What a large GRU reads repeatedly stays in the cache. The prediction does not model that, so it is up to half as long again as
-measured.
+dispatched in about 5 us, a graph of MPSGraph in 21 to 35 us. The names of the compiled kernels in the macOS wheels tell which operators have a kernel
+in which release. What a large GRU reads repeatedly stays in the cache, and C++ makes its calls, without Python between them. The prediction models
+neither: it is up to 1.4 times as long as measured on an M1, and 1.7 times on an M2 with torch 2.4.
 
 **Few rows.** Up to 16 rows, as in a GRU or for one token of a language model, MPS multiplies without the tiles of its large products (pytorch issue
 189847). Such a product is assumed to read its tensors at three quarters of the memory's bandwidth. No timing of one alone is public; Mistral-7B in
 float16 makes 7.7 tokens a second on an M5, which amounts to that. One token behind 990 others takes 173 ms there.
 
 **How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`). The host dispatches every call, the device computes it, and both
-meet where the host waits. Neither the order of the calls nor the program's own code is known for the steps above, so their waits come at the end.
-`predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; here the two differ by less than a tenth. Paging
-and the compilation in the first step are not included.
+meet where the host waits. Neither the order of the calls nor the program's own code is known for the steps above, so each call and the waits are
+spread evenly over the step. With the most frequent calls first and all waits at the end, the table's median would be 18 %; both this and the single
+wait were decided knowing these rows. `predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; the two
+differ by less than a tenth in nine steps of ten. Paging and the compilation in the first step are not included.
 
 With a recording, the gaps between calls count too. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured at
 some steps and when the recording ends. The quickest product of large integers counts, as the gaps are those of the quickest step. An M1 is assumed to

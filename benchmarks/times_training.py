@@ -52,9 +52,21 @@ def logarithms(
 
 def walked_line(line: dict[str, str], coefficients: Coefficients) -> WalkedStep:
     """What is predicted for a public step time."""
-    happenings: list[Happening] = []
-    for call, count in step_calls(line["tape"]):
-        happenings += [Happening("kernel", call)] * count
-    happenings += [Happening("wait", waits=True)] * int(line["waits"])
     mac = mac_of(line["chip"], line["gpu_cores"])
-    return walked_step(happenings, mac, torch_release(line["torch"]), coefficients)
+    return walked_step(happenings_of(line), mac, torch_release(line["torch"]), coefficients)
+
+
+def happenings_of(line: dict[str, str]) -> list[Happening]:
+    """The calls and waits of a step, each spread evenly over it, the last wait at its end.
+
+    The files tell how often a call comes, not when. In their own order, the most frequent calls first, the host would
+    queue all that is short before the GPU has anything long to do, and wait only when all is done.
+    """
+    placed = [
+        ((number + 0.5) / count, Happening("kernel", call))
+        for call, count in step_calls(line["tape"])
+        for number in range(count)
+    ]
+    waits = int(line["waits"])
+    placed += [((number + 1) / waits, Happening("wait", waits=True)) for number in range(waits)]
+    return [happening for _, happening in sorted(placed, key=lambda pair: pair[0])]

@@ -17,7 +17,7 @@ from anymps.cost._walk import _WIDER_FOR_FALLBACKS, _WIDER_FOR_HOST_CODE, _Book,
 
 M1 = parse_mac("M1 16GB")
 TORCH = "2.13"
-WAIT = shipped().wait["2.10"] * 1e-6 * shipped().wait_base_chip
+WAIT = shipped().wait * 1e-6 * shipped().wait_base_chip
 SMALL = OperatorCall("aten::relu", ("float32[16]",), ("float32[16]",))
 SIDE = "float32[2048, 2048]"
 LARGE = OperatorCall("aten::mm", (SIDE, SIDE), (SIDE,))

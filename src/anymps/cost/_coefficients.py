@@ -72,12 +72,12 @@ class Coefficients:
 
     `change` is by class and by what `change_group` answers; `dtype` by `dtype_group`; the times are in microseconds on
     an M1's CPU by era of torch: `host` is a dispatch through MPSGraph, `kernel_host`, the same in all eras, one of a
-    Metal kernel of PyTorch's own; those of a view and of a wait are the same for both. In a training step dispatches
-    take `training_host` times as long. `rows` counts the timings that a class rests on, and `wider` is how much wider
-    its interval is, in logarithms. `intervals` are factors on a prediction, 10 % and 90 % quantiles: of an operator's
-    time by its length, of a step that the GPU decides (`step, GPU`) or the host (`step, host`), of what a wait takes
-    (`wait`), and of the ratio between two Macs (`ratio`), which is wider by `between` in a class whose ratios are
-    harder to predict.
+    Metal kernel of PyTorch's own; that of a view is the same for both. A `wait` takes as long in all eras, with factors
+    for some chips. In a training step dispatches take `training_host` times as long. `rows` counts the timings that a
+    class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
+    prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step that the GPU decides (`step,
+    GPU`) or the host (`step, host`), of what a wait takes (`wait`), and of the ratio between two Macs (`ratio`), which
+    is wider by `between` in a class whose ratios are harder to predict.
     """
 
     matrix: dict[str, MatrixClass]
@@ -89,7 +89,7 @@ class Coefficients:
     kernel_host: float
     view: dict[str, float]
     launch: dict[str, float]
-    wait: dict[str, float]
+    wait: float
     wait_base_chip: float
     wait_newer_chip: float
     training_host: float
@@ -121,7 +121,7 @@ def from_json(data: dict[str, Any]) -> Coefficients:
         kernel_host=data["common"]["kernel_host"],
         view=times["view"],
         launch=times["launch"],
-        wait=times["wait"],
+        wait=data["common"]["wait"],
         wait_base_chip=data["common"]["wait_base_chip"],
         wait_newer_chip=data["common"]["wait_newer_chip"],
         training_host=data["training_host"],

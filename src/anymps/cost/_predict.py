@@ -147,7 +147,7 @@ def step_time(
         if time.device:
             # Classes are off each in its own way: what they add to the interval goes by their share of the time.
             uncertain += count * time.device * width(time.kind, call, mac, coefficients)
-    wait = waits * wait_seconds(mac, release, coefficients)
+    wait = waits * wait_seconds(mac, coefficients)
     seconds = queue_seconds(host, device) + wait
     extra = uncertain / device if device else 0.0
     alone = widened(coefficients.intervals["step, GPU"], extra)
@@ -224,11 +224,11 @@ def runs_own_kernel(call: OperatorCall, release: TorchRelease) -> bool:
     return call.operator.startswith("metal::") or has_metal_kernel(call.name, release.number)
 
 
-def wait_seconds(mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:
-    """What one wait takes the host, the queue being empty."""
+def wait_seconds(mac: Mac, coefficients: Coefficients) -> float:
+    """What one wait takes the host, the queue being empty: as long with any release of torch."""
     base = coefficients.wait_base_chip if mac.is_base_chip else 1.0
     newer = coefficients.wait_newer_chip if mac.generation >= QUICK_WAITS else 1.0
-    return coefficients.wait[release.era] * 1e-6 * base * newer
+    return coefficients.wait * 1e-6 * base * newer
 
 
 def moved_bytes(call: OperatorCall) -> int:

@@ -253,7 +253,7 @@ class _Book:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._release, self._coefficients = mac, release, coefficients
         self._transfer = coefficients.transfer
-        self._wait = wait_seconds(mac, release, coefficients)
+        self._wait = wait_seconds(mac, coefficients)
         self._slower = coefficients.training_host if training else 1.0
         self._dispatch = self._slower * dispatch_seconds(None, mac, release, coefficients)
         self._view = coefficients.view[release.era] * 1e-6 / self._speed

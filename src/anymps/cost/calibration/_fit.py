@@ -72,7 +72,7 @@ def expected_seconds(call: OperatorCall, mode: Mode, mac: Mac, torch: str, coeff
     """What one such call is predicted to take. Raises CostError where that is not known."""
     release = torch_release(torch)
     time = operator_time(call, mac, release, coefficients)
-    wait = wait_seconds(mac, release, coefficients) if mode == "sync" else 0.0
+    wait = wait_seconds(mac, coefficients) if mode == "sync" else 0.0
     return queue_seconds(time.host, time.device) + wait
 
 
@@ -103,7 +103,7 @@ class _Solver:
         self._mac, self._release, self._stock = mac, release, coefficients
         _, self._speed = rates(mac)
         self._slower: dict[bool, float] = {True: 1.0, False: 1.0}  # dispatches here beside the shipped ones
-        self._wait = wait_seconds(mac, release, coefficients)
+        self._wait = wait_seconds(mac, coefficients)
 
     def host_times(self, timings: list[Timed]) -> dict[str, float]:
         """Microseconds of dispatches, a view and a wait. Raises CostError without a dispatch or a wait."""
@@ -131,7 +131,7 @@ class _Solver:
         found = {
             "host": self._slower[False] * self._stock.host[self._release.era],
             "kernel_host": self._slower[True] * self._stock.kernel_host,
-            "wait": self._stock.wait[self._release.era] * self._wait / expected,
+            "wait": self._stock.wait * self._wait / expected,
         }
         return {**found, "view": 1e6 * median(views) * self._speed} if views else found
 
