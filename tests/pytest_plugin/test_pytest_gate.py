@@ -538,6 +538,26 @@ def test_annotations_for_github(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
+def test_a_wait_in_a_test_that_fails_is_annotated_as_a_warning(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits fail no test by themselves: what is red is the error of the same test."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(gate.path))
+    gate.write(
+        library="def read(x):\n    return x.item()",
+        test_it="""\
+            import torch, library
+            def test_it():
+                assert sum(library.read(torch.ones(1, device="mps")) for _ in range(12)) == 11
+        """,
+    )
+    result = gate.run()
+    result.assert_outcomes(failed=1)
+    assert [line for line in result.outlines if line.startswith("::")] == [
+        "::warning file=library.py,line=2,title=Waits for the GPU::item, 12 times%0AIn 1 test, such as "
+        "test_it.py::test_it"
+    ]
+
+
 def test_a_forked_child_is_left_alone(gate: Gate) -> None:
     """A test that forks goes on; what the child does is neither recorded nor judged."""
     gate.write(

@@ -19,10 +19,11 @@ def workflow_commands(
     lines: Mapping[str, int],
     new: Iterable[New] = (),
 ) -> Iterator[str]:
-    """Workflow commands, one a line: errors for what failed unexpectedly, warnings for fallbacks, and for the manifest.
+    """Workflow commands, one a line: errors for what failed unexpectedly, for the manifest and for the baseline.
 
-    `new` are lines that the baseline does not have, errors too. `lines` has the manifest's line of each test that it
-    lists. The form is that of GitHub's documentation, "Workflow commands for GitHub Actions".
+    Warnings are fallbacks, and waits of tests that failed unexpectedly. `new` are lines that the baseline does not
+    have. `lines` has the manifest's line of each test that it lists. The form is that of GitHub's documentation,
+    "Workflow commands for GitHub Actions".
     """
     for group in (*groups.missing, *groups.refused):
         if group.unexpected and group.site.known and group.refusal is not None:
@@ -31,8 +32,9 @@ def workflow_commands(
             yield _command("error", group.site, title, f"{_with_fix(message, group)}{_tests(group.tests)}")
     for group in groups.waits:
         if group.unexpected and group.site.known:
+            # The test may have failed for another reason; one over its limit of waits names them in its own error.
             yield _command(
-                "error", group.site, "Waits for the GPU", f"{group.what}, {times(group.count)}{_tests(group.tests)}"
+                "warning", group.site, "Waits for the GPU", f"{group.what}, {times(group.count)}{_tests(group.tests)}"
             )
     for group in groups.fallbacks:
         if group.site.known:
