@@ -197,6 +197,19 @@ def test_a_statement_over_several_lines_was_reached_at_any_of_them(tmp_path: Pat
     assert ("fused" in text_of(proof.program)) is came
 
 
+@pytest.mark.parametrize(("line", "came"), [(1, False), (2, True), (3, True), (4, True), (5, True), (6, False)])
+def test_a_statement_in_two_branches_was_reached_where_mps_is(tmp_path: Path, line: int, came: bool) -> None:
+    """The old one stands in the branch for other machines, to which no run on mps comes."""
+    (tmp_path / "train.py").write_text("import torch\ntorch.cuda.empty_cache()\ny = 2\n")
+    program = Program.read(tmp_path / "train.py")
+    site = Site(str(program.main.path), 2, "", "torch.cuda.empty_cache()")
+    edits, _ = edits_for([RULES["MPS409"].finding(site, what="It.", count=1)], program)
+    reached = frozenset({(str(program.main.path.resolve()), line)})
+    ran = Ran("", (0.5,), (), {"MPS409": 1}, reached=reached)
+    proof = prove(program, edits, ran, lambda changed: replace(ran, rules={}))
+    assert [outcome.ran for outcome in proof.outcomes] == [came]
+
+
 @pytest.mark.parametrize(
     ("trail", "now", "why"),
     [

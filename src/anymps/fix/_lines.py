@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import Final
+
+_ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
+_BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
 
 
 def new_line(before: str, after: str, line: int) -> int:
@@ -44,6 +49,17 @@ def statement_lines(text: str, line: int) -> tuple[int, int]:
         if node.lineno <= line <= last and (found is None or node.lineno >= found[0]):
             found = (node.lineno, last)
     return found or (line, line)
+
+
+def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
+    """The lines of a statement; of one in a branch of an edit, `if torch.backends.mps.is_available():`, all of it."""
+    first, last = lines
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.If) and node.orelse and _ONLY_MPS.fullmatch(ast.unparse(node.test)):
+            end = node.end_lineno or node.lineno
+            if node.lineno <= first and last <= end <= node.lineno + _BRANCHES:
+                return node.lineno, end
+    return lines
 
 
 def _blocks(before: str, after: str) -> Sequence[tuple[str, int, int, int, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from anymps.findings.edits import Safety
 from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, apply_all
-from anymps.fix._lines import changed_lines, new_line, statement_lines
+from anymps.fix._lines import changed_lines, new_line, statement_lines, with_branches
 from anymps.fix._program import Program
 from anymps.fix._same_run import Disagreement, Ran, disagreement
 
@@ -162,7 +162,8 @@ def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover
         return Outcome(edit)
     changed = apply_all(kept, prover.program)
     line = line_between(prover.program, changed, str(edit.file), edit.line)
-    first, last = statement_lines(changed.script(edit.file).text, line)
+    text = changed.script(edit.file).text
+    first, last = with_branches(text, statement_lines(text, line))
     came = any((str(edit.file), number) in best.reached for number in range(first, last + 1))
     return Outcome(edit) if came else Outcome(edit, NOT_RUN, ran=False)
 
