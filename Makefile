@@ -1,6 +1,6 @@
 # Two commands do all their set-up themselves: `make demo` and `make test`.
 #
-# PYTHON    the Python (3.10 to 3.13) to make the virtual environment with
+# PYTHON    the Python (3.10 to 3.14) to make the virtual environment with
 # VENV      where it lies
 # PIP_FLAGS further arguments to every pip install, such as --index-url (on Linux, where pip's default torch is a large
 #           build for CUDA, an index of CPU builds saves some gigabytes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import linecache
 import os
 import signal
 import socket
@@ -102,7 +103,10 @@ def execute(order: Mapping[str, Any]) -> None:
     sys.argv, sys.path[0] = ["-c"], ""
     program = sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        exec(compile(order["code"], "<string>", "exec"), program.__dict__)
+        code = compile(order["code"], "<string>", "exec")
+        if sys.version_info >= (3, 13):  # from then on `python -c` shows lines of its code in tracebacks
+            linecache._register_code(code, order["code"], "<string>")  # type: ignore[attr-defined,unused-ignore]
+        exec(code, program.__dict__)
     except Exception as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # without this function's own line

@@ -145,6 +145,8 @@ print(sys.argv, sys.path[0], __name__, __file__)
 print(__spec__ and (__spec__.name, __spec__.origin), __package__, __cached__, __doc__)
 print(type(__loader__).__name__, sorted(set(globals()) - {"sys", "__main__"}))
 print(__main__ is sys.modules["__main__"], __main__.__dict__ is globals(), type(__builtins__).__name__)
+width: int = 3
+print(__main__.__annotations__)
 """
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import anymps
 from anymps.record import RecordingBuilder, RecordingWriter
@@ -67,7 +68,7 @@ def test_doctor_asks_another_python(bare: Path) -> None:
     ran = run(bare, "doctor", "--json", "--python", sys.executable)
     assert ran.stderr == ""
     told = json.loads(ran.stdout)["facts"]
-    assert (told["torch"], told["python"]) == (importlib.metadata.version("torch"), platform.python_version())
+    assert (told["torch"], told["python"]) == (torch.__version__, platform.python_version())
     ran = run(bare, "doctor", "--python", "/nowhere/python")
     text = "anymps: --python /nowhere/python cannot be started: No such file or directory\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -269,11 +270,13 @@ def test_numbers_of_launches_that_repeat_one(monkeypatch: pytest.MonkeyPatch) ->
         kernel(out, 1.5, other, 1 << 63, last)
     kernel(out, 1e39, other, 1, last)  # beyond float32
     assert out.tolist() == [float("inf")] * 3
+    assert len(bound) == (1 if sys.version_info < (3, 14) else 2)  # later, `struct` packs no infinity for it
+    bound.clear()
     kernel(out, 2.5, other, 1, last, threads=1)
     assert out.tolist() == [3.5, float("inf"), float("inf")]
-    assert len(bound) == 2
+    assert len(bound) == 1
     kernel(out, 2.5, other, 3, last, threads=1)
-    assert (len(bound), out[0].item()) == (2, 5.5)
+    assert (len(bound), out[0].item()) == (1, 5.5)
 
 
 def test_cpu_scalars_of_launches_that_repeat_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,13 +169,11 @@ def test_a_vector_at_an_address_that_is_not_aligned(kernels: Any) -> None:
 
 def test_variables_that_are_never_set(kernels: Any) -> None:
     """At the line that reads them; where a branch or a loop may set them it is a warning alone."""
-    assert _said(kernels.sums, _made(4), 3) == [
-        (
-            "The Metal kernel `sums` reads the variable `sum`, which may not have been written yet, at line 22, "
-            "`o[i] = sum;`.",
-            False,
-        )
-    ]
+    (told,) = _said(kernels.sums, _made(4), 3)
+    what = "The Metal kernel `sums` reads the variable `sum`, which may not have been written yet, at line"
+    # The first read, as g++ 16 names it, or the last one, as g++ 12 does.
+    places = ["21, `for (int j = 0; j < n; ++j) sum += j;`", "22, `o[i] = sum;`"]
+    assert told in [(f"{what} {place}.", False) for place in places]
     assert _said(kernels.never, _made(4)) == [
         (
             "The Metal kernel `never` reads the variable `sum` before it is written at line 26, `sum += o[i];`.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -563,3 +564,17 @@ def test_names_that_are_no_text_are_kept_in_escapes() -> None:
     builder.entry("aten::mm", start_ns=0, site=builder.site("/p/caf\udce9.py", 3, "main", "x = 1"))
     (line,) = builder.close().lines()
     assert line.file == "/p/caf\\udce9.py"
+
+
+def test_recordings_that_nobody_closes_are_closed_by_the_collector() -> None:
+    """In a circle, too, and without the warning that SQLite's connections give since Python 3.13."""
+    writer = RecordingWriter.in_memory()
+    recording = writer.recording()
+    connections = [writer._connection, recording._file._connection]
+    circle: list[object] = [writer, recording]
+    circle.append(circle)
+    del writer, recording, circle
+    gc.collect()
+    for connection in connections:
+        with pytest.raises(sqlite3.ProgrammingError, match="Cannot operate on a closed database"):
+            connection.execute("SELECT 1")

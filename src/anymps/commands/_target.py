@@ -97,7 +97,9 @@ class Target:
         Raises TargetNotFoundError if a module's parent package has no such submodule.
         """
         main = types.ModuleType("__main__")
-        main.__dict__.update(__annotations__={}, __builtins__=builtins)  # as Python 3.10 to 3.13 have it
+        main.__dict__["__builtins__"] = builtins
+        if sys.version_info < (3, 14):  # later, a module makes them when it is asked for them (PEP 649)
+            main.__annotations__ = {}
         if self.is_module:
             spec, code = self._module_code()
             main.__dict__.update(

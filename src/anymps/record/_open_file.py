@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import damaged
 from anymps.record._form import Form
 from anymps.record._rounds import settle_steps
-from anymps.record._snapshot import connect_memory
+from anymps.record._snapshot import closed_on_error, connect_memory
 from anymps.record._strict import (
     DAMAGE,
     DamageError,
@@ -33,16 +34,20 @@ class OpenFile:
     """An open connection to a recording. Every method raises RecordingError for a file that is damaged or closed."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection = connection
+        self._hold(connection)
         self._name = name
+
+    def _hold(self, connection: sqlite3.Connection) -> None:
+        # Recordings are handed around freely; forgetting to close a file that is only read harms nobody. By a
+        # finalizer, since the `__del__` of what is in a circle may come after the connection's own, which has warned
+        # of not being closed since Python 3.13.
+        self._connection = connection
+        self._close = weakref.finalize(self, connection.close)
+        self._close.atexit = False
 
     def close(self) -> None:
         """Let go of the file."""
-        self._connection.close()
-
-    def __del__(self) -> None:
-        # Recordings are handed around freely; forgetting to close a file that is only read harms nobody.
-        self._connection.close()
+        self._close()
 
     def check(self) -> None:
         """Hold every value to its column, as a file may have been made by others."""
@@ -54,10 +59,10 @@ class OpenFile:
     def settle(self, *, foreign: bool) -> None:
         """Make rows and steps of what a run that did not end left packed, in memory, away from the file."""
         try:
-            memory = connect_memory()
-            self._connection.backup(memory)
-            self._connection.close()
-            self._connection = memory
+            with closed_on_error(connect_memory()) as memory:
+                self._connection.backup(memory)
+            self.close()
+            self._hold(memory)
             expand_spool(memory)
         except DAMAGE as error:
             raise self.damaged(error) from None

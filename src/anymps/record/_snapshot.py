@@ -51,6 +51,16 @@ def connect_memory() -> sqlite3.Connection:
     return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
 
 
+@contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close a connection that nobody gets, as what is done with it first has failed."""
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the recording at `path` as it is now; nothing changes through it, nor under it.
 
@@ -68,8 +78,7 @@ def connect(path: Path) -> sqlite3.Connection:
             return _connect_unlocked(path)
         with _copied(path) as copy:
             if copy is not None:
-                memory = connect_memory()
-                with closing(_connect_copy(copy)) as source:
+                with closing(_connect_copy(copy)) as source, closed_on_error(connect_memory()) as memory:
                     source.backup(memory)
                 return memory
     raise RecordingError(f"{path} cannot be read: it is written faster than it can be copied; read it after the run")
@@ -127,11 +136,8 @@ def _connect_by(path: Path, how: str = "") -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro{how}", uri=True, isolation_level=None, check_same_thread=False
     )
-    try:
+    with closed_on_error(connection):
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 
@@ -142,12 +148,8 @@ def _connect_copy(copy: Path) -> sqlite3.Connection:
         return _connect_unlocked(copy)
     with copy.open("rb") as file:
         identity = int.from_bytes(file.read(_HEADER)[60:64], "big")
-    connection = _connect_by(copy)
-    try:
+    with closed_on_error(_connect_by(copy)) as connection:
         (of_log,) = connection.execute("PRAGMA user_version").fetchone()
-    except BaseException:
-        connection.close()
-        raise
     if of_log == identity:
         return connection
     connection.close()

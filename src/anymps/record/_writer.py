@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from anymps.record._file import open_readonly
 from anymps.record._place import check_free, held, name_of_new, remove_recording, take_name
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
 from anymps.record._rounds import settle_steps
-from anymps.record._snapshot import connect_memory, new_identity, own_writer, register, unregister
+from anymps.record._snapshot import closed_on_error, connect_memory, new_identity, own_writer, register, unregister
 from anymps.record.format import (
     ALLOCATION,
     ModuleRow,
@@ -71,6 +72,9 @@ class RecordingWriter:
                 register(self._file, self)
         except sqlite3.Error as error:
             raise RecordingError(f"{self._name} cannot be written: {error}") from None
+        # A writer that nobody closed leaves an incomplete recording, as a kill does. One that is there when Python ends
+        # may still be closed by what ends the run.
+        weakref.finalize(self, _let_go, self._connection, self._process).atexit = False
 
     @classmethod
     def in_memory(cls, meta: Mapping[str, object] | None = None) -> RecordingWriter:
@@ -228,8 +232,7 @@ class RecordingWriter:
 
     def snapshot(self) -> sqlite3.Connection:
         """What was committed so far, as a database in memory."""
-        copy = connect_memory()
-        with self._lock:
+        with closed_on_error(connect_memory()) as copy, self._lock:
             # SQLite copies no database whose writer has a transaction open.
             if not self._closed:
                 self._commit(self._connection)
@@ -239,11 +242,6 @@ class RecordingWriter:
                 if not self._closed:
                     self._connection.execute("BEGIN IMMEDIATE")
         return copy
-
-    def __del__(self) -> None:
-        # A writer that nobody closed leaves an incomplete recording, as a kill does. A forked child must not touch it.
-        if getattr(self, "_process", None) == os.getpid() and hasattr(self, "_connection"):
-            self._connection.close()
 
     def _insert(self, table: str, columns: int, rows: Iterable[tuple[Any, ...]]) -> None:
         self._run(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * columns)})", rows)
@@ -282,6 +280,11 @@ class RecordingWriter:
         return "the recording in memory" if self._path is None else str(self._path)
 
 
+def _let_go(connection: sqlite3.Connection, process: int) -> None:
+    if process == os.getpid():  # a forked child must not touch it
+        connection.close()
+
+
 def _as_text(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The row with bytes of names that are no text written out, as `\\udcff`."""
     return tuple(
@@ -306,8 +309,8 @@ def _make_recording(connection: sqlite3.Connection, identity: int, meta: Mapping
 
 
 def _create_in_memory(identity: int, meta: Mapping[str, object]) -> sqlite3.Connection:
-    connection = connect_memory()
-    _make_recording(connection, identity, meta)
+    with closed_on_error(connect_memory()) as connection:
+        _make_recording(connection, identity, meta)
     return connection
 
 
@@ -329,11 +332,12 @@ def _create(path: Path, identity: int, meta: Mapping[str, object]) -> sqlite3.Co
                 with suppress(OSError):
                     remove_recording(fresh)
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-            # Write-ahead logging: what is committed is safe from the process's death without waiting for the disk.
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute("BEGIN IMMEDIATE")
+            with closed_on_error(connection):
+                # Write-ahead logging: what is committed is safe from the process's death without waiting for the disk.
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+                connection.execute("BEGIN IMMEDIATE")
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
     return connection
