@@ -44,6 +44,7 @@ COMMANDS = (
     ["coverage", "take"],
     ["convert", "--dry-run", "../model.pt"],
     ["doctor"],
+    ["doctor", "--python", sys.executable],
 )
 
 

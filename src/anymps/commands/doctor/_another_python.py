@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,9 @@ def run_in(python: Path, *words: str) -> int:
                 Path(folder, name).symlink_to(Path(place).resolve())
         sys.stdout.flush()
         try:
-            answer = subprocess.run([str(python), "-c", _START, folder, *words], check=False)
+            # Before `_START` runs, Python 3.14 imports `linecache`: not from the current folder.
+            environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+            answer = subprocess.run([str(python), "-c", _START, folder, *words], check=False, env=environment)
         except OSError as error:
             raise UsageError(f"--python {python} cannot be started: {error.strerror}") from None
     return answer.returncode

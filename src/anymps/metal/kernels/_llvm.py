@@ -10,6 +10,7 @@ import sys
 from typing import Any, Final
 
 from anymps._errors import KernelsError
+from anymps._own_process import SAFE_PATH
 
 _INSTALL = "pip install 'llvmlite>=0.50,<0.51'"
 _SUPPORTED = (0, 50)  # the text of its printer is what is read and rewritten here
@@ -60,7 +61,7 @@ def module_text(bitcode: bytes, name: str) -> str:
     llvm()
     path = [os.path.abspath(place) for place in sys.path if place]
     try:
-        command = [sys.executable, "-c", _PRINT, json.dumps(path)]
+        command = [sys.executable, *SAFE_PATH, "-c", _PRINT, json.dumps(path)]
         done = subprocess.run(command, check=False, input=bitcode, capture_output=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         reason = f"it took more than {_SECONDS:.0f} s"
