@@ -108,11 +108,28 @@ def duration_range(low: float, high: float) -> str:
     return f"{duration(low) or '0'} to {duration(high)}"
 
 
+def estimate(seconds: float, low: float, high: float) -> tuple[str, str]:
+    """A time in seconds and its interval, in the unit that suits the time: `909 us` and `606 to 1,510 us`.
+
+    A range so wide that this unit does not suit its ends has its own.
+    """
+    factor, unit = _unit(1e9 * seconds)
+    low, high = 1e9 * low, 1e9 * high
+    if unit == "ns" or low < factor / 20 or high >= 1e4 * factor:
+        return duration(1e9 * seconds), duration_range(low, high)
+    return duration(1e9 * seconds), f"{_rounded(low / factor)} to {_rounded(high / factor)} {unit}"
+
+
 def _unit(nanoseconds: float) -> tuple[float, str]:
     for factor, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
         if nanoseconds >= 0.9995 * factor:
             return factor, unit
     return 1.0, "ns"
+
+
+def _rounded(number: float) -> str:
+    """With three digits, as an interval's ends are known no better."""
+    return _digits(float(f"{number:.3g}"))
 
 
 def _digits(number: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anymps._text import estimate
 from anymps.report import _text as text
 
 
@@ -42,3 +43,12 @@ def test_duration_ranges_share_a_unit() -> None:
     assert text.duration_range(0, 500) == "0 to 500 ns"
     assert text.duration_range(1_201_000, 1_204_000) == "1.20 ms"
     assert text.duration_range(0, 0) == "0"
+
+
+def test_an_estimate_and_its_interval_share_a_unit() -> None:
+    assert estimate(909e-6, 606e-6, 1514e-6) == ("909 us", "606 to 1,510 us")
+    assert estimate(0.883, 0.561, 1.4) == ("883 ms", "561 to 1,400 ms")
+    assert estimate(1.05e-3, 630e-6, 1.9e-3) == ("1.05 ms", "0.63 to 1.90 ms")
+    assert estimate(2e-3, 10e-6, 4e-3) == ("2.00 ms", "10.0 us to 4.00 ms")
+    assert estimate(2e-6, 1e-6, 30e-3) == ("2.00 us", "1.00 us to 30.0 ms")
+    assert estimate(500e-9, 300e-9, 2e-6) == ("500 ns", "300 ns to 2.00 us")

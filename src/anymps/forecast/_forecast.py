@@ -9,7 +9,7 @@ from math import fsum
 from typing import Final
 
 from anymps._errors import CostError, MacError
-from anymps._text import duration, duration_range, listed, percent
+from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
 from anymps.forecast._same_work import HostTimes, with_times_of
@@ -95,11 +95,11 @@ class Forecast:
         time, mac = self.time, self.mac.name
         told = f" {time.calibration}" if time.calibration else ""
         if self.no_time:
-            span = duration_range(1e9 * time.device_low, 1e9 * time.device_high)
-            busy = f"A step would keep the GPU of an {mac} busy for about {duration(1e9 * time.device)} ({span})."
+            about, span = estimate(time.device, time.device_low, time.device_high)
+            busy = f"A step would keep the GPU of an {mac} busy for about {about} ({span})."
             return f"{self.no_time} {busy}{told}"
-        span = duration_range(1e9 * time.low, 1e9 * time.high)
-        takes = f"A step would take about {duration(1e9 * time.seconds)} on an {mac} ({span})"
+        about, span = estimate(time.seconds, time.low, time.high)
+        takes = f"A step would take about {about} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
         more = f"{told}{self.cpu_sentence}{self.release_sentence}{self.busy_sentence}"
         return f"{takes}, bound by {self.bound}{keep_up}.{more}"

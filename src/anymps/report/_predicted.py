@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anymps._text import duration, duration_range
+from anymps._text import duration, estimate
 from anymps.forecast import try_forecast, why_no_forecast
 from anymps.record import Phase, Recording
 
@@ -33,10 +33,10 @@ def predicted_in_short(recording: Recording) -> str:
     if found is None or found.no_time:
         return found.no_time if found is not None else ""
     time = found.time
-    span = duration_range(1e9 * time.low, 1e9 * time.high)
+    about, span = estimate(time.seconds, time.low, time.high)
     told = f" {time.calibration}" if time.calibration else ""
     more = f"{told}{found.cpu_sentence}{found.busy_sentence}"
-    return f"A step: about {duration(1e9 * time.seconds)} ({span}), bound by {found.bound}.{more}"
+    return f"A step: about {about} ({span}), bound by {found.bound}.{more}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:

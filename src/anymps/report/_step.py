@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from anymps._text import duration, duration_range, listed
+from anymps._text import estimate, listed
 from anymps.cost import compile_time
 from anymps.forecast import try_forecast
 from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, Recording, StepTable
@@ -117,9 +117,10 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
         if graphs := found.time.graphs:
             compiled = f"compiles {text.count(graphs)} graphs" if graphs > 1 else "compiles a graph"
             time = compile_time(graphs, found.mac)
-            about = f"about {duration(1e9 * time.seconds)}"
-            span = duration_range(1e9 * time.low, 1e9 * time.high)
-            sentences.append(f"The first step there also {compiled}, {about} ({span}). These times leave that out.")
+            about, span = estimate(time.seconds, time.low, time.high)
+            sentences.append(
+                f"The first step there also {compiled}, about {about} ({span}). These times leave that out."
+            )
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
     changes = list(recording.backend_changes_per_step().values())

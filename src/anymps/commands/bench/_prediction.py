@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import CostError
-from anymps._text import duration, duration_range
+from anymps._text import duration, estimate
 from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class Prediction:
         if found is None:
             return ()
         time = found.time
-        span = duration_range(1e9 * time.low, 1e9 * time.high)
-        both = _times(self.timing.median_ns, 1e9 * time.seconds)
+        about, span = estimate(time.seconds, time.low, time.high)
+        both = (*_times(self.timing.median_ns), about)
         names = {"queued": "until queued", "device": "after that"}
         return (
             (self.timing.name, *both, span, "held" if self.held else "not held"),

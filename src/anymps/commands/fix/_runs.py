@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps._own_process import own_command
-from anymps._text import duration, duration_range, last_line
+from anymps._text import estimate, last_line
 from anymps.commands._judge import Judge
 from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, Order, error_of
@@ -216,8 +216,8 @@ def told_of(recording: Recording, findings: Sequence[Finding], like: HostTimes |
         told["peak memory"] = size(peak.allocated)
     predicted = try_forecast(recording, like=like)
     if predicted is not None and not predicted.no_time:
-        span = duration_range(1e9 * predicted.time.low, 1e9 * predicted.time.high)
-        told["a step on the Mac"] = f"about {duration(1e9 * predicted.time.seconds)} ({span})"
+        about, span = estimate(predicted.time.seconds, predicted.time.low, predicted.time.high)
+        told["a step on the Mac"] = f"about {about} ({span})"
     return told
 
 

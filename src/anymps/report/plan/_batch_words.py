@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import duration, duration_range
+from anymps._text import estimate
 from anymps.forecast import bound_words
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -79,8 +79,7 @@ def _row(batches: Batches, batch_time: BatchTime, several: bool) -> tuple[str, .
     return (
         *((batches.mac.name,) if several else ()),
         f"{batch_time.batch:,}{mark}",
-        duration(1e9 * time.seconds),
-        duration_range(1e9 * time.low, 1e9 * time.high),
+        *estimate(time.seconds, time.low, time.high),
         rate(batch_time.samples),
         f"{rate(batch_time.low)} to {rate(batch_time.high)}",
         f"{speed(batches, batch_time):.2f}x",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import duration, duration_range
+from anymps._text import duration, estimate
 from anymps.forecast import bound_words
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -136,8 +136,7 @@ def _row(choice: Choice) -> tuple[str, ...]:
         name,
         choice.verdict.value,
         largest,
-        duration(1e9 * time.seconds),
-        duration_range(1e9 * time.low, 1e9 * time.high),
+        *estimate(time.seconds, time.low, time.high),
         rate(choice.samples),
         bound_words(time.bound),
         *speed,

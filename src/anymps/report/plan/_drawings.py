@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from anymps._text import duration, duration_range, duration_short
+from anymps._text import duration_short, estimate
 from anymps.report import _text as text
 from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
@@ -117,7 +117,7 @@ def times_drawing(plan: Plan) -> dict[str, Any] | None:
     timed = [(mac_time.mac.name, mac_time.time) for mac_time in plan.times if mac_time.time is not None]
     rows = [
         (
-            f"{name}: {duration(1e9 * time.seconds)} ({duration_range(1e9 * time.low, 1e9 * time.high)})",
+            "{}: {} ({})".format(name, *estimate(time.seconds, time.low, time.high)),
             time.low,
             time.seconds,
             time.high,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anymps._text import duration, duration_range, step_name
+from anymps._text import estimate, step_name
 from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
@@ -239,8 +239,7 @@ def time_table(plan: Plan) -> Table:
         rows.append(
             (
                 mac_time.mac.name,
-                duration(1e9 * time.seconds),
-                duration_range(1e9 * time.low, 1e9 * time.high),
+                *estimate(time.seconds, time.low, time.high),
                 f"{slowest / time.seconds:.1f}x" if len(times) > 1 else "",
                 rate(mac_time.samples),
                 rate(mac_time.tokens),
