@@ -103,7 +103,7 @@ def duration_range(low: float, high: float) -> str:
     factor, unit = _unit(high)
     if duration(low) == duration(high):
         return duration(high) or "0"
-    if unit != "ns" and low >= factor / 100:
+    if unit != "ns" and low >= factor / 20:
         return f"{_digits(low / factor)} to {_digits(high / factor)} {unit}"
     return f"{duration(low) or '0'} to {duration(high)}"
 
@@ -115,7 +115,7 @@ def estimate(seconds: float, low: float, high: float) -> tuple[str, str]:
     """
     factor, unit = _unit(1e9 * seconds)
     low, high = 1e9 * low, 1e9 * high
-    if unit == "ns" or low < factor / 20 or high >= 1e4 * factor:
+    if low < factor / 20 or high >= 1e4 * factor:
         return duration(1e9 * seconds), duration_range(low, high)
     return duration(1e9 * seconds), f"{_rounded(low / factor)} to {_rounded(high / factor)} {unit}"
 

@@ -51,4 +51,4 @@ def test_an_estimate_and_its_interval_share_a_unit() -> None:
     assert estimate(1.05e-3, 630e-6, 1.9e-3) == ("1.05 ms", "0.63 to 1.90 ms")
     assert estimate(2e-3, 10e-6, 4e-3) == ("2.00 ms", "10.0 us to 4.00 ms")
     assert estimate(2e-6, 1e-6, 30e-3) == ("2.00 us", "1.00 us to 30.0 ms")
-    assert estimate(500e-9, 300e-9, 2e-6) == ("500 ns", "300 ns to 2.00 us")
+    assert estimate(500e-9, 300e-9, 2e-6) == ("500 ns", "300 to 2,000 ns")
