@@ -49,7 +49,7 @@ def test_the_line_that_chose(tmp_path: Path, lines: str, line: int) -> None:
     script = tmp_path / "train.py"
     script.write_text(lines + "\n")
     chosen = {"file": str(script), "line": line, "source": lines.splitlines()[line - 1].strip(), "chosen": True}
-    assert device_choice(str(script)) == (chosen, [])
+    assert device_choice(str(script)) == ({**chosen, "first": 1, "around": lines}, [])
 
 
 def test_a_script_that_names_no_device(tmp_path: Path) -> None:
@@ -120,6 +120,43 @@ def test_a_choice_of_cuda_that_is_no_device() -> None:
         "write "
         "`.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
     )
+
+
+OVER_LINES = [
+    ("device = torch.device(\n    f'cuda:{gpu}' if torch.cuda.is_available() else 'cpu'\n)",
+     "device = torch.device('mps' if torch.backends.mps.is_available() else f'cuda:{gpu}' if "
+     "torch.cuda.is_available() else 'cpu')"),
+    ('device = torch.device("cuda:" + str(gpu)\n                      if torch.cuda.is_available() else "cpu")',
+     'device = torch.device("mps" if torch.backends.mps.is_available() else "cuda:" + str(gpu) if '
+     'torch.cuda.is_available() else "cpu")'),
+    ('device = (\n    "cuda:1"\n    if torch.cuda.is_available()\n    else "cpu"\n)',
+     'device = ("mps" if torch.backends.mps.is_available() else "cuda:1" if torch.cuda.is_available() else "cpu")'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "new"), OVER_LINES)
+def test_a_choice_over_several_lines(tmp_path: Path, lines: str, new: str) -> None:
+    """The recording has the whole statement, and the new code keeps the index of the GPU."""
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch\n\ngpu = 1\n{lines}\nx = torch.ones(3, device=device)\n")
+    finding = unused(**device_choice(str(script))[0])
+    assert finding.fix == f"Let the line choose mps too: `{new}`. Other machines behave as before."
+
+
+@pytest.mark.parametrize(
+    ("source", "fix"),
+    [
+        ("if torch.cuda.is_available():",
+         "Put a branch for mps before this one: `if torch.backends.mps.is_available():`. In it, do with mps what this "
+         "one does with CUDA. This one then begins with `elif`, so other machines behave as before."),
+        ('"cuda:1"',
+         'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other '
+         "machines behave as before."),
+    ],
+)  # fmt: skip
+def test_a_choice_that_stays_in_words(source: str, fix: str) -> None:
+    """No code can be built of a branch, or of a line without its statement; CUDA is kept all the same."""
+    assert unused(file="/p/gan.py", line=39, source=source, chosen=True).fix == fix
 
 
 def test_steps_of_which_nothing_ran_on_mps_have_no_table() -> None:

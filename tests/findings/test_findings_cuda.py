@@ -42,6 +42,20 @@ def test_the_line_that_chose_is_the_finding() -> None:
     )
 
 
+def test_a_choice_over_several_lines_is_one_finding() -> None:
+    """Two of its lines were answered; the new code stands in one line, with the index of the GPU."""
+    text = (
+        "import torch\nd = torch.device(\n    'cuda:1'  # the free one\n    if torch.cuda.is_available()\n"
+        "    else 'cpu',\n)\nx = x.to(d)\n"
+    )
+    (finding,) = answered(text, [2, 4, 4, 7])
+    assert (finding.site.line, finding.count, [site.line for site in finding.related_sites]) == (2, 4, [7])
+    assert finding.change is not None and finding.change.new.count("\n") == 4
+    assert finding.fix == (
+        f"Write `d = torch.device('mps' if {MPS} else 'cuda:1' if torch.cuda.is_available() else 'cpu')`. {KEPT}"
+    )
+
+
 def test_a_device_as_text_is_found_in_what_is_recorded() -> None:
     """Nothing of torch ran at its line: it is read off the lines around those that use it."""
     text = 'import torch\nargs.device = "cuda"\nmodel = net().to(args.device)\nx = x.to(args.device)\n'
@@ -202,7 +216,7 @@ PROJECT = {
 
 
 def test_every_device_of_a_project(tmp_path: Path) -> None:
-    """Also where the run did not come, which is told; not where torch has no name."""
+    """Also in a module that the source does not name; not where torch has no name, and not in another script."""
     for name, text in PROJECT.items():
         (tmp_path / name).write_text(text)
     main = tmp_path / "train.py"
@@ -214,18 +228,15 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
         )
         for path, line, function in lines
     ]
-    edits, suggestions = edits_for(found, program)
-    assert [edit.label for edit in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5"]
-    told = [(suggestion.edit.label if suggestion.edit else "", suggestion.why) for suggestion in suggestions]
-    assert told == [
-        ("MPS409 at config.py:8", "no run is known to have reached it (--unproved changes it anyway)"),
-        ("MPS409 at tool.py:5", "no run is known to have reached it (--unproved changes it anyway)"),
-    ]
-    assert suggestions[0].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
+    edits, suggestions = edits_for(found, program, [str(tmp_path / "config.py"), str(tmp_path / "plain.py")])
+    assert [edit.label for edit in edits] == ["MPS409 at train.py:4", "MPS409 at net.py:5", "MPS409 at config.py:8"]
+    assert suggestions == []
+    assert edits[-1].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
     changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}
     assert changed == {
         "train.py": PROJECT["train.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
         "net.py": PROJECT["net.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
+        "config.py": PROJECT["config.py"].replace('"cuda"', f'"mps" if {MPS} else "cuda"'),
     }
 
 

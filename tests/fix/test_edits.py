@@ -15,6 +15,7 @@ from anymps.findings.advice import UserLine
 from anymps.findings.advice._user_line import collected, every_50, without_read
 from anymps.findings.edits import (
     CallEdit,
+    Change,
     Code,
     Edit,
     Guard,
@@ -405,3 +406,26 @@ def test_a_statement_in_two_branches(head: str, margin: str, step: str, end: str
     assert edited is not None
     lines = (f"if {MPS}:", f"{step}torch.mps.empty_cache()", "else:", f"{step}torch.cuda.empty_cache()  # free")
     assert edited[0].text == end.join([*rows, *(f"{margin}{line}" for line in lines), ""])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("f(1)", "f(1)"),
+        (
+            "d = torch.device(\n    'cuda'  # the card\n    if y\n    else 'cpu',\n)",
+            "d = torch.device('cuda' if y else 'cpu')",
+        ),
+        ("x = a + \\\n    b", "x = a + b"),
+        ("x = {\r\n  'a': f'b{c}',\r\n}", "x = {'a': f'b{c}'}"),
+        ("f(', )',\n  2,)", "f(', )', 2,)"),
+        ("t = (\n    1,\n)", "t = (1,)"),
+        ("if (a and\n        b):", "if (a and b):"),
+        ("f('''a\nb''',\n  2)", ""),
+        ("if a:\n    b\nelse:\n    c", ""),
+        ("f(\n" + "    123_456,\n" * 30 + ")", ""),
+    ],
+)
+def test_code_in_one_line(text: str, line: str) -> None:
+    """As a sentence shows a statement over several lines: without its comments, and only where it means the same."""
+    assert Change("a.py", 1, 1, "x", text).code == line

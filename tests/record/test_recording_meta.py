@@ -30,8 +30,8 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
         (PART, ["gw0"], [{**PART, "begin_ns": 0.5}], [{**PART, "complete": 1}], [{**PART, "card": 0}], [{"name": "x"}]),
     ),
     "device_choice": (
-        ({}, {"file": "a.py", "line": 1, "chosen": True}),
-        ([], {"line": 0}, {"line": "1"}, {"chosen": 1}, {"file": 3}),
+        ({}, {"file": "a.py", "line": 2, "chosen": True, "first": 1, "around": "a\nb"}),
+        ([], {"line": 0}, {"line": "1"}, {"chosen": 1}, {"file": 3}, {"first": 0}, {"around": 1}),
     ),
     "unmoved": (([], [{"line": 1}]), ({}, [{"line": 0}], ["a.py"])),
     "ending": (

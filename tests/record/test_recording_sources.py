@@ -38,6 +38,33 @@ def test_a_quote_is_the_line_with_those_around_it() -> None:
     assert quote_text("a\x0cb\r\nc", 2) == Quote("c", 1, "a\x0cb\nc", "")  # lines as Python counts them
 
 
+CALL = """\
+import torch
+
+optimizer = torch.optim.AdamW(
+    net.parameters(),
+    lr=1e-3,
+    betas=(0.9, 0.99),
+    eps=1e-8,
+    weight_decay=0.1,
+)
+a = 1
+b = 2
+c = 3
+d = 4
+e = f(
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"), [(3, 1, 9), (4, 1, 9), (8, 3, 11), (9, 3, 12), (10, 7, 13), (13, 10, 14), (14, 11, 14)]
+)
+def test_a_statement_is_quoted_whole(line: int, first: int, last: int) -> None:
+    """Where its parentheses go on beyond the three lines; a program that ends within one is quoted to its end."""
+    quote = quote_text(CALL, line)
+    assert (quote.first, quote.around) == (first, "\n".join(CALL.splitlines()[first - 1 : last]))
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes with names of POSIX")
 def test_files_that_are_none_are_left_alone(tmp_path: Path) -> None:
     """The name of code is whatever its maker says. A pipe would wait for ever, a device never ends."""

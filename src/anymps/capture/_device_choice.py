@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from anymps._paths import is_library
+from anymps.record.format import quote_text
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
@@ -37,8 +38,9 @@ class _Choice:
 def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object]]]:
     """The line of the program that chose its device, and what is to be moved there if none does.
 
-    Of the line `file`, `line` and `source`. `chosen` is false where no line chooses, and the one that imports torch is
-    given; empty if there is none either. Then come the lines that `_unmoved` tells of.
+    Of the line `file`, `line`, `source`, and the lines `around` it from line `first` on. `chosen` is false where no
+    line chooses, and the one that imports torch is given; empty if there is none either. Then come the lines that
+    `_unmoved` tells of.
     """
     best: tuple[str, _Choice] | None = None
     sources: dict[str, str] = {}
@@ -53,8 +55,9 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
         return {}, []
     file, choice = best
     chosen = choice.rank < _IMPORT
-    line = {"file": file, "line": choice.line, "source": linecache.getline(file, choice.line).strip(), "chosen": chosen}
-    return line, [] if chosen else _unmoved(sources)
+    quote = quote_text(sources[file], choice.line)
+    line = {"file": file, "line": choice.line, "source": quote.source, "chosen": chosen}
+    return line | {"first": quote.first, "around": quote.around}, [] if chosen else _unmoved(sources)
 
 
 def _may_choose(source: str, rank: int) -> bool:

@@ -234,7 +234,7 @@ def _ending(value: object) -> bool:
 def _place(value: object) -> bool:
     """A line of code, or of `device_choice`, with what is said of it."""
     return isinstance(value, dict) and all(
-        _whole(each) and each > 0 if key == "line" else _truth(each) if key == "chosen" else _text(each)
+        _whole(each) and each > 0 if key in ("line", "first") else _truth(each) if key == "chosen" else _text(each)
         for key, each in value.items()
     )
 

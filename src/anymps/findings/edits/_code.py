@@ -14,6 +14,10 @@ from typing import NamedTuple
 _ENDS = re.compile(r"\r\n|\r|\n")
 # What makes a statement of a head of a block, and of a decorator: text before it, and after it.
 _FRAMES = (("", ""), ("", " pass"), ("if 0: pass\n", " pass"), ("", "\ndef _(): pass"))
+_LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+_READABLE = 240  # characters
+_LAST_COMMA = re.compile(r",\s*([)\]}])")
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -132,6 +136,37 @@ def without_comment(source: str) -> str:
     except (tokenize.TokenError, SyntaxError):
         pass
     return code
+
+
+def in_one_line(text: str) -> str:
+    """Code over several lines as one, without comments.
+
+    Empty where it is several statements, where a text in it has lines, and where it would be too long for a sentence.
+    """
+    whole = Code.of(text)
+    if whole is None:
+        return ""
+    words: list[tokenize.TokenInfo] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if "\n" in token.string.strip("\r\n"):
+                return ""
+            if token.type not in _LAYOUT:
+                words.append(token)
+    except (tokenize.TokenError, SyntaxError):
+        return ""
+    line = ""
+    for before, word in zip([None, *words], words, strict=False):
+        if before is not None and before.end[0] == word.start[0]:
+            line += " " * (word.start[1] - before.end[1])
+        elif before is not None and before.string not in _OPENING and word.string not in _CLOSING:
+            line += " "
+        line += word.string
+    for shorter in (_LAST_COMMA.sub(r"\1", line), line):
+        code = Code.of(shorter)
+        if code is not None and ast.dump(code.statement) == ast.dump(whole.statement):
+            return shorter if len(shorter) <= _READABLE else ""
+    return ""
 
 
 def last_name(call: ast.Call) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from anymps.findings.edits._code import Splice
+from anymps.findings.edits._code import Splice, in_one_line
 from anymps.record import Site
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Change:
 
     @property
     def code(self) -> str:
-        """The new code as a sentence shows it; empty where it has several lines."""
-        return "" if "\n" in self.new else self.new
+        """The new code in one line, as a sentence shows it; empty where Python needs several."""
+        return self.new if "\n" not in self.new else in_one_line(self.new)
 
 
 @dataclass(frozen=True)

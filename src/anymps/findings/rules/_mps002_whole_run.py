@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,7 +12,7 @@ from anymps.findings._endings import NOWHERE, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
-from anymps.findings.edits import LineEdit, Safety, chosen_by_name
+from anymps.findings.edits import LineEdit, Safety, chosen_by_name, place_at
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps508_watermarks import ended_by_watermark
@@ -62,6 +64,15 @@ UNFINISHED = Rule(
 RULES = (NOTHING_RAN, UNFINISHED)
 
 _THEIRS: Final = {"model": "the model", "batch": "each batch"}
+_BRANCH: Final = (
+    "Put a branch for mps before this one: `if torch.backends.mps.is_available():`. In it, do with mps what this one "
+    "does with CUDA. This one then begins with `elif`, so other machines behave as before."
+)
+_NAMED: Final = re.compile(r"[\"']cuda\b")
+_NAMED_FIRST: Final = (
+    'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other machines '
+    "behave as before."
+)
 _CALLED: Final = ("RuntimeError", "NotImplementedError")
 _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError", "AssertionError"), "": _CALLED}
 """Exceptions that torch raises of itself, by who is known to have raised: its Python code, or a call from the line."""
@@ -101,12 +112,12 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
     file, line = choice.get("file"), choice.get("line")
     what, site = "The script never named a device, so everything stayed on the CPU.", NOWHERE
     if isinstance(file, str) and isinstance(line, int):
-        site = Site(file, line, source=str(choice.get("source", "")))
+        first, around = choice.get("first"), str(choice.get("around", ""))
+        first = first if isinstance(first, int) else line
+        site = Site(file, line, source=str(choice.get("source", "")), first=first, around=around)
     if choice.get("chosen"):
         what = "No tensor reached mps. This line chooses the device, and it did not choose mps."
-    fix = ""
-    if "cuda" in site.source:
-        fix = f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
+    fix = _in_words(site)
     moved = [_moved(tensor) for tensor in unmoved if isinstance(tensor, dict)] if isinstance(unmoved, list) else []
     if moved:
         by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
@@ -124,6 +135,18 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         related_sites=[site for _, site in moved],
         related_as="move at",
     )
+
+
+def _in_words(site: Site) -> str:
+    """What to do about a line that asks for CUDA, and for which no code can be built; empty for another."""
+    if "cuda" not in site.source:
+        return ""
+    place = place_at(site)
+    if place is not None and isinstance(place.code.statement, ast.If):
+        return _BRANCH
+    if _NAMED.search(site.source):
+        return _NAMED_FIRST
+    return f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
 
 
 def _moved(place: dict[str, object]) -> tuple[str, Site]:

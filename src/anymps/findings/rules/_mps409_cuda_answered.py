@@ -161,17 +161,28 @@ def _answered(recording: Recording) -> Iterator[Finding]:
         changes = change_at(Placed(edit, (site,), Safety.SAFE)) is not None
         asks = changes or ("cuda" in site.source.lower() and not (place is not None and tests_device(place)))
         lines.append(_Answered(site, count_of(notes), place, asks))
-    asking = [line for line in lines if line.asks]
+    asking = list(_by_statement(line for line in lines if line.asks))
     users = [line for line in lines if not line.asks]
     chooser = next((line for line in asking if line.place is not None and chooses_device(line.place)), None)
     first: dict[str, Finding] = {}  # of each file the one that tells how `device` is made
-    for line in sorted(asking, key=lambda answered: answered.site.file_line):
+    for line in asking:
         finding = _asking(line, users if line is chooser else (), edit)
         yield _shortened(finding, first.get(line.site.file))
         if finding.change is not None and finding.change.inserts:
             first.setdefault(line.site.file, finding)
     if users and chooser is None and not portable_choice:
         yield _using(users, edit)
+
+
+def _by_statement(lines: Iterable[_Answered]) -> Iterator[_Answered]:
+    """One for each statement, at its first line that was answered: a call over several lines changes as a whole."""
+    together: dict[tuple[str, int], _Answered] = {}
+    for line in sorted(lines, key=lambda answered: answered.site.file_line):
+        key = line.site.file, line.site.line if line.place is None else line.place.line
+        first = together.setdefault(key, line)
+        if first is not line:
+            together[key] = replace(first, count=first.count + line.count)
+    return iter(together.values())
 
 
 def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Finding:

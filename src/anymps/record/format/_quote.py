@@ -16,7 +16,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 AROUND: Final = 3
-"""Lines kept before and after the one that is recorded."""
+"""Lines kept before and after the one that is recorded, and more where its statement goes on."""
+
+_STATEMENT: Final = 10  # lines before and after it in which its statement is looked for
 
 _LARGEST: Final = 4 << 20  # bytes of a file that is read
 _LONGEST: Final = 10_000  # characters of a line that are kept
@@ -47,9 +49,32 @@ def quote_text(text: str, line: int) -> Quote:
 def _quote(lines: tuple[str, ...], line: int) -> Quote:
     if not 0 < line <= len(lines):
         return Quote()
-    first = max(line - AROUND, 1)
-    around = "\n".join(_shortened(each) for each in lines[first - 1 : line + AROUND])
+    first, last = _rows(lines, line)
+    around = "\n".join(_shortened(each) for each in lines[first - 1 : last])
     return Quote(_shortened(lines[line - 1].strip()), first, around, "\n".join(_comments(lines, line)))
+
+
+def _rows(lines: tuple[str, ...], line: int) -> tuple[int, int]:
+    """First and last of the lines around one, with those between the parentheses that it stands in, or opens.
+
+    Parentheses are counted and no file is parsed: this runs while the program is timed. Where one in a text or a
+    comment misleads, a few more lines are kept, or the statement is not whole.
+    """
+    first, last = max(line - AROUND, 1), min(line + AROUND, len(lines))
+    depth = outermost = 0
+    for row in range(line - 1, max(line - _STATEMENT, 1) - 1, -1):
+        depth += _opened(lines[row - 1])
+        if depth > outermost:
+            first, outermost = min(first, row), depth
+    for row in range(line, min(line + _STATEMENT, len(lines)) + 1):
+        outermost += _opened(lines[row - 1])
+        if outermost <= 0:
+            return first, max(last, row)
+    return first, last
+
+
+def _opened(line: str) -> int:
+    return sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
 
 
 def _comments(lines: tuple[str, ...], line: int) -> list[str]:
