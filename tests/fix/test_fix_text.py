@@ -8,8 +8,7 @@ import pytest
 
 from anymps.findings import RULES
 from anymps.fix import Budget, Program, edits_for
-from anymps.fix import _program as program_module
-from anymps.fix._edits import NOT_KNOWN, apply_all
+from anymps.fix._edits import NOT_KNOWN
 from anymps.fix._imports import source_files
 from anymps.fix._lines import changed_lines, new_line, new_statements, old_line, statement_lines
 from anymps.fix._main_guard import guarded_line, with_guard
@@ -233,24 +232,6 @@ def test_what_a_program_changed(tmp_path: Path) -> None:
     ]
 
 
-def test_the_files_of_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script first, then by folder and name: nothing hidden, installed or large; so many at most."""
-    program = project(tmp_path, dict.fromkeys(("train", "b", "a", "lib/z", "node_modules/x", "env/y", ".h/h"), ""))
-    (tmp_path / "env" / "pyvenv.cfg").touch()
-    (tmp_path / "lib" / "text.txt").touch()
-    (tmp_path / "lib" / "folder.py").mkdir()
-    monkeypatch.setattr(program_module, "_LARGEST", 10)
-    (tmp_path / "large.py").write_text("#" * 11)
-    (tmp_path / "full.py").write_text("#" * 10)
-
-    def names() -> list[str]:
-        return [str(path.relative_to(tmp_path)) for path in program.files()]
-
-    assert names() == ["train.py", "a.py", "b.py", "full.py", "lib/z.py"]
-    monkeypatch.setattr(program_module, "_MOST_FILES", 3)
-    assert names() == ["train.py", "a.py", "b.py"]
-
-
 def test_what_a_script_imports(tmp_path: Path) -> None:
     """Modules and packages beside the script, beside the importer and below the root; each once, and no others."""
     program = project(
@@ -311,17 +292,23 @@ def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Pat
     assert [suggestion.finding.id for suggestion in suggestions] == ["MPS812"]
 
 
-def test_a_module_to_which_no_run_came(tmp_path: Path) -> None:
-    """What asks for CUDA in a file that is not imported stays a suggestion, with its edit; other text is left alone."""
-    texts = {"train": "import torch\nx = f('cuda')\n", "broken": "x = ('cuda'\n"}
-    texts |= dict.fromkeys(("a", "z"), "import torch\nd = torch.device('cuda')\n")
+def test_which_files_are_the_scripts(tmp_path: Path) -> None:
+    """What it imports, by its source or by name, and what a finding is about; not other scripts of the folder.
+
+    Where a finding names the file alone, a line in a function that no run is known to have reached is a suggestion.
+    """
+    asks = "import torch\nd = torch.device('cuda')\n"
+    texts = {"train": "import torch\nimport a, broken\nx = f('cuda')\n", "broken": "x = ('cuda'\n"}
+    texts |= dict.fromkeys(("a", "loaded", "started", "other"), asks)
+    texts["started"] += "def late():\n    device = 'cuda'\n"
     program = project(tmp_path, texts)
     rule = next(rule for rule in RULES.values() if rule.project is not None)
-    asked = rule.finding(Site(str(tmp_path / "train.py"), 2, "<module>", "x = f('cuda')"), what="It.", count=1)
-    _, suggestions = edits_for([asked], program)
-    there = [one for one in suggestions if one.finding.site.file != str(tmp_path / "train.py")]
-    assert [(Path(one.finding.site.file).name, one.why, one.edit is not None) for one in there] == [
-        ("a.py", NOT_KNOWN, True),
-        ("z.py", NOT_KNOWN, True),
-    ]
-    assert apply_all([], program) is program
+
+    def site(name: str, line: int) -> Site:
+        return Site(str(tmp_path / f"{name}.py"), line, "<module>", "x = f('cuda')")
+
+    found = [rule.finding(site("train", 3), what="It.", count=1), rule.finding(site("started", 1), what="It.", count=1)]
+    edits, suggestions = edits_for(found, program, [str(tmp_path / "loaded.py"), str(tmp_path.parent / "far.py")])
+    assert sorted(edit.label for edit in edits) == [f"{rule.id} at {name}.py:2" for name in ("a", "loaded", "started")]
+    unknown = [(one.edit.label, one.why) for one in suggestions if one.edit is not None]
+    assert unknown == [(f"{rule.id} at started.py:4", NOT_KNOWN)]

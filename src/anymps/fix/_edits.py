@@ -48,15 +48,18 @@ class Suggestion:
     """What would be made of it, where no run is known to have come."""
 
 
-def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit], list[Suggestion]]:
+def edits_for(
+    findings: Iterable[Finding], program: Program, loaded: Iterable[str] = ()
+) -> tuple[list[Edit], list[Suggestion]]:
     """The edits for findings in a program, in each file from its last line to its first, and what stays a suggestion.
 
-    A line is edited for one finding only: what else is told of it can be fixed afterwards.
+    A line is edited for one finding only: what else is told of it can be fixed afterwards. `loaded` are files of
+    modules that a run of the program had, those among them that its source does not name.
     """
     edits: dict[tuple[Path, int], Edit] = {}
     suggestions = []
     findings = list(findings)
-    elsewhere = list(_project_edits(findings, program))
+    elsewhere = list(_project_edits(findings, program, loaded))
     swallowed = False
     for finding in findings:
         fitting, why = _fitting(finding, program)
@@ -81,20 +84,23 @@ def edits_for(findings: Iterable[Finding], program: Program) -> tuple[list[Edit]
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
-def _project_edits(findings: Sequence[Finding], program: Program) -> Iterator[Edit]:
-    """Edits of the whole project that one of the findings asks for: of each device that is named as CUDA's, and of all
-    that asks for CUDA in the modules that the script imports. They have no finding of their own, so their count is 0.
+def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
+    """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
+    modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
+    about. They have no finding of their own, so their count is 0. Other scripts of the folder are none of its business.
     """
     asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
     if asking is None:
         return
     rule = rule_of(asking)
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
-    modules = source_files(program)
+    known = (Path(file).resolve() for file in loaded if program.owns(Site(file, 1)))
+    modules = list(dict.fromkeys((*source_files(program), *known)))
     came = {
         (Path(where.file).resolve(), where.function) for each in findings for where in (each.site, *each.related_sites)
     }
-    for file in program.files():
+    beside = sorted({file for file, _ in came if program.owns(Site(str(file), 1))})
+    for file in dict.fromkeys((*modules, *beside)):
         try:
             script = program.script(file)
         except UsageError:
@@ -104,10 +110,9 @@ def _project_edits(findings: Sequence[Finding], program: Program) -> Iterator[Ed
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
-            imported = file == program.main.path.resolve() or any(known == file for known, _ in came)
             at_import = place.function == "<module>"  # also the head of a function, with its defaults
             # Whether the run came to a line of what the script imports, the proof tells.
-            ran = file in modules or (imported and (at_import or (file, place.function) in came))
+            ran = file in modules or at_import or (file, place.function) in came
             site = Site(
                 str(file),
                 line,

@@ -13,8 +13,6 @@ from anymps.fix._script import Script
 from anymps.record import Site
 
 _FOREIGN = (*INSTALLED, "node_modules")
-_MOST_FILES = 2_000
-_LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -51,25 +49,6 @@ class Program:
         inner = path.relative_to(self.root)
         folders = [self.root.joinpath(*inner.parts[:depth]) for depth in range(1, len(inner.parts))]
         return not any(folder.name in _FOREIGN or (folder / "pyvenv.cfg").exists() for folder in folders)
-
-    def files(self) -> Iterator[Path]:
-        """The project's Python files, the script first; so many as one can look at."""
-        own = self.main.path.resolve()
-        yield own
-        number = 1
-        for folder, folders, names in os.walk(self.root):
-            here = Path(folder)
-            folders[:] = sorted(
-                name
-                for name in folders
-                if not name.startswith(".") and name not in _FOREIGN and not (here / name / "pyvenv.cfg").exists()
-            )
-            for path in (here / name for name in sorted(names) if name.endswith(".py")):
-                if number == _MOST_FILES:
-                    return
-                if path.resolve() != own and path.is_file() and path.stat().st_size <= _LARGEST:
-                    number += 1
-                    yield path.resolve()
 
     def script(self, file: Path) -> Script:
         """The script of a file, as it stands in this program. Raises UsageError, in one line, if it cannot be read."""

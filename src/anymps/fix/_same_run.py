@@ -29,7 +29,7 @@ class Ran:
     `worker` what a process that the script started printed when an exception ended it. `reached` are the changed lines
     that the run came to, None if nobody looked. It took `seconds`. `host` are the host's times in its typical step as
     plain values, which `anymps.forecast.HostTimes` reads. `places` are the types of devices of the parameters that an
-    optimizer stepped last.
+    optimizer stepped last, `modules` the files of the program's own modules that were imported.
     """
 
     error: str
@@ -43,6 +43,7 @@ class Ran:
     seconds: float = 0.0
     host: tuple[Sequence[Sequence[object]], float] = ((), 0.0)
     places: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> str:

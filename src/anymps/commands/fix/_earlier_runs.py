@@ -58,17 +58,17 @@ class KeptRun:
         except (OSError, ValueError, KeyError, AnympsError):
             return None
         ran = kept["ran"]
-        for name in ("losses", "printed", "places"):
+        for name in ("losses", "printed", "places", "modules"):
             ran[name] = tuple(ran[name])
         ran["host"] = tuple(ran["host"])
         ran["trail"] = tuple((file, line) for file, line in ran["trail"])
         return replace(Ran(**ran), rules=Counter(finding.id for finding in findings)), findings
 
-    def save(self, recording: Path, ran: Ran, modules: Iterable[str]) -> None:
+    def save(self, recording: Path, ran: Ran) -> None:
         """Keep a run. Where there is no place for it, nothing is kept."""
         facts = {
             "key": self._key(),
-            "sources": _digests({str(self.program.main.path.resolve()), *modules}),
+            "sources": _digests({str(self.program.main.path.resolve()), *ran.modules}),
             "recording": _digest(recording),
             "ran": {**asdict(replace(ran, reached=None)), "rules": {}},
         }
@@ -113,6 +113,7 @@ def last_run(program: Program, words: Sequence[str], order: Order) -> tuple[Ran,
                 told=told_of(opened, findings),
                 host=host_of(opened),
                 seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
+                modules=tuple(sorted({line.file for line in opened.lines() if line.file})),
             )
     except AnympsError:
         return None

@@ -66,7 +66,7 @@ class Mender:
         mended.before = before
         refused: list[Suggestion] = []
         for _ in range(_ROUNDS):
-            edits, mended.suggestions = edits_for(found, mended.program)
+            edits, mended.suggestions = edits_for(found, mended.program, self._loaded(before))
             mended.unreached = [suggestion.edit for suggestion in mended.suggestions if suggestion.edit is not None]
             if not edits:
                 mended.unproved = apply_all(mended.unreached, mended.program)
@@ -90,6 +90,11 @@ class Mender:
                 break  # the lines of its findings are those of another text
             before, found = proof.after, self._found[id(proof.after)]
         return mended
+
+    def _loaded(self, before: Ran | None) -> tuple[str, ...]:
+        """The files that a run of the unchanged script has imported, as far as one tells them."""
+        ran = before or self._last
+        return ran.modules if ran is not None else ()
 
     def _not_tried(self, edits: Sequence[Edit], refused: Sequence[Suggestion]) -> list[Suggestion]:
         """Edits for which no time is left, each with what was said of its line before, if anything was."""

@@ -95,13 +95,13 @@ class Runs:
     def run(
         self,
         program: Program,
-        keep: Callable[[Path, Ran, Sequence[str]], None] | None = None,
+        keep: Callable[[Path, Ran], None] | None = None,
         like: HostTimes | None = None,
     ) -> tuple[Ran, tuple[Finding, ...]]:
         """Run a program's texts with the same seeds and read what it did; its findings beside it.
 
-        `keep` is given the recording, what was read of it, and the files of the program's modules. `like` are the
-        host's times in the step of the unchanged script, which count for what this program does alike.
+        `keep` is given the recording, and what was read of it. `like` are the host's times in the step of the unchanged
+        script, which count for what this program does alike.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """
@@ -126,7 +126,7 @@ class Runs:
                     reached=None if ran.reached is None else ran.reached | _sites(opened),
                 )
             if keep is not None:
-                keep(recording, ran, ended.facts.get("modules", ()))
+                keep(recording, ran)
         return ran, findings
 
     def try_out(
@@ -172,6 +172,7 @@ class Runs:
             reached=frozenset((file, line) for file, line in facts["reached"]) if facts else None,
             seconds=ended.seconds,
             places=tuple(facts.get("places", ())),
+            modules=tuple(facts.get("modules", ())),
         )
 
     @contextmanager
