@@ -190,6 +190,17 @@ def test_the_whole_command(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == f"anymps: {rows} exists already\n"
 
 
+def test_a_file_that_cannot_be_written_is_told_before_the_device_is_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it is known, too, whether this is a Mac."""
+    monkeypatch.setattr(_calibrate, "_this_mac", lambda _: pytest.fail("the device is on"))
+    rows = tmp_path / "rows.csv"
+    rows.touch()
+    assert main(["bench", "--calibrate", "--out", str(rows)]) == 2
+    assert capsys.readouterr().err == f"anymps: {rows} exists already\n"
+
+
 def test_a_noisy_machine_keeps_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

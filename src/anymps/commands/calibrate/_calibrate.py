@@ -44,11 +44,11 @@ def calibrate(out: Path | None, virtual: str | None) -> int:
     `virtual` names the Mac that the virtual device plays: a test's switch, as its times are no Mac's. Raises UsageError
     on another machine than a Mac and for a file that exists already, CostError where too little can be used.
     """
-    mac = _this_mac(virtual)
     if out is not None:
         if out.exists():
             raise UsageError(f"{out} exists already")
         check_file(out)
+    mac = _this_mac(virtual)
     import torch
 
     path = calibration_path(mac, torch.__version__)
