@@ -245,6 +245,22 @@ def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
     assert [happening.call.inputs for happening in found.happenings if happening.call is not None] == [(SIDE, SIDE)]
 
 
+@pytest.mark.parametrize("extra", [0, 5])
+def test_what_a_plan_sees_of_a_log_or_a_validation_is_no_part_of_each_step(extra: int) -> None:
+    """It came after the first step, and so in the second of three."""
+    steps = Steps()
+    for number in range(3):
+        if number == 1:
+            steps.product(extra)
+            steps.item()
+        steps.product(3)
+        steps.end()
+    found = step_work(steps.close())
+    assert found is not None
+    assert [happening.kind for happening in found.happenings] == ["kernel"] * 3 + ["wait"]
+    assert not any(happening.waits for happening in found.happenings)
+
+
 def test_gaps_go_by_place_where_shapes_grow() -> None:
     """A cache that grows: no two steps are alike, and in most of them something else held the machine up."""
     steps = Steps()

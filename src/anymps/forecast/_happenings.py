@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import fsum
 from operator import itemgetter
+from statistics import median_low
 from typing import Final, NamedTuple
 
 from anymps._errors import CostError
@@ -55,14 +56,19 @@ class StepWork:
 
 
 def step_work(recording: Recording) -> StepWork | None:
-    """The work of the typical step; None without a complete step. Data loading and the program's own code take none.
+    """The work of a plan's typical step; None without a complete step. Loading and the program's own code take no time.
 
-    Of steps with as many calls it is the one with the largest tensors: the last batch of an epoch may be a smaller one.
+    A plan has few steps, and what a script does every so many, as a log or a validation, is in one of the first. So of
+    an even number the one with fewer calls counts. Of steps with as many calls it is the one with the largest tensors:
+    the last batch of an epoch may be a smaller one.
     """
-    step = recording.typical_step()
-    if step is None:
+    complete = [step for step in recording.steps() if step.complete]
+    if not complete:
         return None
-    step = _fullest(recording, step)
+    calls, sizes = _calls_and_sizes(recording)
+    later = complete[1:] or complete
+    usual = median_low(calls[step.step] for step in later)
+    step = max((step for step in later if calls[step.step] == usual), key=lambda alike: sizes[alike.step])
     mark = f"s.fate = {Fate.MARK:d} AND e.phase = {Phase.BATCH:d} AND NOT e.flags & {Flag.PAIR:d}"
     query = (
         f"SELECT COUNT(*) FROM entries e JOIN signatures s ON s.id = e.signature WHERE e.step = {step.step} AND {mark}"
@@ -71,8 +77,8 @@ def step_work(recording: Recording) -> StepWork | None:
     return StepWork(tuple(happenings(recording, step, Speeds(0.0, 0.0)).happenings), batches)
 
 
-def _fullest(recording: Recording, typical: Step) -> Step:
-    """The step with the largest tensors among those, but for the first, with as many calls as the typical one."""
+def _calls_and_sizes(recording: Recording) -> tuple[Counter[int], Counter[int]]:
+    """By step, how many calls it has, and how many bytes their tensors have."""
     calls: Counter[int] = Counter()
     sizes: Counter[int] = Counter()
     known: dict[int, int] = {}
@@ -83,9 +89,7 @@ def _fullest(recording: Recording, typical: Step) -> Step:
             known[identity] = sum(_size(text) for text in (*signature.inputs, *signature.outputs))
         calls[step] += count
         sizes[step] += count * known[identity]
-    complete = [candidate for candidate in recording.steps() if candidate.complete]
-    alike = [candidate for candidate in complete[1:] if calls[candidate.step] == calls[typical.step]]
-    return max((typical, *alike), key=lambda candidate: sizes[candidate.step])
+    return calls, sizes
 
 
 def _size(text: str) -> int:
