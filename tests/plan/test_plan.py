@@ -213,3 +213,17 @@ def test_optimizers_that_take_turns_make_one_step_together(order: str, enough: i
     counter = StepCounter(enough)
     assert order[: next(number for number, size in enumerate(order, 1) if counter.step(size))] == taken
     assert counter.taken == len(taken)
+
+
+@pytest.mark.parametrize(
+    ("order", "enough", "taken"),
+    [
+        ("dddddgdddddgdddddgddddd", 3, "dddddgdddddgdddddg"),
+        ("ddddddddddddddddddddddd", 3, "ddddddddd"),
+        ("dgdg", 1, "dg"),
+    ],
+)
+def test_an_optimizer_that_has_not_stepped_yet_is_waited_for(order: str, enough: int, taken: str) -> None:
+    """A critic may take five steps before its generator takes one; one that is for later is not waited for long."""
+    counter = StepCounter(enough, lambda: "dg")
+    assert order[: next(number for number, size in enumerate(order, 1) if counter.step(size))] == taken

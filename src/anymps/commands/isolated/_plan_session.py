@@ -13,8 +13,8 @@ from anymps._errors import UsageError
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import divert_writes, end_with_parent
 from anymps.commands.isolated._script_folder import hidden_package, tells_of_retries
-from anymps.commands.isolated._step_limit import end_after
-from anymps.plan import Scenario, StepCounter
+from anymps.commands.isolated._step_limit import counter_of, end_after
+from anymps.plan import Scenario
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -30,7 +30,7 @@ class PlanSession:
         self._order: dict[str, Any] = json.loads(order)
         self._fallback = fallback
         self._capture: Capture | None = None
-        self._counter = StepCounter(self._order["steps"])
+        self._counter = counter_of(self._order["steps"])
         self._layer: Layer | None = None
         self._folder = ""
 
