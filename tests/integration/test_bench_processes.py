@@ -23,9 +23,9 @@ for step in range(int(sys.argv[1])):
 """
 
 
-def bench(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def bench(folder: Path, *words: str, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
     """Run `anymps bench` on the script."""
-    folder.joinpath("train.py").write_text(SCRIPT)
+    folder.joinpath("train.py").write_text(script)
     command = [sys.executable, "-m", "anymps", "bench", "--warmup", "2", "--repeat", "8", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -51,6 +51,24 @@ def test_prediction_for_a_script(tmp_path: Path) -> None:
     assert (row["name"], row["mac"], row["held"]) == ("step of train.py", "M2 Max 32GB", None)
     assert 0 < row["low_ns"] < row["predicted_ns"] < row["high_ns"]
     assert row["text"].startswith("A step of train.py would take about ")
+
+
+@pytest.mark.slow
+def test_optimizers_that_take_turns(tmp_path: Path) -> None:
+    """A round of both is a step: it is timed as one, and predicted as one, with the calls of both."""
+    one = bench(tmp_path, "--json", "train.py", "100")
+    head, loop = SCRIPT.split("for step")
+    other = [text.replace("optimizer", "other").replace("model", "half") for text in (head, loop)]
+    both = "\n".join([head, other[0], f"for step{loop}", other[1].partition("\n")[2].partition("\n")[2]])
+    two = bench(tmp_path, "--json", "train.py", "100", script=both)
+    assert (one.returncode, two.returncode) == (0, 0)
+    documents = [json.loads(result.stdout) for result in (one, two)]
+    assert [document["timings"][0]["runs"] for document in documents] == [8, 8]
+    launches = [
+        sum(share["ns"] for share in document["predictions"][0]["shares"] if share["what"] == "launch")
+        for document in documents
+    ]
+    assert launches[1] == pytest.approx(2 * launches[0], rel=0.2)
 
 
 @pytest.mark.slow

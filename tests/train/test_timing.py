@@ -280,7 +280,7 @@ def test_steps() -> None:
     found = steps.timing("step")
     assert found is not None
     assert (found.device, found.first, found.runs) == ("cpu", None, (Run(1 * MS, 10 * MS),) * 2)
-    assert (counted, steps.steps, steps.optimizers) == ([0, 0, 1, 2], 4, 1)
+    assert (counted, steps.steps) == ([0, 0, 1, 2], 4)
 
 
 def test_steps_that_are_timed_no_more() -> None:
@@ -297,6 +297,52 @@ def test_steps_that_are_timed_no_more() -> None:
     found = steps.timing("step")
     assert found is not None
     assert (found.n, counted, steps.steps) == (2, [0, 1, 2, 2], 4)
+
+
+@pytest.mark.parametrize(
+    ("order", "warmup", "runs", "waits"),
+    [
+        ("dgdgdgdgdg", 3, [2, 2], 8),
+        ("dgdgdg", 1, [2, 2], 4),
+        ("ddg" * 5, 2, [3, 3, 3], 9),
+        ("dddddg" * 5, 3, [6, 6], 20),  # two of a critic's count, until its generator comes
+        ("aaaaabbbb", 2, [1, 1], 9),
+        ("aaaaab", 2, [1, 1, 1], 6),
+        ("aaaaabababab", 2, [2], 10),
+    ],
+)
+def test_optimizers_that_take_turns(order: str, warmup: int, runs: list[int], waits: int) -> None:
+    """A step is a round of all of them, and the device is waited for at its end alone, once that is known."""
+    world = World()
+    optimizers = {name: torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1) for name in set(order)}
+    waited = 0
+
+    def synchronize() -> None:
+        nonlocal waited
+        waited += 1
+
+    counted: list[int] = []
+    with timing.StepTimer(warmup, counted.append, clock=world.clock, synchronize=synchronize) as steps:
+        for name in order:
+            world.work("half", 9)()
+            optimizers[name].step()
+    found = steps.timing("step")
+    assert found is not None
+    assert [run.queued_ns // MS for run in found.runs] == runs  # a millisecond for each optimizer's step
+    assert waited == waits
+
+
+def test_optimizers_that_are_made_anew() -> None:
+    """More than take turns in any loop: each of their steps is one."""
+    world = World()
+    with timing.StepTimer(2, clock=world.clock, synchronize=world.synchronize) as steps:
+        kept = [torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.1) for _ in range(70)]
+        for optimizer in kept:
+            world.work("batch", 9)()
+            optimizer.step()
+    found = steps.timing("step")
+    assert found is not None
+    assert found.n == 3
 
 
 def test_no_step_no_timing() -> None:

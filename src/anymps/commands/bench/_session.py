@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FEWEST, _MOST = 4, 16
 """Steps that are recorded for the prediction: of few, each may have been held up by another program."""
+_ENDLESS: Final = 1 << 30
+"""The step before which a recording ends: it is ended here, as it counts those of one optimizer alone."""
 _RECORDED_NS: Final = 1e9
 """How long they may take, where there are more than the fewest. A recorded step takes a little longer."""
 
@@ -31,7 +33,7 @@ class BenchSession:
         self._name = ""
         self._timer: StepTimer | None = None
         self._timing: Timing | None = None
-        self._since = 0  # steps after those that are timed
+        self._since = self._seen = 0  # steps after those that are timed, and since a recording was asked for
         self._recorded = _FEWEST
         self._capture: Capture | None = None
         self._unrecorded = (
@@ -74,8 +76,11 @@ class BenchSession:
         assert self._timer is not None
         if self._timing is not None:
             self._since += 1
-            # Twice as many: no more is expected of a script that calls no module, or whose optimizers take turns.
-            if self._since >= 2 * self._recorded or (self._capture is not None and self._capture.is_over):
+            if self._capture is not None:
+                self._seen += 1
+            # The recording begins with the first step that it sees, and takes down the last one only after this. A
+            # script that calls no module is not waited for.
+            if self._seen >= self._recorded + 2 or (self._capture is None and self._since >= 2 * self._recorded):
                 raise StepsDone(0)
         elif counted >= self._asked.repeat:
             self._timer.stop()
@@ -93,7 +98,7 @@ class BenchSession:
             import anymps
 
             before.remove()
-            capture = anymps.record(steps=(1, 1 + self._recorded))
+            capture = anymps.record(steps=(1, _ENDLESS))
             try:
                 self._capture = capture.__enter__()
             except AnympsError as error:  # a Mac without a compiler, a recording of the script's own
@@ -111,10 +116,6 @@ class BenchSession:
 
         if self._capture is None:
             return Prediction(timing, None, self._unrecorded)
-        optimizers = self._timer.optimizers if self._timer is not None else 1
-        if optimizers > 1:
-            why = f"{optimizers} optimizers take turns, and a prediction is for all of their steps together"
-            return Prediction(timing, None, why)
         return predict(timing, self._capture.recording, self._asked.torch)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from anymps.train.timing._clock import CLOCK, Clock, Stopwatch, Synchronize
+from anymps.train.timing._rounds import Rounds
 from anymps.train.timing._timing import Run, Timing
 
 
@@ -17,8 +17,8 @@ class StepTimer:
     """Times whole training steps, each from the end of one `optimizer.step()` to the end of the next.
 
     A context manager. The first ``warmup`` steps are not counted. The device is that of the first optimizer's first
-    parameter. It is synchronised after each step, so the host cannot run ahead into the next one. With several
-    optimizers, each of their steps counts. ``on_step`` is called after each step with the number of counted ones.
+    parameter. It is synchronised after each step, so the host cannot run ahead into the next one. If optimizers take
+    turns, a step is a round of all of them. ``on_step`` is called after each step with the number of counted ones.
     """
 
     def __init__(
@@ -36,10 +36,11 @@ class StepTimer:
         self._warmup, self._on_step = warmup, on_step
         self._clock, self._synchronize = clock, synchronize
         self._watch: Stopwatch | None = None
+        self._rounds = Rounds(warmup)
         self._runs: list[Run] = []
-        self._start = 0
+        self._before: list[Run] = []  # of a loop that turned out to have another optimizer, or ended
+        self._starts: dict[Hashable, int] = {}  # by the optimizer that ended a step, when the next one began
         self._over = False
-        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._hook: Any = None
 
     def __enter__(self) -> StepTimer:
@@ -51,35 +52,43 @@ class StepTimer:
 
     def timing(self, name: str) -> Timing | None:
         """What was measured, or None if no step counts yet."""
-        if self._watch is None or not self._runs:
+        runs = self._runs or self._before
+        if self._watch is None or not runs:
             return None
-        return Timing(name, str(self._watch.device), tuple(self._runs), virtual=self._watch.virtual)
-
-    @property
-    def optimizers(self) -> int:
-        """How many optimizers have stepped."""
-        return len(self._optimizers)
+        return Timing(name, str(self._watch.device), tuple(runs), virtual=self._watch.virtual)
 
     def stop(self) -> None:
         """Time no further step, and synchronise after none; `on_step` is called all the same."""
         self._over = True
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if not self._over:
-            self._time(optimizer)
-        self.steps += 1
-        self._optimizers.add(optimizer)
-        if self._on_step is not None:
-            self._on_step(len(self._runs))
+        rounds = self._rounds
+        if rounds.step(_key(optimizer)):
+            self._before, self._runs = self._runs or self._before, []
+        counts = rounds.number > self._warmup
+        # During the warm-up, any optimizer may turn out to end the rounds.
+        if not self._over and (rounds.is_over or rounds.number < self._warmup):
+            self._time(optimizer, counts=counts)
+        if rounds.is_over:
+            self.steps += 1
+            if self._on_step is not None:
+                self._on_step(len(self._runs))
         if self._watch is not None:
-            self._start = self._watch.clock()
+            self._starts[rounds.name] = self._watch.clock()
 
-    def _time(self, optimizer: torch.optim.Optimizer) -> None:
+    def _time(self, optimizer: torch.optim.Optimizer, *, counts: bool) -> None:
         if self._watch is None:
             device = next((p.device for group in optimizer.param_groups for p in group["params"]), None)
             self._watch = Stopwatch.of(device, self._clock, self._synchronize)
         queued = self._watch.clock()
         self._watch.synchronize()
         finished = self._watch.clock()
-        if self.steps >= self._warmup:
-            self._runs.append(Run(queued - self._start, finished - self._start))
+        if counts:
+            start = self._starts[self._rounds.name]
+            self._runs.append(Run(queued - start, finished - start))
+
+
+def _key(optimizer: torch.optim.Optimizer) -> Hashable:
+    """What an optimizer is counted by: one made anew for the same parameters is the same."""
+    group = optimizer.param_groups[0]["params"]
+    return id(group[0]) if group else id(optimizer)
