@@ -79,6 +79,18 @@ def test_refusal_tells_how_a_module_keeps_the_tensor() -> None:
     assert [refusal.detail.get("kept") for refusal in capture.recording.refusals()] == ["buffer", "parameter", None]
 
 
+def test_refusal_tells_that_a_module_that_is_called_was_not_moved() -> None:
+    """The parameter or the buffer is found in the module that the line calls, and in the modules in it."""
+    shallow, deep = nn.Linear(3, 3), nn.Sequential(nn.Sequential(nn.Linear(3, 3)))
+    norm = nn.BatchNorm1d(3, affine=False)
+    with anymps.record() as capture:
+        for module in (shallow, deep, norm):
+            with pytest.raises(RuntimeError, match="on cpu|Placeholder storage"):
+                module(torch.ones(2, 3, device="mps"))
+    refusals = capture.recording.refusals()
+    assert [refusal.detail.get("kept") for refusal in refusals] == ["parameter", "parameter", "buffer"]
+
+
 ONCE = torch.Tensor([1.0, 2.0, 3.0])  # once
 TWICE = torch.zeros(3)
 TWICE = torch.ones(3)

@@ -61,7 +61,8 @@ def find_origin(culprit: torch.Tensor | None, kind: str, is_internal: Callable[[
             path = _path_to(value, lambda item: item is culprit) if found else None
             if path is not None:
                 origin = _made_at(frame, name, path, is_internal)
-                return replace(origin, kept=kept_as(name, frame)) if origin is not None and not path else origin
+                kept = _kept_within(value, culprit) if path else kept_as(name, frame)
+                return replace(origin, kept=kept) if origin is not None else None
     return None
 
 
@@ -71,6 +72,13 @@ def kept_as(node: ast.expr, frame: FrameType) -> str:
     if not found or not isinstance(node, ast.Attribute) or not isinstance(owner, torch.nn.Module):
         return ""
     return "buffer" if node.attr in owner._buffers else "parameter" if node.attr in owner._parameters else ""
+
+
+def _kept_within(holder: Any, tensor: torch.Tensor) -> str:
+    """`buffer` or `parameter`, as the module keeps it, or a module in it; the empty text for what is no module."""
+    if not isinstance(holder, torch.nn.Module):
+        return ""
+    return "parameter" if any(tensor is parameter for parameter in holder.parameters()) else "buffer"
 
 
 def _moved_origin(frame: FrameType, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
