@@ -145,10 +145,26 @@ def test_float64_of_an_array() -> None:
     )
 
 
-def test_float64_asked_for_on_the_line() -> None:
-    """MPS301: a `.double()` on the refused line itself is what to leave out."""
-    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source="y = x.double() * 2"))
-    assert finding.fix == ("Write `x.float()`; what needs double precision is computed on the CPU: `.cpu().double()`.")
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("y = x.double() * 2", "x.float()"),
+        ("y = x.to(torch.float64) * 2", "x.to(torch.float32)"),
+        ("y = x.type(torch.double)", "x.type(torch.float32)"),
+    ],
+)
+def test_float64_asked_for_on_the_line(source: str, written: str) -> None:
+    """MPS301: double precision that the refused line itself asks for is what to leave out."""
+    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source=source))
+    assert finding.fix == (f"Write `{written}`; what needs double precision is computed on the CPU: `.cpu().double()`.")
+
+
+def test_float64_asked_for_on_the_way_to_the_device() -> None:
+    """MPS301: the dtype that is named beside the device is changed, and nothing is cast before it."""
+    finding = only(
+        refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source="y = x.to(device, torch.float64)")
+    )
+    assert finding.fix == "Write `x.to(device, torch.float32)`."
 
 
 def test_float64_of_unknown_origin() -> None:

@@ -77,6 +77,11 @@ def _changed(call: ast.Call, place: Place) -> list[Splice] | None:
     if call.func.attr == "double" and not call.args:
         end = place.code.span(call.func)[1]
         return [Splice(end - len("double"), end, "float")]
+    if call.func.attr in ("to", "type"):  # `.to(torch.float64)`, `.to(device, torch.double)`
+        for named in call.args:
+            if isinstance(named, ast.Attribute) and place.names.meaning(named) in ("torch.float64", "torch.double"):
+                end = place.code.span(named)[1]
+                return [Splice(end - len(named.attr), end, "float32")]
     if call.func.attr == "from_numpy":
         return [_after(call, place, ".float()")]
     made = call.func.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from anymps.findings._example import Example
@@ -92,6 +93,9 @@ LAYOUT = Rule(
     ),
 )
 
+# Double precision that the line asks of a tensor.
+_ASKED = re.compile(r"\.double\(\)|\.(?:to|type)\((?:torch\.)?(?:float64|double)\)")
+
 _LEAVE_DEFAULT = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
 
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
@@ -125,8 +129,9 @@ def _float64(refused: Refused) -> Finding:
     what = f"{subject} is float64{of_torch}, and going to mps raised {refused.error}."
     edit, places = float32_edit(expression), [refused.origin, refused.site]
     fix, written = "", "Write `{new}`."
-    if not refused.origin.known and ".double()" in refused.site.source:
-        fix = "Leave out `.double()`; what needs double precision is computed on the CPU: `.cpu().double()`."
+    asked = None if refused.origin.known else _ASKED.search(refused.site.source)
+    if asked is not None:
+        fix = f"Leave out `{asked[0]}`; what needs double precision is computed on the CPU: `.cpu().double()`."
         written = f"Write `{{new}}`; {fix.partition('; ')[2]}"
     if refused.origin.known:
         made = f" by `{expression}`" if expression else ""
