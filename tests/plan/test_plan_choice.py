@@ -139,6 +139,33 @@ def test_a_mac_above_its_bar() -> None:
     assert said(replace(one, samples=None, time=None, largest_batch=0, verdict=Verdict.FAILS)) == "M1 16GB: fails"
 
 
+@pytest.mark.parametrize(
+    ("name", "lacks", "why"),
+    [
+        ("M3 Pro 18GB", True, "No time is predicted, because the script made no whole step."),
+        ("M3 Pro 18GB", False, "No time is predicted, because too few of the step's calls have a known time."),
+        ("A18 Pro 8GB", False, "No time is predicted, because the clock of that GPU is not public."),
+    ],
+)
+def test_a_plan_without_times_says_why(name: str, lacks: bool, why: str) -> None:
+    """In the table's last lines, and nothing beside the title promises times."""
+    plan, mac = planned("M3 Pro 18GB"), parse_mac(name)
+    rows = tuple(replace(row, outcome=replace(row.outcome, mac=mac)) for row in plan.rows)
+    base = replace(plan.base, work=None) if lacks else plan.base
+    plan = replace(plan, rows=rows, asked=(mac,), base=base, times=(), batches=())
+    text = " ".join(render_plan(plan).split())
+    assert why in text
+    assert "Which Mac? Mac" in text
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PAGES, Verdict.FAILS])
+def test_a_run_that_does_not_fit_needs_no_other_reason(verdict: Verdict) -> None:
+    """Its verdict says why there is no time."""
+    plan = planned("M3 Pro 18GB")
+    rows = tuple(replace(row, outcome=replace(row.outcome, verdict=verdict)) for row in plan.rows)
+    assert "No time is predicted" not in render_plan(replace(plan, rows=rows, times=(), batches=()))
+
+
 def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the terminal it is short unless `-v` is given; a text file is not read on one screen."""
     write_plan(planned(), None)

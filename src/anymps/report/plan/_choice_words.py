@@ -109,7 +109,9 @@ def more(plan: Plan) -> str:
 
 
 def remark(plan: Plan) -> str:
-    """What stands beside the title."""
+    """What stands beside the title; nothing where there are no times."""
+    if not plan.times:
+        return ""
     compared = any(choice.speed is not None for choice in plan.choices)
     return f"speed against {plan.own.choice.mac.name}; predicted" if plan.own and compared else "times are predicted"
 
@@ -152,9 +154,22 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield _interval(plan) if intervals else ""
         yield _HOST
         yield from words.about_times(plan)
+    yield _no_times(plan)
     if any(choice.verdict.value == "tight" for choice in plan.choices):
         yield _TIGHT
     yield words.larger_unknown(plan)
+
+
+def _no_times(plan: Plan) -> str:
+    """Why no Mac has a time; nothing where one has, and where the verdicts say it."""
+    fitting = [choice.mac for choice in plan.choices if choice.verdict.value not in ("pages", "fails")]
+    if plan.times or not fitting:
+        return ""
+    if plan.base.work is None:
+        return "No time is predicted, because the script made no whole step."
+    if all(mac.fp32_peak is None for mac in fitting):
+        return "No time is predicted, because the clock of that GPU is not public."
+    return "No time is predicted, because too few of the step's calls have a known time."
 
 
 def _about_own_mac(plan: Plan) -> str:
