@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
+from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from recordings import META
 
 SIDE = "float32[2048, 2048]"
@@ -13,7 +13,9 @@ class Steps:
     """Three steps of a training, to which each step adds calls one after the other."""
 
     def __init__(self, **meta: object) -> None:
-        self.builder = RecordingBuilder(meta={**META, **meta})
+        self.writer = RecordingWriter.in_memory({**META, **meta})
+        self.builder = RecordingBuilder(self.writer)
+        self.looks: list[list[float]] = []
         self.clock = 0
         self.line = self.builder.site("/home/me/project/train.py", 36, "main", "total += loss.item()")
 
@@ -49,6 +51,11 @@ class Steps:
         """A batch of the data loader."""
         self.entry("anymps::dataloader", 0, length, fate=Fate.MARK, phase=Phase.BATCH)
 
+    def look(self, code: float, *, compute: float = 0.5, cold: float = 0.0, length: int = MS, lost_us: int = 0) -> None:
+        """A look at the machine, `length` ns long: its speeds, and the us of cold code, which takes 10 us again."""
+        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, cold, 10.0 if cold else 0.0])
+        self.clock += length
+
     def end(self) -> None:
         """The end of a step."""
         self.builder.end_step(self.clock)
@@ -61,4 +68,6 @@ class Steps:
 
     def close(self) -> Recording:
         """The recording."""
+        if self.looks:
+            self.writer.set_meta("looks", self.looks)
         return self.builder.close()

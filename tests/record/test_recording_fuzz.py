@@ -196,7 +196,7 @@ NAMES = st.sampled_from(sorted(SAMPLES))
 FACTS = [
     "arguments", "complete", "directory", "ending", "environment", "fallback", "mac", "mac_details", "parts", "script",
     "source", "started", "suite", "torch_version", "virtual", "wall_seconds", "allocations_dropped", "process", "other",
-    "core_speed", "compute_speed", "cold_code",
+    "core_speed", "compute_speed", "cold_code", "looks",
 ]  # fmt: skip
 
 

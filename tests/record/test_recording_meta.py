@@ -14,6 +14,7 @@ WHOLE: tuple[tuple[object, ...], tuple[object, ...]] = (
     (MOST + 1, -MOST - 1, 0.5, "7", True, None),
 )
 PART = {"name": "gw0", "begin_ns": 0, "complete": True}
+LOOK = [5, 8, 1, 0.5, 0.4, 40.0, 10.0]
 FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "script": TEXT,
     "loop": TEXT,
@@ -43,6 +44,20 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "core_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
     "compute_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
     "cold_code": (([], [9.5, 9.5], [98.0, 17.0]), ([17.0, 98.0], [9.5, 0.0], [98.0], [1e6, 1.0], [98, 17], 1.0)),
+    "looks": (
+        ([], [LOOK], [LOOK, [*LOOK[:5], 0.0, 0.0]]),
+        (
+            {},
+            LOOK,
+            [LOOK[:6]],
+            [[9, *LOOK[1:]]],
+            [[*LOOK[:2], -1, *LOOK[3:]]],
+            [[*LOOK[:3], 0.0, *LOOK[4:]]],
+            [[*LOOK[:5], 9.0, 20.0]],
+            [[*LOOK[:5], 9.0, 0.0]],
+            [["1", *LOOK[1:]]],
+        ),
+    ),
     "real_calls": (({}, {"aten::mul": 1}), ([], {"aten::mul": 0}, {"aten::mul": "1"})),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -11,10 +11,9 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from anymps.capture._cold_code import ColdCode
 from anymps.capture._core import Assign, Core, Finish, Undo, stand_in
-from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._habits import Habits
+from anymps.capture._looks import Looks
 from anymps.capture._part import Part
 from anymps.record import Phase, Role, RoundKind, Wait
 
@@ -33,17 +32,17 @@ class Hooks:
         habits: bool = True,
         marks: Core | None = None,
         part: Part | None = None,
-        meters: Sequence[CoreSpeed | ColdCode] = (),
+        looks: Looks | None = None,
     ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
 
         Without `habits`, only what belongs to operators is watched: steps, phases, modules. `marks` is the core that
-        habits are told to, if it is another one; `part` and `meters` are told of the optimizers' steps.
+        habits are told to, if it is another one; `part` and `looks` are told of the optimizers' steps.
         """
         self._core = core
         self._assign_storage = assign
         self._part = part
-        self._meters = meters
+        self._looks = looks
         self.habits = Habits(marks or core) if habits else None
         self._undo: list[Undo] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
@@ -135,7 +134,7 @@ class Hooks:
         if number is None:
             self._optimizer_count += 1
             number = self._optimizers[optimizer] = self._optimizer_count
-        self._measure()
+        self._look()
         self._core.note_round(int(RoundKind.OPTIMIZER), number, start)
         self._core.end_step()
         if self._part is not None:
@@ -144,14 +143,14 @@ class Hooks:
     def note_call(self, start: int) -> None:
         """A call that began then, and that is a step, whatever it calls, is over."""
         if not self._optimizer_count:
-            self._measure()
+            self._look()
         # An optimizer that it calls has ended a step of its own: this one holds the whole call.
         self._core.note_round(int(RoundKind.CALLED), 0, start)
 
-    def _measure(self) -> None:
+    def _look(self) -> None:
         """Before a step ends, so that the program's own code between two steps has nothing of it in it."""
-        for meter in self._meters:
-            meter.stepped()
+        if self._looks is not None:
+            self._looks.stepped(self._core.clock_ns)
 
     def _watch_loader(self) -> None:
         core = self._core

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps.capture._cells import shown_file
-from anymps.capture._cold_code import ColdCode
 from anymps.capture._core import Core
-from anymps.capture._core_speed import CoreSpeed
 from anymps.capture._device_choice import device_choice
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
+from anymps.capture._looks import Looks
 from anymps.capture._origins import defaults_behind, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
 from anymps.capture._run_facts import choose_source, core_of, environment, machine_facts
@@ -108,7 +107,7 @@ class Capture:
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
         self._clock = StepClock()
-        self._speed, self._cold = CoreSpeed(), ColdCode()
+        self._looks = Looks()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
         self._real_after: Counter[str] | None = None  # and up to the end of a part
@@ -133,8 +132,8 @@ class Capture:
         self.core, assign = core_of(self._source, self.flush)
         waits = self._part is not None and not self._part.begun
         self._held = HeldMarks(self.core) if waits else None
-        marks, meters = cast("Core | None", self._held), (self._speed, self._cold)
-        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, meters=meters)
+        marks, looks = cast("Core | None", self._held), self._looks if self._on_virtual else None
+        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, looks=looks)
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self.core.ledger_start(self._allocation_limit)
@@ -203,6 +202,7 @@ class Capture:
             if self._writer is None or self._closed.is_set():
                 return
             self._started = time.monotonic()
+            self._looks.begin_part()
             self._real_before = real_calls() or Counter()
             self.core.ledger_start(self._allocation_limit)  # what died before is no concern of the part's
             self.core.tape_pause(False)
@@ -274,9 +274,8 @@ class Capture:
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)
                 if self._on_virtual:
-                    for key, value in self._speed.end().items():
+                    for key, value in self._looks.end().items():
                         self._writer.set_meta(key, value)
-                    self._writer.set_meta("cold_code", self._cold.microseconds)
                 self._writer.set_meta("environment", environment())  # with what the script itself has set
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
@@ -316,7 +315,7 @@ class Capture:
     def _facts(self) -> dict[str, object]:
         part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}
         run = {"script": self._script, "arguments": self._argv, "source": self._source, "rounds": self._habits}
-        speeds = self._speed.begin() if self._on_virtual else {}  # else the Mac says them
+        speeds = self._looks.begin() if self._on_virtual else {}  # else the Mac says them
         return {**machine_facts(), **speeds, **run, **part}
 
     @property

@@ -11,7 +11,8 @@ from typing import Final
 from anymps._errors import CostError, MacError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
-from anymps.forecast._happenings import Place, Speeds, StepSeen, happenings
+from anymps.forecast._happenings import Place, StepSeen, happenings
+from anymps.forecast._looks import Speeds
 from anymps.forecast._same_work import HostTimes, with_times_of
 from anymps.mac import Mac, parse_mac
 from anymps.record import Phase, Recording, Step

@@ -6,12 +6,16 @@ longer was held up by something else on the machine, as with `timeit`; what one 
 A short gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well
 then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`);
 but what was lost is told wrongly at times, so the quickest of several that lost much of theirs says nothing.
+
+Where the core was looked at beside each step (`_looks.py`), times of different steps are comparable. Such a time is too
+short as often as too long, as a core's speed also changes between a gap and a look. So the one in the middle counts
+there, of those in which the thread lost nothing where these are several.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -19,6 +23,7 @@ from anymps.cost import Happening
 
 _WHOLE: Final = 0.9  # the share of a time in which the thread ran from which on it counts as uninterrupted
 _KNOWN: Final = 1e-3  # seconds from which on it is known what was run of them: losses are placed to a millisecond
+_FEW: Final = 3  # uninterrupted times from which on the interrupted ones do not count
 _SEVERAL: Final = 4  # interrupted gaps of a place from which on the quickest one is passed over
 
 
@@ -41,17 +46,18 @@ class Usual(NamedTuple):
     lost: float
 
 
-def usual(own: Seen, others: Sequence[Seen]) -> Usual:
+def usual(own: Seen, others: Sequence[Seen], *, comparable: bool = False) -> Usual:
     """The own step's happenings with the times that they usually take, of its own and of the other steps.
 
-    The gap before a call and the CPU's work in a fallback are the shortest; a batch takes its median, as one batch
-    truly differs from the next.
+    The gap before a call and the CPU's work in a fallback are the shortest, or where the steps' times are `comparable`
+    those in the middle. A batch takes its median anyway, as one batch truly differs from the next.
     """
     steps = [own, *others]
     codes = [[happening.host_code for happening in step.happenings] for step in steps]
     works = [[happening.work for happening in step.happenings] for step in steps]
-    gaps = _shortest([_by_place(step, times, 0) for step, times in zip(steps, codes, strict=True)])
-    worked = _shortest([_by_place(step, times, 1) for step, times in zip(steps, works, strict=True)])
+    of = _middle_of if comparable else _shortest_of
+    gaps = _chosen([_by_place(step, times, 0) for step, times in zip(steps, codes, strict=True)], of)
+    worked = _chosen([_by_place(step, times, 1) for step, times in zip(steps, works, strict=True)], of)
     batches = sorted(batch.work or 0.0 for step in steps for batch in step.happenings if batch.kind == "batch")
     found = []
     for at, happening in enumerate(own.happenings):
@@ -95,8 +101,8 @@ def _by_place(step: Seen, times: Sequence[float | None], which: int) -> dict[Has
     return found
 
 
-def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Time]:
-    """For each happening of the first step the shortest of the times at its height among those of its place.
+def _chosen(steps: Sequence[Mapping[Hashable, list[_Time]]], of: Callable[[list[_Time]], _Time]) -> dict[int, _Time]:
+    """For each happening of the first step the usual one `of` the times at its height among those of its place.
 
     Of those that are known, where there is one.
     """
@@ -106,7 +112,7 @@ def _shortest(steps: Sequence[Mapping[Hashable, list[_Time]]]) -> dict[int, _Tim
         same = [other[place] for other in others if place in other]
         for rank, time in enumerate(row):
             alike = [time, *(times[(2 * rank + 1) * len(times) // (2 * len(row))] for times in same)]
-            found[time.at] = _shortest_of([other for other in alike if other.is_known] or alike)
+            found[time.at] = of([other for other in alike if other.is_known] or alike)
     return found
 
 
@@ -118,3 +124,10 @@ def _shortest_of(times: list[_Time]) -> _Time:
     interrupted = sorted(time for time in times if not time.is_whole)
     whole = [time for time in times if time.is_whole]
     return min([*whole, *interrupted[len(interrupted) >= _SEVERAL :][:1]])
+
+
+def _middle_of(times: list[_Time]) -> _Time:
+    """The one in the middle, of those that were not interrupted where these are several."""
+    whole = [time for time in times if time.is_whole]
+    ordered = sorted(whole if len(whole) >= _FEW else times)
+    return ordered[(len(ordered) - 1) // 2]

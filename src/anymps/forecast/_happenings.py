@@ -6,6 +6,7 @@ which of several steps count). How long a call took counts only where the CPU co
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,14 +18,15 @@ from typing import Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.cost import Happening, OperatorCall, read_tensor
-from anymps.forecast._caches import Caches
 from anymps.forecast._gaps import Seen, usual
+from anymps.forecast._looks import Beside, Look, Looks, Speeds
 from anymps.record import Direction, Fate, Flag, Phase, Recording, Signature, Step, Wait
 
 _NEAR: Final = 20  # steps of which the gaps are taken
 _MOST_READ: Final = 100_000  # calls of other steps that are read for their gaps: that many take a second
 # Plain numbers: a step may have a hundred thousand calls, and an operation with an enumeration takes a microsecond.
 _VIEW, _PAIR = int(Flag.VIEW), int(Flag.PAIR)
+_NEVER: Final = Look(sys.maxsize, 0, 0)
 _BEFORE_BATCH, _BATCH, _END = -1, -2, -3  # places that are no call's
 _PHASES: Final = {int(phase): phase for phase in Phase}
 _Row = tuple[int, int, int, int, int, int, int, int, int, int, int]
@@ -100,15 +102,6 @@ def _size(text: str) -> int:
         return 0
 
 
-class Speeds(NamedTuple):
-    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
-
-    code: float
-    """At which it runs the program's own code."""
-    compute: float
-    """At which it computes what falls back to it."""
-
-
 class StepSeen(NamedTuple):
     """What happens in a step, and which share of its own code's time the machine kept the program from running.
 
@@ -126,25 +119,31 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
 
     With speeds of 0, as of a run on shapes, the times are left out.
     """
-    speed = speeds.code
-    steps = [each_step.step for each_step in recording.steps() if each_step.complete]
-    at = steps.index(step.step)
-    near = sorted(
-        steps[1:] or steps, key=lambda number: abs(steps.index(number) - at) if speed else number != step.step
-    )
-    others = min(_NEAR, _MOST_READ * len(steps) // max(1, recording.entry_count))
-    chosen = {step.step, *(near[:others] if speed else ())}
+    looks = Looks(recording.meta.get("looks"), recording.meta.get("cold_code"), speeds)
+    chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}
     listed = ", ".join(map(str, sorted(chosen)))
-    reader = _Reader(recording, speeds)
-    bounds = {each_step.step: each_step for each_step in recording.steps()}
+    reader = _Reader(recording)
+    beside = {number: looks.beside(each_step) for number, each_step in chosen.items()}
     rows = groupby(recording.stream(_ENTRIES.format(steps=listed)), key=itemgetter(0))
-    found = {number: reader.read(entries, bounds[number]) for number, entries in rows}
-    found |= {number: reader.read((), bounds[number]) for number in chosen - found.keys()}
-    own = found.pop(step.step)
-    seen, lost = usual(own, list(found.values()))
-    taken = Caches.of(recording.meta.get("cold_code")).warm(seen, speed)
-    ran, counts = _seconds_of(seen), _seconds_of(taken)
-    return StepSeen(taken, lost / (lost + ran) if lost else 0.0, 1.0 - counts / ran if ran else 0.0)
+    found = {number: reader.read(entries, chosen[number], beside[number]) for number, entries in rows}
+    found |= {number: reader.read((), chosen[number], beside[number]) for number in chosen.keys() - found.keys()}
+    ran = fsum(_seconds_of(seen.happenings) for seen in found.values())
+    warm = {number: beside[number].warm(seen) for number, seen in found.items()}
+    counts = fsum(_seconds_of(seen.happenings) for seen in warm.values())
+    taken, lost = usual(warm.pop(step.step), list(warm.values()), comparable=bool(looks))
+    took = _seconds_of(taken)
+    return StepSeen(taken, lost / (lost + took) if lost else 0.0, 1.0 - counts / ran if ran else 0.0)
+
+
+def _others(recording: Recording, step: Step, speeds: Speeds, looks: Looks) -> list[Step]:
+    """The steps near one, without the run's first, whose times count too; those first that were looked at."""
+    if not speeds.code:
+        return []
+    steps = [each_step for each_step in recording.steps() if each_step.complete]
+    at = [each_step.step for each_step in steps].index(step.step)
+    near = sorted(range(len(steps) > 1, len(steps)), key=lambda of: (not looks.ended(steps[of]), abs(of - at)))
+    most = min(_NEAR, _MOST_READ * len(steps) // max(1, recording.entry_count))
+    return [steps[of] for of in near[:most]]
 
 
 def _seconds_of(step: Iterable[Happening]) -> float:
@@ -155,19 +154,22 @@ def _seconds_of(step: Iterable[Happening]) -> float:
 class _Reader:
     """Turns entries into happenings; one for several steps, so that the same call is the same object."""
 
-    def __init__(self, recording: Recording, speeds: Speeds) -> None:
+    def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._speed, self._compute = speeds
+        self._speed = self._compute = 0.0  # of the step that is read
         self._calls: dict[int, tuple[Fate, OperatorCall, int]] = {}
         self._numbers: dict[str, int] = {}  # of operators
 
-    def read(self, entries: Iterable[_Row], step: Step) -> Seen:
+    def read(self, entries: Iterable[_Row], step: Step, beside: Beside) -> Seen:
         """The happenings of one step."""
+        self._speed, self._compute = beside.speeds
         found: list[Happening] = []
         places: list[Hashable] = []
         lost: dict[int, tuple[float, float]] = {}
         clock = step.start_ns  # all before it is accounted for
         speed = self._speed
+        looked, spilled = iter((*beside.looked, _NEVER)), beside.spilled
+        look = next(looked)
         loading = nested = clock  # until when a loader makes a batch, until when a fallback runs
         loaded = 1.0  # the share of a batch's time in which the thread ran
         calls = self._calls
@@ -175,7 +177,12 @@ class _Reader:
         for _, start, length, identity, site, phase, wait, direction, flags, moved, delayed in entries:
             fate, call, number = calls.get(identity) or self._call(identity)
             part = _PHASES[phase]
+            while start > look.begin:
+                clock, spilled = clock + look.length, spilled + look.lost
+                look = next(looked)
             gap = start - clock
+            if spilled and delayed:  # told at the call after it
+                delayed, spilled = max(0, delayed - spilled), 0
             if fate is Fate.MARK:
                 if phase == Phase.BATCH and length and not flags & _PAIR:
                     ran, loaded = _ran(max(gap, 0), length, delayed)
@@ -218,6 +225,7 @@ class _Reader:
                 found.append(_as_kind(kept, fate, wait, direction, flags))
         found += self._batch(clock, loading, loaded)
         places += [_BATCH] * (len(found) - len(places))
+        clock += look.length + sum(later.length for later in looked)
         end = step.start_ns if step.end_ns is None else step.end_ns
         found.append(Happening("wait", host_code=self._seconds(end - max(clock, loading)), part=Phase.OTHER))
         places.append(_END)

@@ -269,7 +269,7 @@ def _common(facts: list[dict[str, Any]]) -> dict[str, Any]:
     common = {
         key: value
         for key, value in facts[0].items()
-        if key not in ("schema_version", "complete", "begin_ns", "loop")
+        if key not in ("schema_version", "complete", "begin_ns", "loop", "looks")
         and all(key in meta and meta[key] == value for meta in facts)
     }
     started = [meta["started"] for meta in facts if "started" in meta]

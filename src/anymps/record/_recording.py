@@ -79,11 +79,12 @@ class Recording:
     loops were watched), `steps` (first and last, if only this part was to be recorded), `steps_seen` (how many steps
     the run made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are predicted),
     `core_speed` (at which a core of the recording machine runs code, relative to an M1's), `compute_speed` (at which it
-    computes), `cold_code` (microseconds of a first and of
-    a second run of some code between two steps; empty: not measured), `loop` ("inference" if the steps are not a
-    training's), and `ending`: how the run ended, with `status` (int) and, if they apply, `exception` (class name),
-    `message`, `how` (a signal's name or `os._exit`) and `process` (the name of the process whose exception made the
-    script fail). For a `with` block, `ending` has `kind` and `error` (class name and message) instead.
+    computes), `cold_code` (microseconds of a first and of a second run of some code between two steps; empty: not
+    measured), `looks` (each time this was measured: begin and end in ns, microseconds without a core, both speeds, both
+    times), `loop` ("inference" if the steps are not a training's), and `ending`: how the run ended, with `status` (int)
+    and, if they apply, `exception` (class name), `message`, `how` (a signal's name or `os._exit`) and `process` (the
+    name of the process whose exception made the script fail). For a `with` block, `ending` has `kind` and `error`
+    (class name and message) instead.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, foreign: bool = False) -> None:

@@ -284,6 +284,20 @@ def _cold(value: object) -> bool:
     return not value or 0.0 < value[1] <= value[0] < 1e6
 
 
+def _looks(value: object) -> bool:
+    """Rows: begin, end and what was lost between them, two speeds, microseconds of two runs of some code, or 0."""
+    return isinstance(value, list) and all(
+        isinstance(row, list)
+        and len(row) == 7
+        and all(map(_whole, row[:3]))
+        and row[0] <= row[1]
+        and row[2] >= 0
+        and all(map(_speed, row[3:5]))
+        and (row[5:] == [0.0, 0.0] or _cold(row[5:]))
+        for row in value
+    )
+
+
 def _checked(value: object) -> bool:
     """What the check of numbers compared, and what it left out by reason."""
     if not isinstance(value, dict) or set(value) != {"compared", "operators", "wrong", "left_out"}:
@@ -314,5 +328,6 @@ META: Final[Mapping[str, Callable[[object], bool]]] = {
     "wall_seconds": _seconds,
     **dict.fromkeys(("core_speed", "compute_speed"), _speed),
     "cold_code": _cold,
+    "looks": _looks,
 }  # fmt: skip
 """The facts that anymps writes and reads, each with the check of its value."""

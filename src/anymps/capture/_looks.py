@@ -1,0 +1,101 @@
+"""Looks at the machine between a program's steps: the speed of its core, and how cold its caches are.
+
+Both change within seconds, on a machine that others use too. So each look is kept with its time, and what a step took
+is compared with the looks around it. The looking itself lies between the last call of a step and its end, and is not
+the program's. So its time is kept too, and what of it the thread had no core: this is told at the next step's first
+call, whose own code may be shorter than that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from anymps.capture._cold_code import cold_code
+from anymps.capture._core_speed import CoreSpeed, core_speed, core_speed_at_rest
+
+_SOON: Final = 24  # steps at the beginning of a run that are looked at however short they are
+_PAUSE_NS: Final = 400_000_000  # between two later looks, at least: a look takes a millisecond
+_IN_A_ROW: Final = 2  # looks after a pause, so that a step lies between them
+_MOST: Final = 1000  # looks that are kept, of some 50 bytes each
+_ENOUGH: Final = 4  # looks that tell the speed without the run's end
+
+
+class _Look(NamedTuple):
+    """When it began and ended, in ns, and what it found: us without a core, speeds, us of cold code and once more.
+
+    Both are 0 where that code last ran more than a step before, as the program's own code runs in each step.
+    """
+
+    begin: int
+    end: int
+    lost: int
+    code: float
+    compute: float
+    cold: float
+    again: float
+
+
+class Looks:
+    """The looks of one run."""
+
+    def __init__(self) -> None:
+        self._looks: list[_Look] = []
+        self._steps = self._looked_at = 0
+        self._pause = _PAUSE_NS
+        self._next = 0
+
+    def begin(self) -> dict[str, object]:
+        """The speeds before the script runs, which count only in a run without an end: imports come before its loop."""
+        return _facts(core_speed_at_rest())
+
+    def begin_part(self) -> None:
+        """The part of the run that is recorded begins: its first steps are looked at, and those before do not count."""
+        self._looks.clear()
+        self._steps = self._looked_at = 0
+
+    def stepped(self, clock_ns: Callable[[], int]) -> None:
+        """A step of the program is over: look, if it is one of the first, or the last looks are long ago.
+
+        `clock_ns` is the clock of the recording.
+        """
+        self._steps += 1
+        begin = clock_ns()
+        if self._steps > _SOON and begin < self._next:
+            return
+        ran = time.thread_time_ns()
+        cold, speed = cold_code(), core_speed()
+        if self._looked_at != self._steps - 1 or not self._looks:
+            cold = 0.0, 0.0
+        self._looked_at = self._steps
+        ran = time.thread_time_ns() - ran
+        end = clock_ns()
+        self._looks.append(_Look(begin, end, max(0, end - begin - ran) // 1000, *speed, *cold))
+        if len(self._looks) % _IN_A_ROW == 0:
+            self._next = end + self._pause
+        if len(self._looks) > _MOST:
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Of a long run every second pair is kept, and later ones are as far apart."""
+        self._looks = [look for at, look in enumerate(self._looks) if at < _SOON or at // _IN_A_ROW % 2 == 0]
+        self._pause *= 2
+
+    def end(self) -> dict[str, object]:
+        """What a recording holds of it: each look, and of the whole run the highest speeds and the quickest cold code.
+
+        Where the looks are few, the speed at the end counts too.
+        """
+        looks = self._looks
+        known = [(look.cold, look.again) for look in looks if look.cold]
+        speeds = [CoreSpeed(look.code, look.compute) for look in looks]
+        if len(looks) < _ENOUGH:
+            speeds.append(core_speed_at_rest())
+        highest = CoreSpeed(max(speed.code for speed in speeds), max(speed.compute for speed in speeds))
+        cold = list(map(min, zip(*known, strict=True)))
+        return {**_facts(highest), "cold_code": cold, "looks": looks}
+
+
+def _facts(speed: CoreSpeed) -> dict[str, object]:
+    return {"core_speed": speed.code, "compute_speed": speed.compute}

@@ -1,0 +1,95 @@
+"""What a recording says of its machine around each step: the speed of its core, and how cold its caches were.
+
+A core that others share changes its speed within seconds, and what they leave in its caches changes with it. A time and
+a speed of two moments say nothing together: on such a machine the quickest step over the highest speed is off by a half
+at times. So each step's times go by the looks beside it (`capture/_looks.py`).
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from anymps.forecast._caches import Caches
+from anymps.forecast._gaps import Seen
+from anymps.record import Step
+
+_AT_ONCE_NS: Final = 1_000_000  # a step ends no later than that after the look at its end
+
+
+class Speeds(NamedTuple):
+    """Of a core of the recording machine, that of an M1 being 1. With 0 the recording's times mean nothing."""
+
+    code: float
+    """At which it runs the program's own code."""
+    compute: float
+    """At which it computes what falls back to it."""
+
+
+class Look(NamedTuple):
+    """A time in which the machine was looked at: where it begins and its length, in ns.
+
+    Of it the thread was `lost` us without a core.
+    """
+
+    begin: int
+    length: int
+    lost: int
+
+
+class Beside(NamedTuple):
+    """The machine beside a step, and when it was `looked` at in it: that time is not the program's.
+
+    Of what is told to be lost at the step's first call, `spilled` us were lost in the look just before the step.
+    """
+
+    speeds: Speeds
+    caches: Caches
+    looked: Sequence[Look] = ()
+    spilled: int = 0
+
+    def warm(self, seen: Seen) -> Seen:
+        """The step with the times that its code takes with usual caches."""
+        return seen._replace(happenings=self.caches.warm(seen.happenings, self.speeds.code))
+
+
+class Looks:
+    """The looks of a recording. One of an earlier version, or of a run without an optimizer, holds none."""
+
+    def __init__(self, recorded: object, cold_code: object, speeds: Speeds) -> None:
+        """`cold_code` and `speeds` are those of the whole run, for steps beside which there is no look."""
+        self._rows: list[list[Any]] = recorded if isinstance(recorded, list) and speeds.code else []
+        self._begins = [row[0] for row in self._rows]
+        self._whole = Beside(speeds, Caches.of(cold_code))
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def ended(self, step: Step) -> bool:
+        """Whether there is a look in the step; it lies at its end."""
+        return bool(self._within(step))
+
+    def beside(self, step: Step) -> Beside:
+        """By the look at the step's end, and by that before it where one is near."""
+        rows = self._within(step)
+        looked = [Look(begin, end - begin, lost) for begin, end, lost, *_ in rows]
+        spilled = 0
+        if before := self._before(step):
+            rows, spilled = [before, *rows], before[2]
+        if not rows:
+            return self._whole
+        code, compute = statistics.fmean(row[3] for row in rows), statistics.fmean(row[4] for row in rows)
+        cold = [row[5:] for row in rows if row[5]]
+        caches = Caches.of(list(map(statistics.fmean, zip(*cold, strict=True)))) if cold else self._whole.caches
+        return Beside(Speeds(code, compute), caches, looked, spilled)
+
+    def _within(self, step: Step) -> list[list[Any]]:
+        end = step.start_ns if step.end_ns is None else step.end_ns
+        return self._rows[bisect_left(self._begins, step.start_ns) : bisect_left(self._begins, end)]
+
+    def _before(self, step: Step) -> list[Any]:
+        """The look that ends where the step begins; empty where there is none."""
+        at = bisect_left(self._begins, step.start_ns)
+        return self._rows[at - 1] if at and step.start_ns - self._rows[at - 1][1] < _AT_ONCE_NS else []

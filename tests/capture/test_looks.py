@@ -1,0 +1,160 @@
+"""Looks at the machine between steps: when they are taken, and what a recording of the virtual device holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import anymps
+from anymps.capture import _looks
+from anymps.capture._core_speed import CoreSpeed
+from anymps.capture._looks import Looks
+from anymps.record import Recording
+
+MS = 1_000_000
+Clock = Callable[[], int]
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """The speed of code (half of it for computing) and the us of cold code that looks find in turn; then 1.0 and 40.
+
+    Code that runs again takes 10 us. At rest a core has the speed 2.0. A look takes 5 ms of the thread's time.
+    """
+    answers: list[tuple[float, float]] = []
+    ran = [0]
+
+    def thread_time_ns() -> int:
+        ran[0] += 5 * MS
+        return ran[0]
+
+    def speed() -> CoreSpeed:
+        code = answers.pop(0)[0] if answers else 1.0
+        return CoreSpeed(code, code / 2)
+
+    monkeypatch.setattr(_looks.time, "thread_time_ns", thread_time_ns)
+    monkeypatch.setattr(_looks, "cold_code", lambda: (answers[0][1] if answers else 40.0, 10.0))
+    monkeypatch.setattr(_looks, "core_speed", speed)
+    monkeypatch.setattr(_looks, "core_speed_at_rest", lambda: CoreSpeed(2.0, 1.5))
+    return answers
+
+
+def clock_of(step: int, inside: int = 8) -> Clock:
+    """A clock on which each step takes so many ms, and a look `inside`."""
+    now, reading = [0], [0]
+
+    def clock_ns() -> int:
+        reading[0] += 1
+        now[0] += (step if reading[0] % 2 else inside) * MS
+        return now[0]
+
+    return clock_ns
+
+
+def test_a_look_is_kept_with_its_time_and_what_it_lost(found: list[tuple[float, float]]) -> None:
+    """Of its 8 ms the thread ran 5. The first one's code ran never before, or long ago."""
+    found += [(0.5, 900.0), (0.25, 60.0)]
+    looks, clock = Looks(), clock_of(100)
+    looks.stepped(clock)
+    looks.stepped(clock)
+    assert looks.end()["looks"] == [
+        (100 * MS, 108 * MS, 3000, 0.5, 0.25, 0.0, 0.0),
+        (208 * MS, 216 * MS, 3000, 0.25, 0.125, 60.0, 10.0),
+    ]
+
+
+def test_the_whole_run_has_the_highest_speed_and_the_quickest_cold_code(found: list[tuple[float, float]]) -> None:
+    """After four looks the end does not count, where the machine may be another."""
+    found += [(0.4, 900.0), (0.5, 60.0), (0.3, 50.0), (0.4, 70.0)]
+    looks, clock = Looks(), clock_of(100)
+    for _ in range(4):
+        looks.stepped(clock)
+    told = looks.end()
+    assert (told["core_speed"], told["compute_speed"], told["cold_code"]) == (0.5, 0.25, [50.0, 10.0])
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_beside_few_looks_the_end_counts(steps: int, found: list[tuple[float, float]]) -> None:
+    """What was found before the script ran says nothing of its loop."""
+    looks, clock = Looks(), clock_of(100)
+    assert looks.begin() == {"core_speed": 2.0, "compute_speed": 1.5}
+    for _ in range(steps):
+        looks.stepped(clock)
+    told = looks.end()
+    assert (told["core_speed"], told["compute_speed"]) == (2.0, 1.5)
+    assert told["cold_code"] == ([40.0, 10.0] if steps else [])
+
+
+@pytest.mark.usefixtures("found")
+def test_the_first_steps_are_looked_at_and_then_two_after_a_pause() -> None:
+    """A short run has a look beside each step; later looks lie at both ends of a step."""
+    looks, now, taken = Looks(), [0], []
+    for step in range(1, 61):
+        now[0] += 30 * MS
+        before = len(looks._looks)
+        looks.stepped(lambda: now[0])
+        if len(looks._looks) > before:
+            taken.append(step)
+    assert taken == [*range(1, 25), 38, 39, 53, 54]
+    rows = looks.end()["looks"]
+    assert isinstance(rows, list)
+    assert [row.cold for row in rows[-4:]] == [0.0, 40.0, 0.0, 40.0]
+
+
+@pytest.mark.usefixtures("found")
+def test_of_a_long_run_fewer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first steps, and of later ones every second pair; the pause doubles."""
+    monkeypatch.setattr(_looks, "_MOST", 32)
+    looks, clock = Looks(), clock_of(1000)
+    for _ in range(33):
+        looks.stepped(clock)
+    rows = looks.end()["looks"]
+    assert isinstance(rows, list)
+    assert [row.begin // (1008 * MS) for row in rows] == [*range(24), 24, 25, 28, 29, 32]
+    assert looks._pause == 2 * _looks._PAUSE_NS
+
+
+@pytest.mark.usefixtures("found")
+def test_the_first_steps_of_a_part_are_looked_at() -> None:
+    """As those of a run are; what was before does not count."""
+    looks, now = Looks(), [0]
+    for _ in range(40):
+        looks.stepped(lambda: now[0])
+    looks.begin_part()
+    for _ in range(3):
+        looks.stepped(lambda: now[0])
+    rows = looks.end()["looks"]
+    assert isinstance(rows, list)
+    assert [row.cold for row in rows] == [0.0, 40.0, 40.0]
+
+
+@pytest.mark.usefixtures("virtual_device", "found")
+@pytest.mark.parametrize("optimizers", [0, 1])
+@pytest.mark.parametrize("called", [False, True])
+def test_a_recording_holds_a_look_at_the_end_of_each_step(optimizers: int, called: bool, tmp_path: Path) -> None:
+    """Of an optimizer's, and of a call that is a step, whatever it calls."""
+    weight = torch.ones(2, device="mps", requires_grad=True)
+    optimizer = torch.optim.SGD([weight])
+
+    def step() -> None:
+        weight.sum().backward()
+        if optimizers:
+            optimizer.step()
+
+    with anymps.record(tmp_path / "run.anymps") as capture:
+        for _ in range(4):
+            if called:
+                with capture.call():
+                    step()
+            else:
+                step()
+    with Recording.open(tmp_path / "run.anymps") as recording:
+        looks, steps = recording.meta["looks"], [step for step in recording.steps() if step.complete]
+        assert len(looks) == (4 if optimizers or called else 0)
+        if looks:
+            ends = [step.end_ns or 0 for step in steps][-3:]
+            assert all(look[1] <= end for look, end in zip(looks[-3:], ends, strict=True))
+            assert all(look[0] > end for look, end in zip(looks[-2:], ends[:-1], strict=True))

@@ -1,0 +1,178 @@
+"""Each step's own code, batches and fallbacks go by the speed of the core and the caches measured beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps.cost import Happening
+from anymps.forecast import Forecast, forecast
+from anymps.forecast._caches import Caches
+from anymps.forecast._gaps import Seen
+from anymps.forecast._looks import Looks, Speeds
+from anymps.record import Step
+from timed_steps import MS, Steps
+
+US = 1_000
+FAST, SLOW = 0.5, 0.3
+SMALL = "float32[4]"
+
+
+def gap(steps: Steps, milliseconds: float, lost: float = 0.0) -> None:
+    """A small call after so many ms of own code, beside which the thread lost its core for others."""
+    whole = round((milliseconds + lost) * MS)
+    steps.entry("aten::relu", whole, inputs=(SMALL,), outputs=(SMALL,), delayed_us=round(1000 * lost))
+
+
+def code_of(found: Forecast) -> float:
+    """The own code in its step, in ms of an M1."""
+    return sum(happening.host_code for happening in found.happenings) * 1e3
+
+
+def work_of(found: Forecast, kind: str) -> float:
+    """What the CPU takes for its batches or fallbacks, in ms of an M1."""
+    return sum(happening.work or 0.0 for happening in found.happenings if happening.kind == kind) * 1e3
+
+
+@pytest.mark.parametrize(
+    "speeds", [[FAST] * 8, [SLOW] * 8, [SLOW, FAST] * 4, [FAST] * 2 + [SLOW] * 6, [SLOW] * 7 + [FAST]]
+)
+def test_a_core_that_changes_its_speed_gives_one_time(speeds: list[float]) -> None:
+    """4 ms of an M1 are told as that, whenever another program has half of the core."""
+    steps = Steps(core_speed=max(speeds), compute_speed=0.5)
+    for speed in speeds:
+        gap(steps, 4.0 / speed)
+        steps.look(speed)
+        steps.end()
+    # A look is a step older than what it stands beside, so that a step in which the speed changes is off.
+    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01 if len(set(speeds[1:])) < 2 else 0.26)
+
+
+def test_a_few_steps_in_which_the_speed_changed_do_not_count() -> None:
+    """The looks at both ends of a step say one speed, and it ran at another: one such step either way in eight."""
+    steps = Steps(core_speed=FAST)
+    for ran in (FAST, FAST, SLOW, FAST, 0.8, FAST, FAST, FAST):
+        gap(steps, 4.0 / ran)
+        steps.look(FAST)
+        steps.end()
+    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
+
+
+def test_looking_is_no_code_of_the_program() -> None:
+    """Nor in a step that was looked at twice, as that of two optimizers."""
+    found = []
+    for looks in (0, 1, 2):
+        steps = Steps(core_speed=FAST)
+        for _ in range(5):
+            gap(steps, 4.0)
+            if looks == 2:
+                steps.look(FAST, length=7 * MS)
+            gap(steps, 2.0)
+            if looks:
+                steps.look(FAST, length=7 * MS)
+            steps.end()
+        found.append(code_of(forecast(steps.close())))
+    assert found == pytest.approx([3.0] * 3, rel=0.01)
+
+
+def test_a_core_that_was_lost_in_a_look_is_not_lost_to_the_code_after_it() -> None:
+    """The step's first call tells 12 ms that were lost since the call before: all, or 8 of them, in the look."""
+    for lost, waited in ((12, 0), (8, 4)):
+        steps = Steps(core_speed=FAST)
+        for _ in range(5):
+            steps.entry(
+                "aten::relu",
+                (8 + waited) * MS,
+                inputs=(SMALL,),
+                outputs=(SMALL,),
+                delayed_us=12_000 if steps.looks else 0,
+            )
+            steps.look(FAST, length=(1 + lost) * MS, lost_us=1000 * lost)
+            steps.end()
+        assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
+
+
+def test_what_was_interrupted_does_not_count_beside_three_that_were_not() -> None:
+    """Of a loss nobody knows exactly where it was."""
+    steps = Steps(core_speed=FAST)
+    for told, lost in ((8, 0), (8, 0), (8.1, 0), (7.9, 0), (3, 16), (3.1, 16), (3.2, 16), (3.3, 16)):
+        gap(steps, told, lost)
+        steps.look(FAST)
+        steps.end()
+    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.02)
+
+
+def test_fallbacks_and_batches_go_by_the_step_too() -> None:
+    """Computing has a speed of its own; a batch is made by code."""
+    steps = Steps(core_speed=FAST, compute_speed=0.8)
+    for code, compute in ((FAST, 0.8), (SLOW, 0.6), (SLOW, 0.6), (SLOW, 0.6), (FAST, 0.8)):
+        steps.batch(round(2.0 / code * MS))
+        steps.product(1)
+        steps.fallback(round(6.0 / compute * MS))
+        steps.look(code, compute=compute)
+        steps.end()
+    found = forecast(steps.close())
+    assert work_of(found, "fallback") == pytest.approx(6.0, rel=0.01)
+    assert work_of(found, "batch") == pytest.approx(2.0, rel=0.01)
+
+
+def test_cold_code_is_that_beside_the_step() -> None:
+    """Caches that others fill in half of the steps: twice the usual time there."""
+    found = []
+    for colds in ([21.0] * 9, [42.0] * 9, [21.0] * 3 + [42.0] * 6):
+        steps = Steps(core_speed=FAST, cold_code=[21.0, 10.0])
+        for cold in colds:
+            gap(steps, 0.1 * cold / 21.0)
+            steps.look(FAST, cold=cold)
+            steps.end()
+        found.append(code_of(forecast(steps.close())))
+    assert found == pytest.approx([0.05] * 3, rel=0.02)
+
+
+def test_steps_with_a_look_count_in_a_long_run() -> None:
+    """Beside most steps there is none, and the core was slow in them."""
+    steps = Steps(core_speed=FAST)
+    for number in range(400):
+        looked = number % 20 < 2
+        gap(steps, 4.0 / (FAST if looked else SLOW))
+        if looked:
+            steps.look(FAST)
+        steps.end()
+    assert code_of(forecast(steps.close())) == pytest.approx(4.0, rel=0.01)
+
+
+def test_a_step_goes_by_the_looks_at_both_of_its_ends() -> None:
+    """By its own alone where the one before is further off; without any by the speeds of the whole run."""
+    rows = [
+        [10 * MS, 11 * MS, 700, 0.4, 0.5, 0.0, 0.0],
+        [20 * MS, 21 * MS, 0, 0.2, 0.3, 42.0, 10.0],
+        [90 * MS, 91 * MS, 9, 0.6, 0.7, 63.0, 10.0],
+    ]
+    looks = Looks(rows, [31.5, 10.0], Speeds(1.0, 2.0))
+    both = looks.beside(Step(1, 11 * MS + US, 21 * MS + US))
+    assert both.speeds == pytest.approx((0.3, 0.4))
+    assert (both.caches, both.looked, both.spilled) == (Caches.of([42.0, 10.0]), [(20 * MS, MS, 0)], 700)
+    alone = looks.beside(Step(2, 50 * MS, 91 * MS + US))
+    assert (alone.speeds, alone.caches) == (pytest.approx((0.6, 0.7)), Caches.of([63.0, 10.0]))
+    assert (alone.looked, alone.spilled) == ([(90 * MS, MS, 9)], 0)
+    assert looks.beside(Step(3, 100 * MS, 120 * MS)) == (Speeds(1.0, 2.0), Caches.of([31.5, 10.0]), (), 0)
+    first = looks.beside(Step(0, 0, 11 * MS + US))
+    assert first.caches == Caches.of([31.5, 10.0])  # its cold code last ran long before
+
+
+@pytest.mark.parametrize("recorded", [None, []])
+def test_a_recording_without_looks_goes_by_its_one_speed(recorded: object) -> None:
+    """One of an earlier version, or a loop without an optimizer: the quickest of its steps counts, as before."""
+    assert not Looks(recorded, [42.0, 10.0], Speeds(0.5, 0.5))
+    steps = Steps(core_speed=0.5)
+    for took in (4.0, 4.4, 4.2, 6.0):
+        gap(steps, took)
+        steps.end()
+    assert code_of(forecast(steps.close())) == pytest.approx(2.1, rel=0.01)
+
+
+def test_warm_caches_leave_what_a_fallback_computes() -> None:
+    """The step's other times are those with usual caches, by the speed beside it."""
+    beside = Looks([[0, MS, 0, 0.5, 0.5, 42.0, 10.0]], None, Speeds(1.0, 1.0)).beside(Step(0, MS, 2 * MS))
+    step = [Happening("kernel", None, 50e-6), Happening("fallback", None, 0.0, work=400e-6)]
+    found = beside.warm(Seen(step, [1, 2])).happenings
+    assert [found[0].host_code, found[1].work] == pytest.approx([25e-6, 400e-6])
