@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from anymps._manifest import Changes, read_manifest, updated
-from anymps._paths import is_library, package_of, portable_path, portable_text, project_path
+from anymps._paths import is_library, package_of, portable_path, portable_text, project_path, whole_path
+from anymps.findings import read_settings
 from anymps.pytest_plugin._baseline import read_baseline
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._update import reason
@@ -109,3 +110,25 @@ def test_baselines(tmp_path: Path) -> None:
     known = read_baseline(path).known
     assert known_as("item", site, (ROOT,)) in known
     assert known_as("item", elsewhere, (ROOT,)) in known
+
+
+def test_a_path_without_dots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`..` is taken out where that names the same file: not behind a link to another folder."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "b")
+    monkeypatch.chdir(tmp_path / "a")
+    assert whole_path("../x.xml") == tmp_path / "x.xml"
+    assert whole_path(tmp_path / "a" / "b" / ".." / "none" / "x.xml") == tmp_path / "a" / "none" / "x.xml"
+    assert str(whole_path(tmp_path / "link" / ".." / "x.xml")) == f"{tmp_path}/link/../x.xml"
+
+
+def test_settings_of_a_script_beside_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`..` in its path does not make the current folder one above it; a baseline's path has no dots either."""
+    for name, key in (("here", 'mac = "M1 8GB"'), ("there", 'baseline = "../known.json"')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").write_text(f"[tool.anymps]\n{key}\n")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    found = read_settings(Path("../there"))
+    assert (found.root, found.baseline) == (tmp_path / "there", tmp_path / "known.json")
+    assert read_settings(Path("../other")).mac == ""

@@ -95,7 +95,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is a directory (name a file in it)", os.fspath(path))
     folder = Path(path).absolute().parent
     if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, f"there is no directory {folder}", os.fspath(path))
+        raise FileNotFoundError(errno.ENOENT, f"there is no directory {os.path.normpath(folder)}", os.fspath(path))
     if not _is_special(path):
         Staged(path).discard()
 

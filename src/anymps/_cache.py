@@ -10,6 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from anymps._errors import UsageError
+from anymps._paths import whole_path
 
 CACHE_VARIABLE = "ANYMPS_CACHE_DIR"
 
@@ -22,7 +23,7 @@ def cache_home() -> Path:
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         try:
-            return Path(chosen).expanduser().absolute()
+            return whole_path(Path(chosen).expanduser())
         except RuntimeError:
             raise UsageError(f"{CACHE_VARIABLE}={chosen} is not a directory: there is no such home directory") from None
     path = Path(platformdirs.user_cache_dir("anymps", appauthor=False))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
 INSTALLED: Final = ("site-packages", "dist-packages")
@@ -16,6 +17,16 @@ _STANDARD_LIBRARY = re.compile(r".*/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-pac
 _TEMPORARY = re.compile(r".*/pytest-of-[^/]+/pytest-\d+/")  # pytest's `tmp_path`
 _PATH = re.compile(r"(?<![\w./:])/[^\s'\"()\[\]<>:,;]+/[^\s'\"()\[\]<>:,;]+")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+
+
+def whole_path(path: str | os.PathLike[str]) -> Path:
+    """An absolute path as people write it, without `..`: `/a/x.xml` for `/a/b/../x.xml`.
+
+    Where `b` is a link to another folder, that names another file, and the dots stay.
+    """
+    whole = Path(path).absolute()
+    short = Path(os.path.normpath(whole))
+    return short if os.path.realpath(short) == os.path.realpath(whole) else whole
 
 
 def is_library(file: str) -> bool:

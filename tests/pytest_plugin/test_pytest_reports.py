@@ -51,8 +51,10 @@ def test_forms(gate: Gate) -> None:
 def test_with_a_recording(gate: Gate) -> None:
     """A recording that is to be kept is kept, and the report is made from it."""
     gate.write(test_it=SUITE)
-    gate.run("--mps-recording", "run.anymps", "--mps-report", "junit=j.xml")
+    (gate.path / "sub").mkdir()
+    result = gate.run("--mps-recording", "run.anymps", "--mps-report", "junit=sub/../j.xml")
     assert (gate.path / "run.anymps").exists()
+    assert section(result)[-1] == f"mps report (junit): {gate.path}/j.xml"
     assert "MPS101" in (gate.path / "j.xml").read_text()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from anymps._errors import MacError, UsageError
+from anymps._paths import whole_path
 from anymps._settings import row_of
 from anymps.findings._catalogue import RULES, nearest_rule
 from anymps.findings._model import Severity
@@ -52,7 +53,7 @@ def read_settings(start: Path) -> Settings:
     Raises UsageError, in one line, for a file that cannot be read, an unknown key (with the nearest right one) or a
     value that does not fit.
     """
-    here = start.absolute()
+    here = whole_path(start)  # `..` would make the folder before it one above
     here = here if here.is_dir() else here.parent
     root = None
     for directory in (here, *here.parents):
@@ -95,7 +96,7 @@ def _settings(file: Path, table: Mapping[str, Any]) -> Settings:
         "disable": _rules,
         "per-file-disable": _per_file,
         "fail-on": lambda key, value: parse_fail_on(_one_of(key, value, FAIL_ON)),
-        "baseline": lambda key, value: file.parent / _text(key, value),
+        "baseline": lambda key, value: whole_path(file.parent / _text(key, value)),
     }
     values: dict[str, Any] = {}
     try:

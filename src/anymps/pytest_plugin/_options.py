@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import pytest
 
 from anymps._command_settings import PytestSettings, rows_of
+from anymps._paths import whole_path
 from anymps._setting_row import Row
 
 MARKERS = (
@@ -134,7 +135,7 @@ def _path(config: pytest.Config, options: argparse.Namespace, name: str) -> Path
     text = _text(config, options, name)
     if text is None:
         return None
-    path = _directory(config, options, name) / text
+    path = whole_path(_directory(config, options, name) / text)
     _check_root(config, name, text, path)
     return path
 

@@ -13,6 +13,7 @@ import pytest
 
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
+from anymps._paths import whole_path
 from anymps.findings import find, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import STDOUT, Output, Outputs
@@ -56,7 +57,7 @@ def _output(text: str, place: Path) -> Output:
         raise pytest.UsageError(f"--mps-report {error}") from None
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
-    return Output(output.form, str(place / output.path))
+    return Output(output.form, str(whole_path(place / output.path)))
 
 
 def _remove(folder: str, process: int) -> None:
