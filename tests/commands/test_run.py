@@ -402,6 +402,7 @@ def test_a_report_that_fails_does_not_hide_the_script(runner: Runner) -> None:
     [
         (["nowhere.py"], "there is no script nowhere.py"),
         (["folder"], "folder is a directory: name a script in it, or a package with -m"),
+        (["model.pt"], "model.pt is not a Python script: it holds null bytes"),
         (["-m", "nowhere"], "there is no module named 'nowhere'"),
         (["-m", "nowhere.inner"], "there is no module named 'nowhere'"),
     ],
@@ -409,6 +410,7 @@ def test_a_report_that_fails_does_not_hide_the_script(runner: Runner) -> None:
 def test_target_not_found(runner: Runner, words: list[str], text: str) -> None:
     """A script or module that is not there is one line and 2, before anything is started."""
     (runner.directory / "folder").mkdir()
+    (runner.directory / "model.pt").write_bytes(b"PK\3\4" + bytes(100))
     result = runner.ours(*words)
     assert (result.status, result.out, result.err) == (2, "", f"anymps: {text}\n")
     assert result.notes == []

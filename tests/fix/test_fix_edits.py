@@ -214,6 +214,7 @@ def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
+        (b"x = 1\n\0", "{path} is not valid Python: source code string cannot contain null bytes"),
         (b"x = (\n", "{path}, line 1, is not valid Python: '(' was never closed"),
         (b"# coding: nonsense\n", "{path} cannot be read: unknown encoding: nonsense"),
         (b"\xff\xfe", "{path} cannot be read: invalid or missing encoding declaration"),

@@ -24,6 +24,8 @@ from anymps.capture import INTERRUPTED, ending_of
 _POOLS: Final = {"concurrent.futures.process": "_global_shutdown", "concurrent.futures.thread": "_shutdown"}
 """What says in each module of pools that Python ends."""
 
+_HEAD: Final = 1 << 16  # bytes of a script that are looked at before it runs
+
 
 class TargetError(UsageError):
     """What was to run cannot be run, or could not be run to an end of its own."""
@@ -68,7 +70,10 @@ class Target:
         return Path.cwd() if self.is_module else Path(self.name)
 
     def check(self) -> None:
-        """Raise TargetNotFoundError if the target cannot be there. Runs nothing of it, not even a parent package."""
+        """Raise TargetNotFoundError if the target cannot be there, or is no text.
+
+        Runs nothing of it, not even a parent package.
+        """
         if self.is_module:
             top = self.name.partition(".")[0]
             if not top or (top not in sys.modules and _find_spec(top) is None):
@@ -79,6 +84,8 @@ class Target:
             raise TargetNotFoundError(f"there is no script {self.name}")
         elif not os.access(self.name, os.R_OK):
             raise TargetNotFoundError(f"the script {self.name} cannot be read: no permission")
+        elif _is_binary(self.name):
+            raise TargetNotFoundError(f"{self.name} is not a Python script: it holds null bytes")
 
     def set_import_path(self) -> None:
         """Replace our own entry at the head of `sys.path` by the script's directory, or for a module the current one.
@@ -148,6 +155,14 @@ def _become_main(module: types.ModuleType) -> None:
     sys.modules["__main__"] = module
     if "__mp_main__" in sys.modules:  # multiprocessing, which torch imports, has taken us for the program
         sys.modules["__mp_main__"] = module
+
+
+def _is_binary(name: str) -> bool:
+    """Whether a file begins as no text does, such as a checkpoint. A pipe is not read: the run needs what is in it."""
+    if not os.path.isfile(name):
+        return False
+    with open(name, "rb") as file:
+        return b"\0" in file.read(_HEAD)
 
 
 def _find_spec(name: str) -> ModuleSpec | None:

@@ -35,7 +35,8 @@ class Script:
         try:
             ast.parse(text)
         except SyntaxError as error:
-            raise UsageError(f"{path}, line {error.lineno}, is not valid Python: {error.msg}") from None
+            line = f", line {error.lineno}," if error.lineno else ""  # of null bytes there is none
+            raise UsageError(f"{path}{line} is not valid Python: {error.msg}") from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise UsageError(f"{path} is not valid Python: {_words(error)}") from None
         return cls(path, text, encoding)
