@@ -39,6 +39,17 @@ def last_line(printed: str) -> str:
     return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
 
 
+def error_words(exception: str, message: str) -> str:
+    """`TypeError: what it says`, as Python prints an exception, with the first line of its message alone."""
+    first = message.strip().partition("\n")[0].rstrip()
+    return f"{exception}: {first}" if first else exception
+
+
+def severity_word(label: str) -> str:
+    """What people read for a severity or a state: `note` for `info`; the others are words already."""
+    return "note" if label == "info" else label
+
+
 def plural(number: int, word: str) -> str:
     """`1 step`, `3 steps`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

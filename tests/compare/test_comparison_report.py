@@ -102,10 +102,10 @@ def test_runs_that_agree() -> None:
 
 def test_a_run_that_fails() -> None:
     """The error and its line."""
-    found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]), "TypeError no float64")
+    found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]), "TypeError: no float64")
     text = text_of(found)
     assert text.startswith("The script fails on mps but not on the CPU.\n")
-    assert "  -  On mps at train.py:12  x.double(): TypeError no float64\n" in text
+    assert "  -  On mps at train.py:12  x.double(): TypeError: no float64\n" in text
 
 
 def test_known_faults_are_named() -> None:

@@ -276,7 +276,7 @@ def test_sizes_that_depend_on_data() -> None:
 def test_a_run_that_stops_is_compared_as_far_as_it_came() -> None:
     """Calls that the other run did not reach are no different path through the program."""
     left = Tracing("cpu").call("mm", 10, [X, Y], [Y]).call("neg", 11, [Y], [X]).call("abs", 12, [X], [Y]).end()
-    right = Tracing("mps").call("mm", 10, [X, Y], [Y]).end("TypeError no float64", 11)
+    right = Tracing("mps").call("mm", 10, [X, Y], [Y]).end("TypeError: no float64", 11)
     found = compare_traces("train.py", ("cpu", "mps"), left, right)
     assert causes(found) == []
     assert not found.agrees

@@ -19,7 +19,7 @@ from anymps.commands.isolated._proof_session import Order
 from anymps.fix import Budget, Program, Ran
 
 RAN, EMPTY = Ran("", (0.5, 0.25), (), {}), Ran("", (), (), {})
-CUDA = "AssertionError Torch not compiled with CUDA enabled"
+CUDA = "AssertionError: Torch not compiled with CUDA enabled"
 
 
 class Runs:
@@ -66,8 +66,8 @@ def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ..
         (Tried(RAN, ("cpu",)), Tried(replace(RAN, losses=(0.5,)), ("cpu",), cut=True), "the loss agrees"),
         (
             Tried(RAN, ("cpu",)),
-            Tried(replace(RAN, error="NameError x"), ("cpu",)),
-            "the script stops: NameError x",
+            Tried(replace(RAN, error="NameError: x"), ("cpu",)),
+            "the script stops: NameError: x",
         ),
         (Tried(RAN, ("cpu",)), Tried(RAN, ("meta",)), "the model is on meta instead of cpu"),
         (Tried(RAN, ("cpu",)), Tried(EMPTY, (), cut=True), "nothing was computed within 10 s"),
@@ -83,8 +83,8 @@ def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ..
             f"the script stopped before ({CUDA}); it stops there too: {CUDA}",
         ),
         (
-            Tried(replace(RAN, error="ValueError 17"), ("cpu",)),
-            Tried(replace(RAN, error="ValueError 18"), ("cpu",)),
+            Tried(replace(RAN, error="ValueError: 17"), ("cpu",)),
+            Tried(replace(RAN, error="ValueError: 18"), ("cpu",)),
             "the first 2 losses agree",
         ),
     ],
@@ -95,7 +95,7 @@ def test_without_a_gpu(programs: tuple[Program, Program], before: Tried, after: 
 
 
 CUT, NOT_CHECKED = Tried(EMPTY, (), cut=True), "with --no-cuda nothing was computed within 10 s: not checked"
-ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(replace(RAN, error="ValueError x"), ())
+ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(replace(RAN, error="ValueError: x"), ())
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(repla
     [
         (ON_CPU, ON_CPU, ["without a GPU the first 2 losses agree", "with --no-cuda the model is on cpu, as before"]),
         (ON_CPU, ON_MPS, ["with --no-cuda the model is on mps instead of cpu"]),
-        (ON_CPU, FAILED, ["with --no-cuda the script stops: ValueError x"]),
+        (ON_CPU, FAILED, ["with --no-cuda the script stops: ValueError: x"]),
         (FAILED, ON_MPS, ["without a GPU the first 2 losses agree"]),
         (ON_CPU, CUT, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
         (CUT, ON_MPS, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
@@ -171,7 +171,7 @@ def test_a_run_without_answers_that_is_cut(
 
 
 ON_CUDA = Tried(RAN, ("cuda",))
-OTHER_LOSSES, STOPPED = replace(RAN, losses=(0.5, 0.3)), replace(RAN, error="ValueError x")
+OTHER_LOSSES, STOPPED = replace(RAN, losses=(0.5, 0.3)), replace(RAN, error="ValueError: x")
 ON_THE_GPU = "on this machine's CUDA GPU"
 
 
@@ -188,14 +188,14 @@ ON_THE_GPU = "on this machine's CUDA GPU"
         (
             ON_CUDA,
             replace(ON_CUDA, ran=STOPPED),
-            [f"{ON_THE_GPU} the script stops: ValueError x"],
+            [f"{ON_THE_GPU} the script stops: ValueError: x"],
         ),
         (
             FAILED,
             ON_CUDA,
             [
                 "without a GPU the first 2 losses agree",
-                f"{ON_THE_GPU} the script stopped before (ValueError x); it runs there now",
+                f"{ON_THE_GPU} the script stopped before (ValueError: x); it runs there now",
             ],
         ),
     ],

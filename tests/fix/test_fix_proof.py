@@ -305,10 +305,10 @@ FIXED = {"MPS811": 0, "MPS812": 0}
         (Ran("", (0.5, float("nan")), (0.25, 12.0), FIXED), "losses differ: nan instead of 0.25"),
         (Ran("", (0.5, 0.25), (0.26, 12.0), FIXED), "printed numbers differ: 0.26 instead of 0.25"),
         (Ran("", (0.5, 0.25), (0.25, 12.0), {"MPS102": 1}), "it causes MPS102"),
-        (Ran("NameError x", (0.5, 0.25), (0.25, 12.0), FIXED), "the script stops: NameError x"),
+        (Ran("NameError: x", (0.5, 0.25), (0.25, 12.0), FIXED), "the script stops: NameError: x"),
         (
-            Ran("NameError x", (0.5,), (0.25,), FIXED, trail=(("/p/train.py", 9), ("/p/net.py", 3))),
-            "the script stops at net.py:3: NameError x",
+            Ran("NameError: x", (0.5,), (0.25,), FIXED, trail=(("/p/train.py", 9), ("/p/net.py", 3))),
+            "the script stops at net.py:3: NameError: x",
         ),
     ],
 )
@@ -320,21 +320,21 @@ def test_what_disagrees(edits: Sequence[Edit], after: Ran, why: str) -> None:
 
 def test_a_script_that_stopped_gets_further(edits: Sequence[Edit]) -> None:
     """Another error is one that the first one hid; what came before it is as it was."""
-    stopped = replace(BEFORE, error="TypeError float64", losses=(0.5,), printed=(1.0,), trail=(("train.py", 9),))
+    stopped = replace(BEFORE, error="TypeError: float64", losses=(0.5,), printed=(1.0,), trail=(("train.py", 9),))
     assert why(stopped, None, Ran("", (0.5, 0.4), (1.0, 2.0), FIXED), edits) == ""
-    assert why(stopped, None, Ran("ValueError y", (0.5, 0.4), (1.0,), FIXED), edits) == ""
+    assert why(stopped, None, Ran("ValueError: y", (0.5, 0.4), (1.0,), FIXED), edits) == ""
     assert why(stopped, None, Ran("", (0.6, 0.4), (1.0,), FIXED), edits) == "losses differ: 0.6 instead of 0.5"
-    without, there = (f"the script stops earlier{where}: NameError z" for where in ("", " at train.py:3"))
-    assert why(stopped, None, Ran("NameError z", (), (1.0,), FIXED), edits) == without
-    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 3),)), edits) == there
-    assert why(stopped, None, Ran("NameError z", (0.5,), (1.0,), FIXED, trail=(("train.py", 12),)), edits) == ""
+    without, there = (f"the script stops earlier{where}: NameError: z" for where in ("", " at train.py:3"))
+    assert why(stopped, None, Ran("NameError: z", (), (1.0,), FIXED), edits) == without
+    assert why(stopped, None, Ran("NameError: z", (0.5,), (1.0,), FIXED, trail=(("train.py", 3),)), edits) == there
+    assert why(stopped, None, Ran("NameError: z", (0.5,), (1.0,), FIXED, trail=(("train.py", 12),)), edits) == ""
 
 
 def test_a_number_makes_no_other_error(edits: Sequence[Edit]) -> None:
     """Two workers that die have two process ids; the same words at another line are another error."""
-    stopped = replace(BEFORE, error="RuntimeError worker (pid 28250) exited", rules={"MPS802": 1, **BEFORE.rules})
+    stopped = replace(BEFORE, error="RuntimeError: worker (pid 28250) exited", rules={"MPS802": 1, **BEFORE.rules})
     guard = [replace(edits[0], finding=RULES["MPS802"].finding(edits[0].finding.site, what="It.", count=1))]
-    again = replace(stopped, error="RuntimeError worker (pid 30047) exited", rules={"MPS802": 0}, losses=(0.5, 0.3))
+    again = replace(stopped, error="RuntimeError: worker (pid 30047) exited", rules={"MPS802": 0}, losses=(0.5, 0.3))
     assert why(stopped, None, again, guard) == "losses differ: 0.3 instead of 0.25"
     here, there = (("train.py", 3),), (("train.py", 7),)
     assert why(replace(stopped, trail=here), None, replace(again, trail=there, losses=(0.5, 0.25)), guard) == ""
@@ -342,7 +342,7 @@ def test_a_number_makes_no_other_error(edits: Sequence[Edit]) -> None:
 
 def test_a_script_that_ends_with_its_own_exception(edits: Sequence[Edit]) -> None:
     """It is compared up to there."""
-    stopped = replace(BEFORE, error="RuntimeError no more data", trail=(("train.py", 9),))
+    stopped = replace(BEFORE, error="RuntimeError: no more data", trail=(("train.py", 9),))
     assert why(stopped, None, replace(stopped, rules=FIXED), edits) == ""
     assert why(stopped, None, replace(stopped, rules={"MPS102": 1}), edits) == "it causes MPS102"
     differs = "losses differ: 0.3 instead of 0.25"

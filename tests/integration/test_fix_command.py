@@ -211,7 +211,7 @@ def test_what_is_proved_is_a_patch(folder: Path) -> None:
         "+    total += loss.detach()",
     ]
     assert "anymps: 3 changes proven: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
-    assert "  before, the script stopped: TypeError Cannot convert a MPS Tensor to float64" in result.err
+    assert "  before, the script stopped: TypeError: Cannot convert a MPS Tensor to float64" in result.err
     assert (folder / "train.py").read_text() == TRAIN
     assert not (folder / "model.pt").exists()
     applied = subprocess.run(["git", "apply", "--check"], input=result.out, cwd=folder, text=True, check=False)
@@ -344,7 +344,7 @@ def test_a_script_with_workers_is_guarded(folder: Path) -> None:
         'train()\nprint("done")', 'if __name__ == "__main__":\n    train()\n    print("done")'
     )
     assert "anymps: 1 change proven: MPS802 in line 11" in result.err.splitlines()
-    assert "  before, the script stopped: RuntimeError DataLoader worker" in result.err
+    assert "  before, the script stopped: RuntimeError: DataLoader worker" in result.err
 
 
 def test_a_read_only_script_is_not_replaced(folder: Path) -> None:
@@ -380,7 +380,7 @@ def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     result = fix(folder, "port.py")
     assert result.status == 0, result.err
     assert "anymps: 1 change proven: MPS812 in line 9" in result.err, result.err
-    assert "  before and after, the script stops: ValueError no more data in " in result.err
+    assert "  before and after, the script stops: ValueError: no more data in " in result.err
     assert not (folder / "runs").exists()
 
 
@@ -390,7 +390,7 @@ def test_the_traceback_of_a_worker(folder: Path) -> None:
     result = fix(folder, "port.py")
     lines = result.err.splitlines()
     at = lines.index("  in a process that it started:")
-    assert lines[at - 1].startswith("  the script stops: RuntimeError DataLoader worker (pid(s) ")
+    assert lines[at - 1].startswith("  the script stops: RuntimeError: DataLoader worker (pid(s) ")
     assert lines[at + 1] == "  Traceback (most recent call last):"
     assert f'    File "{folder / "port.py"}", line 4, in <module>' in lines
     assert "  KeyError: 'missing'" in lines
@@ -446,7 +446,7 @@ def test_the_mac_of_the_projects_settings(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M1 8GB"\n')
     for words, size in (((), 5), (("--mac", "M2 16GB"), 11)):
         result = run_command("-m", "anymps", "fix", *words, "port.py", cwd=folder)
-        assert f"  the script stops: ValueError {size} GiB" in result.err.splitlines(), result.err
+        assert f"  the script stops: ValueError: {size} GiB" in result.err.splitlines(), result.err
     (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M7 8GB"\n')
     result = run_command("-m", "anymps", "fix", "port.py", cwd=folder)
     assert (result.status, result.err.count("\n")) == (2, 1)

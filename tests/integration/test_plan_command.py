@@ -150,30 +150,30 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         ),
         (
             "import torch\nx = torch.ones(3, device='mps')\nraise ValueError('no data')\n",
-            "anymps: the script stopped in a shapes-only run: ValueError no data",
+            "anymps: the script stopped in a shapes-only run: ValueError: no data",
         ),
         (
             "import torch\nx = torch.ones(3, dtype=torch.float64, device='mps')\n",
-            "anymps: the script stopped in a shapes-only run: TypeError Cannot convert a MPS Tensor to float64 dtype "
+            "anymps: the script stopped in a shapes-only run: TypeError: Cannot convert a MPS Tensor to float64 dtype "
             "as the MPS framework doesn't support float64. Please use float32 instead. (a Mac raises this too; anymps "
             "run says where)",
         ),
         (
             "import torch\nx = torch.randn(600, 600, device='mps')\n\nprint([1][:0][int(x.sum().item())])\n",
-            "anymps: the script stopped in a shapes-only run: IndexError list index out of range; it read a value that "
-            "a plan does not have (train.py:4), so the script may not be at fault: plan the part that does not "
+            "anymps: the script stopped in a shapes-only run: IndexError: list index out of range; it read a value "
+            "that a plan does not have (train.py:4), so the script may not be at fault: plan the part that does not "
             "need it",
         ),
         ("import sys\nsys.exit(3)\n", "anymps: the script stopped in a shapes-only run: exit status 3"),
         (
             "import torch\nx = torch.ones(3, 4, device='mps')\n\ny = x @ torch.ones(5, 6, device='mps')\n",
-            "anymps: the script stopped in a shapes-only run: RuntimeError mat1 and mat2 shapes cannot be multiplied "
+            "anymps: the script stopped in a shapes-only run: RuntimeError: mat1 and mat2 shapes cannot be multiplied "
             "(3x4 and 5x6) (of aten::mm at train.py:4; a Mac stops there too, perhaps with another message)",
         ),
         (
             "import torch\nx = torch.ones(3, device='mps')\ntry:\n    x.double()\nexcept TypeError:\n    pass\n"
             "raise ValueError('no data')\n",
-            "anymps: the script stopped in a shapes-only run: ValueError no data",
+            "anymps: the script stopped in a shapes-only run: ValueError: no data",
         ),
         (
             "import torch, urllib.request\nx = torch.ones(3, device='mps')\n"

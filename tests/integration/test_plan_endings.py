@@ -80,7 +80,7 @@ def test_a_fixed_batch_elsewhere_leaves_the_plan_and_not_the_largest_batch(tmp_p
     ]
     unknown = found["largest_batch_unknown"]
     assert unknown["why"] == "stopped"
-    assert unknown["problem"].startswith("RuntimeError shape '[8, 256]' is invalid for input of size 4096")
+    assert unknown["problem"].startswith("RuntimeError: shape '[8, 256]' is invalid for input of size 4096")
     assert "Mac" not in unknown["problem"]
 
 

@@ -44,7 +44,7 @@ Compose = Normalize = Resize = ToTensor
 
 ONE_LINE = 'device = torch.device(torch.accelerator.current_accelerator(True) or "cpu")'
 ALONE = "anymps: the changed script runs on mps without --cuda-as-mps"
-NEEDS_CUDA = "anymps: without --cuda-as-mps the changed script stops: RuntimeError Cannot initialize CUDA"
+NEEDS_CUDA = "anymps: without --cuda-as-mps the changed script stops: RuntimeError: Cannot initialize CUDA"
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,8 @@ def test_a_plan_that_fits_needs_no_fixes() -> None:
         ),
         (
             NoLarger.STOPPED,
-            "RuntimeError shape '[8, 4]' is invalid for input of size 64 at train.py:9",
-            "The largest batch is unknown, because with twice the batch the script stops: RuntimeError shape '[8, 4]' "
+            "RuntimeError: shape '[8, 4]' is invalid for input of size 64 at train.py:9",
+            "The largest batch is unknown, because with twice the batch the script stops: RuntimeError: shape '[8, 4]' "
             "is invalid for input of size 64 at train.py:9. Its batch may be fixed elsewhere.",
         ),
         (

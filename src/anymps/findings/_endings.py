@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anymps._text import error_words
 from anymps.record import Recording, Refusal, RefusalKind, Site
 
 NOWHERE = Site("", 0)
@@ -29,8 +30,7 @@ class Ending:
     @property
     def words(self) -> str:
         """`TypeError: what it says`, the first line alone."""
-        first = self.message.strip().partition("\n")[0]
-        return f"{self.exception}: {first}" if first else self.exception
+        return error_words(self.exception, self.message)
 
 
 def ending(recording: Recording) -> Ending:

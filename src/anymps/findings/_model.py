@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
+from anymps._text import severity_word
 from anymps.findings._example import Example
 from anymps.findings.edits import Change, Edit, Placed, Safety, change_at
 from anymps.record import Site, Wait
@@ -34,7 +35,7 @@ class Severity(IntEnum):
     @property
     def word(self) -> str:
         """`error`, `warning` or `note`: in what people read."""
-        return "note" if self is Severity.INFO else self.label
+        return severity_word(self.label)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps._own_process import own_command
-from anymps._text import last_line
+from anymps._text import error_words, last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._other_allocations import Kind
@@ -295,7 +295,7 @@ def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str,
     """What stopped the script, and a remark on it."""
     message = str(ending.get("message", ending.get("status")))
     first = message.splitlines()[0] if message else ""
-    what = f"{ending.get('exception', 'exit status')} {first}".rstrip()
+    what = error_words(str(ending["exception"]), message) if "exception" in ending else f"exit status {first}".rstrip()
     if _is_download(ending, message):
         return (
             f"the script needs the network, but a plan downloads nothing: {what}",

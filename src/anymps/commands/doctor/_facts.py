@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anymps import device, metal
 from anymps._errors import AnympsError
+from anymps._text import error_words
 from anymps._version import __version__
 
 # Variables that are shown if they are set, besides all that start with one of the prefixes.
@@ -169,11 +170,11 @@ def _torch_facts() -> dict[str, object]:
         import torch
     except ModuleNotFoundError as error:
         if error.name != "torch":
-            facts["torch_error"] = f"{type(error).__name__}: {error}"
+            facts["torch_error"] = error_words(type(error).__name__, str(error))
         elif "torch" in facts:
             facts["torch_error"] = "the package is listed as installed, but its files are gone"
     except Exception as error:  # a library that does not load, a clash of versions
-        facts["torch_error"] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        facts["torch_error"] = error_words(type(error).__name__, str(error))
     else:
         facts["torch"] = str(torch.__version__)
         facts["torch_cuda"] = torch.version.cuda

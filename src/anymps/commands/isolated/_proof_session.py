@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anymps
 from anymps._settings import Settings
+from anymps._text import error_words
 from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
@@ -209,8 +210,8 @@ def error_of(ending: Mapping[str, object]) -> str:
     """How a run ended, in one line; empty for one that ended with 0."""
     if not ending.get("status") and "exception" not in ending:
         return ""
-    name = ending.get("exception", f"exit status {ending.get('status')}")
-    return f"{name} {_first_line(str(ending.get('message', '')))}".rstrip()
+    name = str(ending.get("exception", f"exit status {ending.get('status')}"))
+    return error_words(name, _first_line(str(ending.get("message", ""))))
 
 
 def _first_line(message: str) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
+from anymps._text import severity_word
 from anymps.report._text import shorten
 from anymps.report.document._glyphs import Glyphs
 
 State = Literal["error", "warning", "info", "clean"]
-WORDS: Final[dict[State, str]] = {"error": "error", "warning": "warning", "info": "note", "clean": "clean"}
+WORDS: Final[dict[State, str]] = {state: severity_word(state) for state in get_args(State)}
 """What each is called in what people read."""
 Look = Literal["", "quiet", "fix"]
 
