@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from anymps.commands.fix._command import _unseen
 from anymps.findings import RULES
-from anymps.fix import Program, edits_for, file_patch
+from anymps.findings.advice._user_line import without_read
+from anymps.findings.edits import LineEdit, Safety
+from anymps.fix import Edit, Outcome, Program, Ran, edits_for, file_patch, later_uses, prove
 from anymps.fix._edits import apply_all
 from anymps.record import Site
 from processes import run_python
@@ -62,3 +67,86 @@ def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path) -> None:
         "-o = Adam(p)",
         "+o = Adam(p, fused=True)",
     ]
+
+
+KEEPING = """\
+history = []
+total = 0.0
+for step in range(9):
+    history.append(loss.item())
+    total += loss.item()
+    if step == 8:
+        print(
+            total,
+        )
+
+
+def last(history):
+    return history[-1]
+
+
+class Mean:
+    def add(self, loss):
+        value = loss.item()
+        self.total += value
+
+    def result(self, value):
+        return self.total / value
+
+
+print(history[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "uses"),
+    [
+        (4, {"history": [25]}),
+        (5, {"total": [8]}),
+        (6, {}),
+        (18, {"value": [19]}),
+        (19, {"self.total": [22]}),
+        (25, {}),
+    ],
+)
+def test_lines_that_use_what_a_statement_keeps(line: int, uses: dict[str, list[int]]) -> None:
+    """By name: that of a function there alone, an attribute in the whole file, and no other function's parameter."""
+    assert later_uses(KEEPING, line) == uses
+
+
+def test_lines_that_get_a_tensor_and_were_not_reached(tmp_path: Path) -> None:
+    """They are told beside the proof: of a statement over several lines one is enough that was reached."""
+    (tmp_path / "train.py").write_text(f"import torch\n{KEEPING}")
+    program = Program.read(tmp_path / "train.py")
+    main = str(program.main.path)
+
+    def edits_at(*lines: int) -> list[Edit]:
+        found = [
+            RULES["MPS201"].finding(
+                Site(main, line, "", program.main.line(line).strip()), what="It.", count=1,
+                edit=LineEdit(without_read), safety=Safety.PROVED,
+            )
+            for line in lines
+        ]  # fmt: skip
+        return edits_for(found, program)[0]
+
+    def outcomes(*reached: int) -> dict[int, Outcome]:
+        def run(changed: Program) -> Ran:
+            return Ran("", (0.5,), (), {}, reached=frozenset((main, line) for line in reached))
+
+        proof = prove(program, edits_at(5, 6), Ran("", (0.5,), (), {"MPS201": 2}), run)
+        return {outcome.edit.line: outcome for outcome in proof.outcomes}
+
+    cut = outcomes(5, 6)
+    assert [(line, cut[line].why, cut[line].unseen) for line in (5, 6)] == [
+        (5, "", (("history", (26,)),)),
+        (6, "", (("total", (9,)),)),
+    ]
+    assert list(_unseen(cut.values(), program.main.path)) == [
+        "  not seen: line 26, where `history` of line 5 holds tensors now, not numbers",
+        "  not seen: line 9, where `total` of line 6 holds tensors now, not numbers",
+    ]
+    assert list(_unseen(cut.values(), tmp_path / "other.py"))[1] == (
+        "  not seen: line 9 of train.py, where `total` of line 6 holds tensors now, not numbers"
+    )
+    assert [outcome.unseen for outcome in outcomes(5, 6, 8, 26).values()] == [(), ()]

@@ -9,6 +9,7 @@ from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, Suggestion, apply_all, edits_for
 from anymps.fix._guard import check_may_write, write_all
 from anymps.fix._imports import source_files
+from anymps.fix._later_uses import later_uses
 from anymps.fix._lines import new_statements
 from anymps.fix._messages import comparable, numbers
 from anymps.fix._options import device_options

@@ -9,12 +9,15 @@ from pathlib import Path
 from anymps.findings.edits import Safety
 from anymps.fix._budget import Budget
 from anymps.fix._edits import Edit, apply_all
+from anymps.fix._later_uses import later_uses
 from anymps.fix._lines import changed_lines, new_line, statement_lines, with_branches
 from anymps.fix._program import Program
 from anymps.fix._same_run import Disagreement, Ran, disagreement
 
 NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs allows more)"
 NOT_RUN = "the run did not reach its line (--unproved changes it anyway)"
+
+_TENSOR = ".detach()"  # of an edit that keeps a tensor where there was a number
 
 Place = tuple[Path, int]
 """File and line of an edit, of which no two are the same."""
@@ -25,11 +28,16 @@ Check = Callable[[Program, Program], Disagreement | None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one edit: kept if `why` is empty. `ran` is false where the run did not come to its line."""
+    """What became of one edit: kept if `why` is empty. `ran` is false where the run did not come to its line.
+
+    `unseen` are lines that get a tensor of a kept edit in place of a number and were not reached, by the name that
+    they use: whether they can take one, no run tells.
+    """
 
     edit: Edit
     why: str = ""
     ran: bool = True
+    unseen: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -164,8 +172,26 @@ def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover
     line = line_between(prover.program, changed, str(edit.file), edit.line)
     text = changed.script(edit.file).text
     first, last = with_branches(text, statement_lines(text, line))
-    came = any((str(edit.file), number) in best.reached for number in range(first, last + 1))
-    return Outcome(edit) if came else Outcome(edit, NOT_RUN, ran=False)
+    reached = frozenset(number for file, number in best.reached if file == str(edit.file))
+    if reached.isdisjoint(range(first, last + 1)):
+        return Outcome(edit, NOT_RUN, ran=False)
+    old, new = (_statement(program, edit.file, at) for program, at in ((prover.program, edit.line), (changed, line)))
+    if new.count(_TENSOR) == old.count(_TENSOR):
+        return Outcome(edit)  # it keeps what it kept
+    unseen: list[tuple[str, tuple[int, ...]]] = []
+    for name, uses in later_uses(text, line).items():
+        rows = {use: statement_lines(text, use) for use in uses}
+        left = [use for use, (start, end) in rows.items() if reached.isdisjoint(range(start, end + 1))]
+        if left:
+            lines = (line_between(changed, prover.program, str(edit.file), use) for use in left)
+            unseen.append((name, tuple(dict.fromkeys(lines))))
+    return Outcome(edit, unseen=tuple(unseen))
+
+
+def _statement(program: Program, file: Path, line: int) -> str:
+    text = program.script(file).text
+    first, last = statement_lines(text, line)
+    return "\n".join(text.splitlines()[first - 1 : last])
 
 
 def _place(edit: Edit) -> Place:

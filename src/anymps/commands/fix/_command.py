@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import FixSettings
 from anymps._errors import UsageError
-from anymps._text import duration
+from anymps._text import duration, listed
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say
@@ -21,7 +21,7 @@ from anymps.report import clean, plural
 
 if TYPE_CHECKING:
     from anymps.commands.fix._mend import Mended
-    from anymps.fix import Edit, Ran
+    from anymps.fix import Edit, Outcome, Ran
 
 
 @script_command("fix", "Fix a script's findings, keeping only proven changes.", private="--prove")
@@ -88,6 +88,8 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         first, last = proofs[0].before, next(proof.after for proof in reversed(proofs) if proof.after is not None)
         for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
+        for line in _unseen([outcome for proof in proofs for outcome in proof.outcomes], main):
+            say_plain(line)
     else:
         say("no change could be proven" if proofs else "nothing can be fixed automatically")
         if mended.before is not None and mended.before.error:
@@ -127,6 +129,16 @@ def _names(edits: Iterable[Edit], main: Path) -> str:
         + (f" of {file.name}" if file != main else "")
         for (rule, file), places in lines.items()
     )
+
+
+def _unseen(outcomes: Iterable[Outcome], main: Path) -> Iterator[str]:
+    """What the runs did not show of kept changes: later lines that get a tensor now where they had a number."""
+    for outcome in sorted(outcomes, key=lambda one: (one.edit.file != main, one.edit.file, one.edit.line)):
+        edit = outcome.edit
+        file = f" of {edit.file.name}" if edit.file != main else ""
+        for name, lines in outcome.unseen:
+            those = f"line {lines[0]}" if len(lines) == 1 else f"lines {listed(list(map(str, lines)))}"
+            yield f"  not seen: {those}{file}, where `{name}` of line {edit.line} holds tensors now, not numbers"
 
 
 def _place(file: str, line: int) -> str:

@@ -177,7 +177,7 @@ class Runs:
 
     @contextmanager
     def _ended(self, program: Program, order: Order, words: Sequence[str], seconds: float) -> Iterator[_Ended]:
-        from anymps.fix import new_statements
+        from anymps.fix import later_uses, new_statements
 
         with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -186,7 +186,11 @@ class Runs:
                 text = folder / f"text{number}.py"
                 text.write_bytes(script.data)
                 changed[str(path)] = str(text)
-            watch = {str(new.path.resolve()): new_statements(old.text, new.text) for old, new in program.differences()}
+            watch = {}
+            for old, new in program.differences():
+                lines = set(new_statements(old.text, new.text))
+                uses = (uses for line in tuple(lines) for uses in later_uses(new.text, line).values())
+                watch[str(new.path.resolve())] = sorted(lines.union(*uses))
             order = replace(order, folder=name, changed=changed, watch=watch if order.recorded else {})
             command = own_command("fix", "--prove", order.to_json(), *words)
             output, errors = folder / "output", folder / "errors"
