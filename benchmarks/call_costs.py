@@ -35,7 +35,7 @@ def operators(device: str) -> dict[str, Callable[[], Any]]:
     weight, bias = torch.ones(8, device=device), torch.ones(8, device=device)
     mean, variance = torch.zeros(8, device=device), torch.ones(8, device=device)
     labels = torch.zeros(4, dtype=torch.long, device=device)
-    tensors = [torch.ones(8, device=device) for _ in range(50)]
+    lists = [[torch.ones(8, device=device) for _ in range(50)] for _ in range(3)]
     grad = torch.ones_like(x)
     statistics = mean[:4].view(2, 2), variance[:4].view(2, 2)
     return {
@@ -66,13 +66,15 @@ def operators(device: str) -> dict[str, Callable[[], Any]]:
         "sum": x.sum,
         "mean over dims": lambda: x.mean((2, 3)),
         "embedding": lambda: functional.embedding(labels, wide),
+        "log softmax": lambda: functional.log_softmax(wide, -1),
+        "nll loss": lambda: functional.nll_loss(wide, labels),
         "cross entropy": lambda: functional.cross_entropy(wide, labels),
         "labels + 0": lambda: labels + 0,
         "embedding of labels + 0": lambda: functional.embedding(labels + 0, wide),
         "cross entropy of labels + 0": lambda: functional.cross_entropy(wide, labels + 0),
-        "list of 50: mul_": lambda: torch._foreach_mul_(tensors, 1.0),
-        "list of 50: addcdiv_": lambda: torch._foreach_addcdiv_(tensors, tensors, tensors, 0.0),
-        "list of 50: sqrt": lambda: torch._foreach_sqrt(tensors),
+        "list of 50: mul_": lambda: torch._foreach_mul_(lists[0], 1.0),
+        "list of 50: addcdiv_": lambda: torch._foreach_addcdiv_(*lists, 0.0),
+        "list of 50: sqrt": lambda: torch._foreach_sqrt(lists[0]),
     }
 
 

@@ -33,6 +33,18 @@ def both(make, call):
         given = [it.tolist() for it in given] if isinstance(given, (list, tuple)) else given
         found.append([core.lists_computed() - before, given, [[it.tolist() for it in one] for one in lists]])
     return found
+def entries(make, call):
+    '''What a recording holds of the call, of lists in one and one by one.'''
+    found = []
+    for in_one in (True, False):
+        core.compute_lists(in_one)
+        lists = make()
+        with anymps.record() as capture:
+            call(*lists)
+        core.compute_lists(True)
+        signatures = (capture.recording.signature(it.signature) for it in capture.recording.calls())
+        found.append([[it.operator, it.fate.name, it.inputs, it.outputs] for it in signatures])
+    return found
 """
 
 
@@ -100,6 +112,16 @@ def test_other_lists_are_computed_one_by_one(found: dict[str, Any], name: str) -
     in_one, by_call = found[name]
     assert in_one[0] == by_call[0] == 0
     assert json.dumps(in_one) == json.dumps(by_call)
+
+
+def test_each_call_of_a_list_has_its_entry() -> None:
+    """The operator, its inputs in their order and its outputs, as those of single calls have them."""
+    make = "(tensors(), tensors(scale=0.25))"
+    rows = ", ".join(f"{name!r}: entries(lambda: {make}, lambda *lists: {call})" for name, call in CALLS.items())
+    ended = run_with_torch(f"{START}print(json.dumps({{{rows}}}))\n", env={"ANYMPS_CARD": "cpu"})
+    for name, (in_one, by_call) in json.loads(ended.lines[-1]).items():
+        assert (name, in_one) == (name, by_call)
+        assert len(in_one) == 4
 
 
 def test_a_recording_holds_the_single_calls() -> None:

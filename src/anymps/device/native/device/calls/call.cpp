@@ -11,13 +11,8 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
     return tensor;
   }
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  span_.input(impl);
-  if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
-    note_wait_condition(tensor, position);
-    check_dtype(tensor);
-  }
+  look_at(tensor, position);
   if (C10_UNLIKELY(!impl->is_mps())) {
-    check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
     at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
     arguments_.push_back({impl, host.getIntrusivePtr(), false});
     return host;
@@ -44,6 +39,26 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
   auto host = C10_LIKELY(on_host_) ? substrate().host_alias(impl) : alias(impl);
   arguments_.push_back({impl, host, written});
   return at::Tensor(std::move(host));
+}
+
+void Call::show(const at::Tensor& tensor, bool written, size_t position) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  look_at(tensor, position);
+  if (C10_LIKELY(impl->is_mps() && !on_host_)) {
+    known_integers::passes(impl, written);
+  }
+  arguments_.push_back({impl, {}, written});
+}
+
+void Call::look_at(const at::Tensor& tensor, size_t position) {
+  span_.input(tensor.unsafeGetTensorImpl());
+  if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
+    note_wait_condition(tensor, position);
+    check_dtype(tensor);
+  }
+  if (C10_UNLIKELY(!tensor.is_mps())) {
+    check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
+  }
 }
 
 void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
@@ -126,6 +141,9 @@ at::Tensor Call::original_of(const c10::TensorImpl* host) const {
 
 c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
   for (const Argument& argument : arguments_) {
+    if (C10_UNLIKELY(!argument.host)) {
+      continue;
+    }
     if (C10_UNLIKELY(argument.host->is_sparse())) {
       if (c10::Storage storage = sparse_storage_behind(argument.tensor(), host)) {
         return storage;
@@ -139,7 +157,7 @@ c10::Storage Call::storage_behind(const c10::StorageImpl* host) const {
 
 void Call::carry_back() const {
   for (const Argument& argument : arguments_) {
-    if (argument.written) {
+    if (argument.written && C10_LIKELY(argument.host)) {
       if (C10_UNLIKELY(!on_host_)) {
         substrate().wrote(argument.tensor());
       }

@@ -3,7 +3,6 @@
 
 #include "device/device.h"
 #include "kernels/redirect/boxed_arguments.h"
-#include "kernels/redirect/lists.h"
 #include "kernels/computed/fallback.h"
 #include "kernels/checks/guarded_arguments.h"
 #include "kernels/checks/indices.h"
@@ -178,7 +177,7 @@ class Redirect final : public c10::OperatorKernel {
       if (C10_LIKELY(on_host)) {
         const OneThread alone(call.is_small());
         compute_by_cpu(rule_, op, host_key_, stack, first);
-      } else if (C10_LIKELY(lists::awaited == nullptr) || !lists::leave_boxed(rule_, *stack, first)) {
+      } else {
         const bool sparse = host_key_.has(c10::DispatchKey::SparseCPU);
         substrate().compute(rule_, op, stack, given, ByKernels(rule_, op, host_key_, looked_at_), sparse);
       }

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/lists.h"
+#include "kernels/redirect/single_calls.h"
 #include "recorder/recorder.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -28,43 +29,6 @@
 
 namespace anymps {
 namespace lists {
-
-thread_local Awaited* awaited = nullptr;
-
-Awaited::Awaited(const char* name, std::vector<const void*> places, std::function<std::vector<at::Tensor>()> fresh)
-    : name_(name), places_(std::move(places)), fresh_(std::move(fresh)), around_(awaited) {
-  awaited = this;
-}
-
-Awaited::~Awaited() {
-  awaited = around_;
-}
-
-at::Tensor Awaited::result_of(const Rule& rule, const at::Tensor& alias) {
-  if (fresh_ == nullptr || !is_next(rule, alias)) {
-    return {};
-  }
-  if (done_ == 0) {
-    try {
-      results_ = fresh_();
-    } catch (const c10::Error&) {
-      fresh_ = nullptr;  // each call says so for itself
-      return {};
-    }
-  }
-  return std::move(results_[done_++]);
-}
-
-bool leave_boxed(const Rule& rule, torch::jit::Stack& stack, size_t first) {
-  if (!stack.back().isTensor() || !awaited->leaves(rule, stack.back().toTensor())) {
-    return false;
-  }
-  c10::IValue out = std::move(stack.back());
-  stack.resize(first);
-  stack.push_back(std::move(out));
-  return true;
-}
-
 namespace {
 
 std::atomic<bool> in_one{true};
@@ -89,7 +53,7 @@ bool is_plain(const at::Scalar& number) {
   return !number.isSymbolic() && std::abs(number.toDouble()) <= std::numeric_limits<float>::max();
 }
 
-// Whether the list's kernel may take these calls, and where the first tensor of each begins.
+// Whether the list's kernel may take these calls.
 class Fit {
  public:
   explicit Fit(at::TensorList tensors) : tensors_(tensors) {
@@ -97,12 +61,6 @@ class Fit {
     const bool watched = at::hasCallbacks() && !roundtrip::watches_alone();
     ok_ = in_one.load(std::memory_order_relaxed) && tensors.size() > 1 && !watched &&
         std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return is_plain(tensor); });
-    if (ok_) {
-      places_.reserve(tensors.size());
-      for (const at::Tensor& tensor : tensors) {
-        places_.push_back(tensor.unsafeGetTensorImpl()->data());
-      }
-    }
   }
 
   // What is written, for calls in place: no call may see what another one writes.
@@ -137,9 +95,6 @@ class Fit {
   bool ok() const {
     return ok_;
   }
-  std::vector<const void*>&& places() {
-    return std::move(places_);
-  }
 
  private:
   static Range range_of(const at::Tensor& tensor, size_t index) {
@@ -159,7 +114,6 @@ class Fit {
   }
 
   const at::TensorList tensors_;
-  std::vector<const void*> places_;
   std::vector<Range> written_;
   bool ok_ = false;
 };
@@ -243,16 +197,28 @@ auto one_by_one(const Handle& op, Args... args) {
   return op.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), args...);
 }
 
-// `Each::name`: the operator that torch's own way calls for each tensor.
+const at::Tensor& of_call(at::TensorList tensors, size_t index) {
+  return tensors[index];
+}
+const at::Scalar& of_call(at::ArrayRef<at::Scalar> numbers, size_t index) {
+  return numbers[index];
+}
+const at::Scalar& of_call(const at::Scalar& number, size_t) {
+  return number;
+}
+
+// `Each`: the operator that torch's own way calls for each tensor, and how.
 template <class Signature, class Each, class How>
 class InPlace;
 
 template <class Each, class How, class... Rest>
 class InPlace<void(at::TensorList, Rest...), Each, How> final : public c10::OperatorKernel {
  public:
-  explicit InPlace(const c10::OperatorHandle& op) : op_(op.typed<void(at::TensorList, Rest...)>()) {}
+  explicit InPlace(const c10::OperatorHandle& op)
+      : op_(op.typed<void(at::TensorList, Rest...)>()), rule_(rule_named(Each::name)) {}
 
   void operator()(at::TensorList tensors, Rest... rest) {
+    enter_device();
     Fit fit(tensors);
     fit.write();
     (fit.take(rest), ...);
@@ -260,11 +226,12 @@ class InPlace<void(at::TensorList, Rest...), Each, How> final : public c10::Oper
       one_by_one(op_, tensors, rest...);
       return;
     }
+    const card_traffic::Passage passage(/*on_card=*/true);
     size_t done = 0;
     try {
-      Awaited calls(Each::name, fit.places());
-      Counted counted{calls, done};
-      one_by_one(op_, tensors, rest...);
+      for (SingleCalls calls(rule_); done < tensors.size(); ++done) {
+        Each::write(calls, tensors[done], of_call(rest, done)...);
+      }
     } catch (...) {
       compute(done, tensors, rest...);  // the calls before the one that raised
       throw;
@@ -273,14 +240,6 @@ class InPlace<void(at::TensorList, Rest...), Each, How> final : public c10::Oper
   }
 
  private:
-  struct Counted {
-    ~Counted() {
-      done = calls.done();
-    }
-    const Awaited& calls;
-    size_t& done;
-  };
-
   void compute(size_t done, at::TensorList tensors, Rest... rest) const {
     if (done == 0) {
       return;
@@ -293,6 +252,7 @@ class InPlace<void(at::TensorList, Rest...), Each, How> final : public c10::Oper
   }
 
   const c10::TypedOperatorHandle<void(at::TensorList, Rest...)> op_;
+  const Rule& rule_;
 };
 
 // One tensor in, a new one out.
@@ -300,45 +260,89 @@ template <class Each>
 class Fresh final : public c10::OperatorKernel {
  public:
   using Signature = std::vector<at::Tensor>(at::TensorList);
-  explicit Fresh(const c10::OperatorHandle& op) : op_(op.typed<Signature>()) {}
+  explicit Fresh(const c10::OperatorHandle& op) : op_(op.typed<Signature>()), rule_(rule_named(Each::name)) {}
 
   std::vector<at::Tensor> operator()(at::TensorList tensors) {
-    Fit fit(tensors);
-    if (!fit.ok()) {
+    enter_device();
+    const card_traffic::Passage passage(/*on_card=*/true);
+    const SingleCalls calls(rule_);
+    std::vector<at::Tensor> results = compute(tensors);
+    if (results.empty()) {
       return one_by_one(op_, tensors);
     }
-    const Awaited calls(Each::name, fit.places(), [&] {
-      const Unseen unseen;
-      Aliases aliases(tensors.size());
-      computed.fetch_add(1, std::memory_order_relaxed);
-      return op_.redispatch(substrate().compute_key(), aliases.of(tensors));
-    });
-    return one_by_one(op_, tensors);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i] = calls.give(tensors[i], std::move(results[i]));
+    }
+    return results;
   }
 
  private:
+  // Empty where single calls have to, or have to say why not.
+  std::vector<at::Tensor> compute(at::TensorList tensors) const {
+    if (!Fit(tensors).ok()) {
+      return {};
+    }
+    try {
+      const Unseen unseen;
+      Aliases aliases(tensors.size());
+      std::vector<at::Tensor> results = op_.redispatch(substrate().compute_key(), aliases.of(tensors));
+      computed.fetch_add(1, std::memory_order_relaxed);
+      return results;
+    } catch (const c10::Error&) {
+      return {};
+    }
+  }
+
   const c10::TypedOperatorHandle<Signature> op_;
+  const Rule& rule_;
 };
 
 struct Add {
   static constexpr const char* name = "aten::add_.Tensor";
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Scalar& number) {
+    calls.write(self, calls.as_tensor(number), at::Scalar(1));
+  }
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+    calls.write(self, other, alpha);
+  }
 };
 struct Mul {
   static constexpr const char* name = "aten::mul_.Tensor";
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Tensor& other) {
+    calls.write(self, other);
+  }
 };
-struct MulOut {  // what `mul_` by a number is made of
+struct MulOut {  // what `mul_` by a number is made of, which comes first there
   static constexpr const char* name = "aten::mul.out";
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Scalar& number) {
+    calls.write(calls.as_tensor(number), self, self);
+  }
 };
 struct Div {
   static constexpr const char* name = "aten::div_.Tensor";
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Scalar& number) {
+    calls.write(self, calls.as_tensor(number));
+  }
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Tensor& other) {
+    calls.write(self, other);
+  }
 };
 struct Lerp {
   static constexpr const char* name = "aten::lerp_.Scalar";
+  static void write(SingleCalls& calls, const at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
+    calls.write(self, end, weight);
+  }
 };
-struct Addcmul {
+struct AddOfTwo {
+  static void write(
+      SingleCalls& calls, const at::Tensor& self, const at::Tensor& first, const at::Tensor& second, const at::Scalar& value) {
+    calls.write(self, first, second, value);
+  }
+};
+struct Addcmul : AddOfTwo {
   static constexpr const char* name = "aten::addcmul_";
 };
-struct Addcdiv {
+struct Addcdiv : AddOfTwo {
   static constexpr const char* name = "aten::addcdiv_";
 };
 struct Sqrt {

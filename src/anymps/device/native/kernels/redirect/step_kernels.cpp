@@ -27,6 +27,8 @@
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/native_batch_norm_backward_ops.h>
 #include <ATen/ops/native_batch_norm_ops.h>
+#include <ATen/ops/native_group_norm_backward_ops.h>
+#include <ATen/ops/native_group_norm_ops.h>
 #include <ATen/ops/native_layer_norm_backward_ops.h>
 #include <ATen/ops/native_layer_norm_ops.h>
 #include <ATen/ops/neg_ops.h>
@@ -38,6 +40,7 @@
 #include <ATen/ops/rsqrt_ops.h>
 #include <ATen/ops/sigmoid_backward_ops.h>
 #include <ATen/ops/sigmoid_ops.h>
+#include <ATen/ops/silu_backward_ops.h>
 #include <ATen/ops/silu_ops.h>
 #include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_ops.h>
@@ -73,6 +76,7 @@ void add_step_kernels(KernelTable& table) {
   add_unboxed<ops::sigmoid>(table);
   add_unboxed<ops::sigmoid_backward>(table);
   add_unboxed<ops::silu>(table);
+  add_unboxed<ops::silu_backward>(table);
   add_unboxed<ops::relu>(table);
   add_unboxed<ops::threshold_backward>(table);
   add_unboxed<ops::gelu>(table);
@@ -88,6 +92,8 @@ void add_step_kernels(KernelTable& table) {
   add_unboxed<ops::nll_loss_backward, OnCpuLookedAt<direct_calls::LossBackward>>(table);
   add_unboxed<ops::native_layer_norm>(table);
   add_unboxed<ops::native_layer_norm_backward>(table);
+  add_unboxed<ops::native_group_norm>(table);
+  add_unboxed<ops::native_group_norm_backward>(table);
   add_unboxed<ops::native_batch_norm, OnCpuLookedAt<direct_calls::BatchNorm>>(table);
   add_unboxed<ops::native_batch_norm_backward>(table);
   add_unboxed<ops::convolution_backward>(table);

@@ -4,7 +4,6 @@
 #include "device/device.h"
 #include "kernels/redirect/boxed.h"
 #include "kernels/redirect/kernel_table.h"
-#include "kernels/redirect/lists.h"
 #include "kernels/computed/python_numbers.h"
 
 #include <ATen/core/IListRef.h>
@@ -340,18 +339,6 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   R compute_arranged(const Call& call, HostArgs&... args) {
     if constexpr (c10::impl::can_box_all<Args...>::value) {
       if (C10_LIKELY(plain_)) {
-        if (C10_UNLIKELY(lists::awaited != nullptr)) {
-          if constexpr (std::is_same_v<R, at::Tensor&> && std::is_same_v<FirstOf<HostArgs..., void>, at::Tensor>) {
-            at::Tensor& written = std::get<0>(std::tie(args...));
-            if (lists::awaited->leaves(rule_, written)) {
-              return written;
-            }
-          } else if constexpr (std::is_same_v<R, at::Tensor> && sizeof...(Args) == 1 && (is_one_tensor<Args> && ...)) {
-            if (at::Tensor known = lists::awaited->result_of(rule_, args...); known.defined()) {
-              return known;
-            }
-          }
-        }
         const uint64_t refusals = refusals_of_this_thread();
         try {
           if constexpr (is_looked_at_typed<Host>) {
@@ -380,9 +367,6 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
       TORCH_INTERNAL_ASSERT(false, "anymps: ", rule_.name, " has arguments that cannot be boxed");
     }
   }
-
-  template <class... T>
-  using FirstOf = std::tuple_element_t<0, std::tuple<T...>>;
 
   template <class T>
   void note_form(Form& form, size_t position, const T& argument) const {
