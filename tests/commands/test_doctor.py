@@ -253,28 +253,43 @@ H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("found", "causes", "remedies"),
     [
         (
             Cards("2.13.0+cpu", None, (), None),
-            "none for --substrate cuda: the cuda substrate needs a torch that is built for CUDA, and 2.13.0+cpu is "
-            "not: install that build (pytorch.org/get-started), or use the host substrate",
+            ["the cuda substrate needs a torch that is built for CUDA, and 2.13.0+cpu is not"],
+            ["install that build (pytorch.org/get-started), or use the host substrate"],
         ),
         (
-            Cards("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), (replace(H100, free=1 << 20),))),
-            "none for --substrate cuda: card 0 (NVIDIA H100 80GB HBM3) is full: other processes have 80.0 of 80.0 GiB. "
-            "End them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
+            Cards(
+                "2.13.0+cu130",
+                "13.0",
+                ("sm_90",),
+                Driver((13, 0), (replace(H100, free=1 << 20), Card(1, "Tesla V100", 16 << 30, 15 << 30, (7, 0)))),
+            ),
+            [
+                "card 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 80.0 of 80.0 GiB",
+                "torch 2.13.0+cu130 has no kernels for card 1 (Tesla V100), which has compute capability 7.0",
+            ],
+            [
+                "end them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
+                "install a torch that has them (this one has those for sm_90), or choose another card with "
+                "CUDA_VISIBLE_DEVICES",
+            ],
         ),
     ],
 )
-@pytest.mark.parametrize("wanted", [True, False])
-def test_no_card_for_the_cuda_substrate(found: Cards, text: str, wanted: bool) -> None:
-    """It says why; that is a warning only where the substrate is asked for."""
-    environment = {"ANYMPS_SUBSTRATE": "cuda"} if wanted else {}
-    diagnosis = diagnose(replace(LINUX, cards=found, environment=environment))
-    (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA card")
-    assert (check.status, check.text) == (Status.WARN if wanted else Status.OK, text)
-    assert diagnosis.device == "virtual"
+def test_no_card_for_the_cuda_substrate(found: Cards, causes: list[str], remedies: list[str]) -> None:
+    """It says why; where the substrate is asked for, it also warns, and says what to do."""
+    wanted = "; ".join(f"{cause}: {remedy}" for cause, remedy in zip(causes, remedies, strict=True))
+    for environment, status, text in (
+        ({}, Status.OK, f"none: {'; '.join(causes)}"),
+        ({"ANYMPS_SUBSTRATE": "cuda"}, Status.WARN, wanted),
+    ):
+        diagnosis = diagnose(replace(LINUX, cards=found, environment=environment))
+        (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA card")
+        assert (check.status, check.text) == (status, text)
+        assert diagnosis.device == "virtual"
 
 
 def test_cards_for_the_cuda_substrate() -> None:

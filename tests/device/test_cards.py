@@ -55,8 +55,8 @@ NONE_TO_BE_HAD = [
     ),
     pytest.param(
         driver(cuda=(12, 4)),
-        "anymps: NVIDIA's driver is too old: it serves CUDA 12.4, and torch 2.11.0+cu130 is built for 13.0: update the "
-        "driver, or install a torch for CUDA 12",
+        "anymps: NVIDIA's driver is too old, as it serves CUDA 12.4, and torch 2.11.0+cu130 is built for 13.0: update "
+        "the driver, or install a torch for CUDA 12",
         id="old driver",
     ),
     pytest.param(
@@ -78,8 +78,8 @@ NONE_TO_BE_HAD = [
     ),
     pytest.param(
         driver(cards=(replace(CARD, free=GIB // 2),)),
-        "anymps: card 0 (NVIDIA H100 80GB HBM3) is full: other processes have 79.5 of 80.0 GiB. End them (nvidia-smi "
-        "names them), or choose another card with CUDA_VISIBLE_DEVICES",
+        "anymps: card 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
+        "(nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
         id="full card",
     ),
     pytest.param(

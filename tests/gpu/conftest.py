@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Every test of this folder needs a card."""
     folder = str(Path(__file__).parent) + os.sep
     here = [item for item in items if str(item.path).startswith(folder)]
-    why = why_no_card(look_for_cards()) if here and SIDE == "cuda" else ""
+    why = str(why_no_card(look_for_cards()) or "") if here and SIDE == "cuda" else ""
     if why and os.environ.get("ANYMPS_GPU_TESTS"):
         raise pytest.UsageError(why)  # asked for by name: tests/gpu.sh
     for item in here:

@@ -44,6 +44,17 @@ class Cards:
     visible: str | None = None
 
 
+@dataclass(frozen=True)
+class Lack:
+    """Why no card, or not this one, can serve, and what to do: `cause` has no colon, `remedy` is an order."""
+
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
+
+
 def look_for_cards() -> Cards:
     """Ask the installed torch and the driver. Imports torch."""
     import torch
@@ -57,51 +68,53 @@ def look_for_cards() -> Cards:
     return Cards(str(torch.__version__), cuda, tuple(flags.split()), ask_driver(), visible)
 
 
-def why_no_card(found: Cards) -> str:
-    """Why no card can serve and what to do, in one line; empty if one can."""
+def why_no_card(found: Cards) -> Lack | None:
+    """Why no card can serve; None if one can."""
     if found.torch_cuda is None:
-        return (
-            f"{_NEEDS} a torch that is built for CUDA, and {found.torch} is not: install that build "
-            "(pytorch.org/get-started), or use the host substrate"
+        return Lack(
+            f"{_NEEDS} a torch that is built for CUDA, and {found.torch} is not",
+            "install that build (pytorch.org/get-started), or use the host substrate",
         )
     driver = found.driver
     if driver is None:
-        return (
-            f"{_NEEDS} NVIDIA's driver, and libcuda.so.1 cannot be loaded: install the driver, or start the container "
-            "with its cards (docker run --gpus all)"
+        return Lack(
+            f"{_NEEDS} NVIDIA's driver, and libcuda.so.1 cannot be loaded",
+            "install the driver, or start the container with its cards (docker run --gpus all)",
         )
     built_for = _version(found.torch_cuda)
     if driver.cuda[0] < built_for[0]:
-        return (
-            f"NVIDIA's driver is too old: it serves CUDA {_dotted(driver.cuda)}, and torch {found.torch} is built for "
-            f"{found.torch_cuda}: update the driver, or install a torch for CUDA {driver.cuda[0]}"
+        return Lack(
+            f"NVIDIA's driver is too old, as it serves CUDA {_dotted(driver.cuda)}, and torch {found.torch} is built "
+            f"for {found.torch_cuda}",
+            f"update the driver, or install a torch for CUDA {driver.cuda[0]}",
         )
     if driver.error:
-        return f"NVIDIA's driver reports no card ({driver.error}): run nvidia-smi, which asks the same driver"
-    if not driver.cards:
-        if found.visible is not None:
-            return (
-                f"{_NEEDS} an NVIDIA card, and CUDA_VISIBLE_DEVICES={found.visible!r} shows none: unset it, or name "
-                "a card by its number"
-            )
-        return f"{_NEEDS} an NVIDIA card, and this machine has none: use the host substrate"
-    return ""
+        return Lack(f"NVIDIA's driver reports no card ({driver.error})", "run nvidia-smi, which asks the same driver")
+    if driver.cards:
+        return None
+    if found.visible is not None:
+        return Lack(
+            f"{_NEEDS} an NVIDIA card, and CUDA_VISIBLE_DEVICES={found.visible!r} shows none",
+            "unset it, or name a card by its number",
+        )
+    return Lack(f"{_NEEDS} an NVIDIA card, and this machine has none", "use the host substrate")
 
 
-def why_not_card(found: Cards, card: Card) -> str:
-    """Why this card cannot serve now and what to do, in one line; empty if it can."""
+def why_not_card(found: Cards, card: Card) -> Lack | None:
+    """Why this card cannot serve now; None if it can."""
     if not _has_kernels(found.architectures, card.capability):
-        return (
+        return Lack(
             f"torch {found.torch} has no kernels for {_named(card)}, which has compute capability "
-            f"{_dotted(card.capability)}: install a torch that has them (this one has those for "
-            f"{', '.join(found.architectures)}), or choose another card with CUDA_VISIBLE_DEVICES"
+            f"{_dotted(card.capability)}",
+            f"install a torch that has them (this one has those for {', '.join(found.architectures)}), or choose "
+            "another card with CUDA_VISIBLE_DEVICES",
         )
     if card.free is not None and card.free < _LEAST:
-        return (
-            f"{_named(card)} is full: other processes have {_gib(card.total - card.free)} of {_gib(card.total)} GiB. "
-            "End them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES"
+        return Lack(
+            f"{_named(card)} is full, as other processes have {_gib(card.total - card.free)} of {_gib(card.total)} GiB",
+            "end them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
         )
-    return ""
+    return None
 
 
 def card_of(rank: int, there: int) -> int:
@@ -137,11 +150,11 @@ def take_card() -> Card:
         return Card(played, "played by the CPU", 1 << 50, None, (0, 0))
     found = look_for_cards()
     why = why_no_card(found)
-    if not why:
+    if why is None:
         assert found.driver is not None
         card = found.driver.cards[card_of(rank_here(), len(found.driver.cards))]
         why = why_not_card(found, card)
-        if not why:
+        if why is None:
             return card
     raise EnableError(f"anymps: {why}")
 
