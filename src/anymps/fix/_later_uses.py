@@ -25,7 +25,7 @@ def later_uses(text: str, line: int) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for name in sorted(kept):
         scope = _scope(tree, first) if "." not in name else tree
-        lines = {node.lineno for node in _within(scope, name) if _reads(node, name)}
+        lines = set(_reading_lines(scope, name))
         found[name] = sorted(at for at in lines if not first <= at <= last)
     return {name: lines for name, lines in found.items() if lines}
 
@@ -67,6 +67,7 @@ def _within(scope: ast.AST, name: str) -> Iterator[ast.AST]:
             yield from _within(node, name)
 
 
-def _reads(node: ast.AST, name: str) -> bool:
-    is_name = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
-    return is_name and ast.unparse(node) == name
+def _reading_lines(scope: ast.AST, name: str) -> Iterator[int]:
+    for node in _within(scope, name):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == name:
+            yield node.lineno
