@@ -247,6 +247,18 @@ def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
     assert words.waits(recording, [finding]).startswith("3 waits in every step; ")
 
 
+def test_a_number_that_only_some_steps_reach_is_a_typical_ones() -> None:
+    """An LBFGS waits more often with each step."""
+
+    def sample(builder: RecordingBuilder, step: int, time: int) -> None:
+        for number in range(1 + step):
+            waiting(20, Wait.ITEM, 700 + number)(builder, step, time)
+
+    recording = loop(sample, steps=10).close()
+    (finding,) = (each for each in find(recording) if each.id == "MPS201")
+    assert words.waits(recording, [finding]).startswith("6 waits in a typical step; ")
+
+
 def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
     """MPS102 and the step table have one number, that of a typical step."""
 

@@ -90,7 +90,9 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
     whole = sum(share.waits for share in recording.step_table().typical)
-    words, them = f"{count(number)} {'wait' if one else 'waits'} in every step{of}", "it" if one else "them"
+    fewest = min((step.waits for step in recording.step_sums()[1:]), default=number)
+    step = "every step" if where or fewest >= number else "a typical step"
+    words, them = f"{count(number)} {'wait' if one else 'waits'} in {step}{of}", "it" if one else "them"
     if not where and count(whole) != count(number):
         words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
     reach = ahead(recording, hurting)
