@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anymps.train.timing import Timing
 
 COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
-NOT_COMPARED: Final = "It is not compared: the times above are this machine's, not a Mac's."
+_NOT_COMPARED: Final = "is not compared: the times above are this machine's, not a Mac's."
 _CALIBRATE: Final = "anymps bench --calibrate times this Mac, and later predictions use the result."
 _WORTH_A_WORD: Final = 0.1
 """Share of what was measured; parts that lie less apart say nothing."""
@@ -116,7 +116,11 @@ class Prediction:
             return tuple(self._compared(found))
         what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
         sentence = self.found.sentence.replace("A step", what)
-        return (f"{sentence} {NOT_COMPARED}" if self.told is not None and self.timing.virtual else sentence,)
+        if self.told is None or not self.timing.virtual:
+            return (sentence,)
+        # That of `anymps run` does not: a reader who has both is told why they differ.
+        wait = "includes a wait for the GPU at its end, and " if self.timing.calls == 1 else ""
+        return (f"{sentence} It {wait}{_NOT_COMPARED}",)
 
     def __str__(self) -> str:
         return "\n".join([*(_aligned([COLUMNS, *self.rows]) if self.rows else ()), *self.sentences])
