@@ -159,6 +159,21 @@ def test_a_step_goes_by_the_looks_at_both_of_its_ends() -> None:
     assert first.caches == Caches.of([31.5, 10.0])  # its cold code last ran long before
 
 
+@pytest.mark.parametrize("looked", [0, 7 * MS])
+def test_looking_is_no_part_of_what_a_step_takes_here(looked: int) -> None:
+    """Nor of what the Mac's CPU alone would take. One of the steps has no look."""
+    steps = Steps(core_speed=FAST)
+    for number in range(5):
+        steps.small(1000)
+        if looked and number != 3:
+            steps.look(FAST, length=looked)
+        steps.end()
+    recording = steps.close()
+    assert [each.duration_ns for each in recording.step_sums()] == [1000 * 1500] * 5
+    assert sum(share.time_ns for share in recording.step_table().typical) == 1000 * 1500
+    assert forecast(recording).on_cpu == pytest.approx(1000 * 1500e-9 * FAST / 1.31)
+
+
 @pytest.mark.parametrize("recorded", [None, []])
 def test_a_recording_without_looks_goes_by_its_one_speed(recorded: object) -> None:
     """One of an earlier version, or a loop without an optimizer: the quickest of its steps counts, as before."""

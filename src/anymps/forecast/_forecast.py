@@ -250,8 +250,7 @@ def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:
     """
     if recording.meta.get("virtual") is not True or recording.meta.get("real_calls") or not mac.cpu_speed:
         return None
-    complete = [step for step in recording.steps() if step.complete]
-    spans = [step.end_ns - step.start_ns for step in complete[1:] if step.end_ns is not None]
+    spans = [step.duration_ns for step in recording.step_sums()[1:]]
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Any
@@ -38,10 +40,19 @@ def interval(steps: Collection[int]) -> int:
 
 
 def read_walls(rows: Rows, *, only_detailed: bool) -> dict[int, int]:
-    """The wall clock in ns of each complete step; with `only_detailed`, of those in full detail."""
-    walls: dict[int, int] = dict(
-        rows("SELECT step, end_ns - start_ns FROM steps WHERE end_ns IS NOT NULL ORDER BY step")
-    )
+    """The wall clock in ns of each complete step; with `only_detailed`, of those in full detail.
+
+    Without the time in which the machine was looked at: it is not the program's.
+    """
+    steps = rows("SELECT step, start_ns, end_ns FROM steps WHERE end_ns IS NOT NULL ORDER BY step")
+    walls = {step: end - start for step, start, end in steps}
+    starts = [start for _, start, _ in steps]
+    for (looks,) in rows("SELECT value FROM meta WHERE key = 'looks'"):
+        for begin, end, *_ in json.loads(looks):
+            at = bisect_right(starts, begin) - 1
+            if at >= 0 and end <= steps[at][2]:
+                step = steps[at][0]
+                walls[step] = max(0, walls[step] - (end - begin))
     if only_detailed:
         last = last_detailed(rows)
         walls = {step: wall for step, wall in walls.items() if step < last}
