@@ -85,7 +85,7 @@ def test_refusal_tells_that_a_module_that_is_called_was_not_moved() -> None:
     norm = nn.BatchNorm1d(3, affine=False)
     with anymps.record() as capture:
         for module in (shallow, deep, norm):
-            with pytest.raises(RuntimeError, match="on cpu|Placeholder storage"):
+            with pytest.raises(RuntimeError, match=r"on cpu|Placeholder storage"):
                 module(torch.ones(2, 3, device="mps"))
     refusals = capture.recording.refusals()
     assert [refusal.detail.get("kept") for refusal in refusals] == ["parameter", "parameter", "buffer"]
