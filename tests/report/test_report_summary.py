@@ -87,6 +87,17 @@ def test_more_findings_than_rows() -> None:
     assert shown.endswith("Full report: page.html\n")
 
 
+def test_a_place_in_many_folders() -> None:
+    """It gives up its first folders, so that the name of its file is not broken over two lines."""
+    recording = training().close()
+    first, second = find(recording)
+    deep = replace(second, site=replace(second.site, file="vector_quantize_pytorch/vector_quantize_pytorch.py"))
+    lines = render_summary(recording, [first, deep]).splitlines()
+    assert lines[lines.index("Then:") + 1] == (
+        "  MPS201 warning  .../vector_quantize_pytorch.py:36  Value read back in every step"
+    )
+
+
 def test_nothing_in_a_script_disturbs_it() -> None:
     """Markup and control characters of names and lines are shown as they are written, or made visible."""
     recording = hostile()

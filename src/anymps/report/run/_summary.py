@@ -32,6 +32,7 @@ from anymps.report.document import (
 )
 
 _MOST_ROWS = 5  # of the table; the rest is one line
+_PLACE_WIDTH = 44  # characters that leave a rule and most titles their line of 100; the full report has the whole place
 
 _STOPPING = (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
 """What ends on a Mac takes no time there."""
@@ -125,7 +126,7 @@ def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> I
     for finding in shown:
         grid.add_row(
             Text(f"{finding.id} {finding.severity.word}", STATE_STYLES[STATES[finding.severity]]),
-            *([Text(_where(recording, finding))] if are_placed else []),
+            *([Text(text.without_folders(_where(recording, finding), _PLACE_WIDTH))] if are_placed else []),
             Text(finding.title),
         )
     yield Text(heading)
