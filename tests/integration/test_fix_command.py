@@ -488,3 +488,23 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
     assert 'model = torch.nn.Linear(4, 2).to("mps" if torch.backends.mps.is_available() else "cuda")\n' in written
     back = subprocess.run(["git", "apply", "-R"], input=made.out, cwd=folder, text=True, check=False)
     assert back.returncode == 0
+
+
+def test_a_script_that_stops_once_it_chooses_mps(folder: Path) -> None:
+    """What stops it there is seen where it runs on mps at first, and a line says how."""
+    (folder / "port.py").write_text(
+        "import numpy as np\nimport torch\n\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "model = torch.nn.Linear(4, 2).to(device)\n"
+        "x = torch.from_numpy(np.ones((3, 4)))\n"
+        "print(model(x.to(device).float()).shape)\n"
+    )
+    told = fix(folder, "port.py")
+    assert told.status == 0, told.err
+    lines = told.err.splitlines()
+    assert "anymps: with --cuda-as-mps, anymps fix also looks at the line that stops the script on mps" in lines, (
+        told.err
+    )
+    made = fix(folder, "--cuda-as-mps", "port.py")
+    assert "anymps: 2 changes proven: MPS409 in line 4, MPS301 in line 6" in made.err.splitlines(), made.err
+    assert "also looks" not in made.err

@@ -63,6 +63,8 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
         sys.stdout.write(file_patch(old, new, folder, not_run))
     sys.stdout.flush()
     _tell(mended, not_run)
+    if not asked.cuda_as_mps and _stopped_after_the_choice(mended):
+        say("with --cuda-as-mps, anymps fix also looks at the line that stops the script on mps")
     alone = _result_without_cuda(mender.alone(fixed)) if asked.cuda_as_mps and differences else ""
     if budget.spent:
         say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
@@ -105,6 +107,16 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
         place = _place(finding.site.file, finding.site.line)
         say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}"))))
         say_plain(f"         {finding.fix}")
+
+
+def _stopped_after_the_choice(mended: Mended) -> bool:
+    """Whether a script that chose between CUDA and the CPU stops as soon as it chooses mps."""
+    return any(
+        suggestion.finding.id == "MPS002"
+        and "cuda" in suggestion.finding.site.source
+        and suggestion.why.startswith("the script stops")
+        for suggestion in mended.suggestions
+    )
 
 
 def _result_without_cuda(tried: Tried | None) -> str:
