@@ -1,26 +1,27 @@
-"""Steps of Kornia's own benchmark as calls, in the words of `benchmarks/times/`: filters, warps and augmentations.
+"""Steps of Kornia's own benchmark as tapes in `benchmarks/times/steps/`: filters, warps and augmentations.
 
-    python benchmarks/kornia_steps.py    # needs kornia 0.9; writes the tapes of times/steps/kornia-*, prints the others
+    python benchmarks/kornia_steps.py                         # needs kornia at f0a06c7; prints calls of what is no step
+    python benchmarks/kornia_steps.py _8_August ColorJiggle   # at 83725c6; what the names of these tapes end with
 
-Kornia keeps the times of an M1 and an M4 in `benchmarks/results/0.9.0rc1`. Each was timed with one wait behind the
-call; waits that a function makes itself are printed with it. Pictures are 256 x 256, as there.
+Kornia keeps the times of an M1 and an M4 in `benchmarks/results/0.9.0rc1`, the first of 8 August, the second of 18
+August. In between `hsv_to_rgb` lost its gather, so `ColorJiggle` has a tape for each. All were timed with one wait
+behind the call; waits that a function makes itself are on its tape. Pictures are 256 x 256, as there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
+import step_tapes
 import torch
+from step_recording import recorded
 
 import anymps
-from anymps.forecast import forecast
-from anymps.record import RoundKind
 
-TAPES = Path(__file__).parent / "times" / "steps"
-BATCHES = (1, 8, 32)
+FEW_STEPS = 12
+BATCHES = (1, 32)
 SIDE = 256
 
 
@@ -70,34 +71,23 @@ ALONE = ("RandomHorizontalFlip", "laplacian", "box_blur", "median_blur", "resize
 """Those whose time is mostly one kernel's: rows of `operators.csv`, not steps."""
 
 
-def calls(function: Callable[[], object]) -> tuple[Counter[str], int]:
-    """The calls of the third run, with how often each comes, and its waits with the one behind it."""
-    for _ in range(2):
-        function()
-    with anymps.record() as capture:
-        for _ in range(2):
-            start = capture.core.clock_ns()
-            function()
-            torch.mps.synchronize()
-            capture.core.note_round(int(RoundKind.CALLED), 0, start)
-    happenings = forecast(capture.recording).happenings
-    made = Counter(one.call.text for one in happenings if one.kind == "kernel" and one.call is not None)
-    return made, sum(one.waits for one in happenings)
-
-
 def main() -> None:
     """Write the tapes of steps, and print the calls of what is no step."""
+    end, names = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     anymps.enable(mac="M4 32GB")
     for batch in BATCHES:
         torch.manual_seed(0)
         for name, function in operators(batch).items():
-            made, waits = calls(function)
-            if name in ALONE:
-                print(f"{name},{batch},{waits}," + " + ".join(text for text in made.elements()))
+            if names and name not in names:
                 continue
-            print(f"kornia-{name}-b{batch}: {waits} waits")
-            lines = [f"{count} {text}\n" for text, count in made.most_common()]
-            (TAPES / f"kornia-{name}-b{batch}.txt").write_text("".join(lines), encoding="utf-8")
+            step = recorded(function, FEW_STEPS, wait=True)
+            waits = sum(one.waits for one in step)
+            if name in ALONE:
+                texts = [one.call.text for one in step if one.kind == "kernel" and one.call is not None]
+                print(f"{name},{batch},{waits}," + " + ".join(texts))
+                continue
+            print(f"kornia-{name}{end}-b{batch}: {waits} waits", flush=True)
+            step_tapes.write(f"kornia-{name}{end}-b{batch}", step)
 
 
 if __name__ == "__main__":

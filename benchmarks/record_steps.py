@@ -1,60 +1,29 @@
-"""Records a step of well-known models as counted calls, in `benchmarks/times/steps/`: what `fit_times.py` scores.
+"""Records a step of well-known models, in `benchmarks/times/steps/`: what `fit_times.py` scores.
 
-    python benchmarks/record_steps.py [NAME ...]    # needs torchvision, transformers, scvi-tools; seconds a model
+    python benchmarks/record_steps.py [NAME ...]    # needs transformers, for scVI scvi-tools; seconds a model
 
-The models have random weights and run on shapes alone. Three steps are run, and the last one is kept. A file holds one
-call a line behind how often it comes.
+The models have random weights and run on shapes alone. `step_tapes.py` says what a file holds.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
+import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
+import step_tapes
 import torch
-import torchvision
 import transformers
-from step_models import cifar_epoch, cora, scvi
+from step_models import cifar_epoch, cora, resnet18, scvi, vgg16_bn
 from step_networks import SMALL, keywords, normed_unet, rotary, small
+from step_recording import STEPS, recorded
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import anymps
 
-TAPES = Path(__file__).parent / "times" / "steps"
-
-
-def written(tensors: Any) -> str:
-    """Tensors as a recording writes them."""
-    texts = []
-    for tensor in tree_leaves(tensors):
-        if isinstance(tensor, torch.Tensor):
-            place = " on cpu" if tensor.device.type == "cpu" else ""
-            texts.append(f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}{place}")
-    return f"({', '.join(texts)})"
-
-
-class Calls(TorchDispatchMode):
-    """Counts the calls that reach the device, views and reads of values aside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        # torch's own list of operators whose results share memory with an input.
-        kept = not func.is_view and func.name().partition(".")[0] not in ("aten::detach", "aten::_local_scalar_dense")
-        on_mps = any(isinstance(leaf, torch.Tensor) and leaf.is_mps for leaf in tree_leaves((args, kwargs, made)))
-        if kept and on_mps and "empty" not in func.name() and "_unsafe_view" not in func.name():
-            outputs = () if func._schema.is_mutable else made
-            self.counts[f"{func.name()}{written((args, kwargs))} -> {written(outputs)}"] += 1
-        return made
+LOOKS_AT_VALUES = {"scvi-grad-b128-g1200"}  # so shapes alone do not do
+LONG, FEW_STEPS = 1.0, 8  # a step of so many seconds here is recorded less often
 
 
 def training(model: nn.Module, loss_of: Callable[[], torch.Tensor], rate: float = 1e-4) -> Callable[[], None]:
@@ -190,10 +159,10 @@ def image(model: nn.Module) -> Callable[[], None]:
 
 
 MODELS: dict[str, Callable[[], Callable[[], None]]] = {
-    "vgg16_bn-train-b32": lambda: classifier(torchvision.models.vgg16_bn(num_classes=10), 32, 224, 10),
-    "resnet18-train-b64-224": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 224, 10),
-    "resnet18-train-b64-32": lambda: classifier(torchvision.models.resnet18(num_classes=10), 64, 32, 10),
-    "resnet18-infer-b1-224": lambda: image(torchvision.models.resnet18()),
+    "vgg16_bn-train-b32": lambda: classifier(vgg16_bn(10), 32, 224, 10),
+    "resnet18-train-b64-224": lambda: classifier(resnet18(10), 64, 224, 10),
+    "resnet18-train-b64-32": lambda: classifier(resnet18(10), 64, 32, 10),
+    "resnet18-infer-b1-224": lambda: image(resnet18(1000)),
     **{f"cifar_resnet-train-b256-d{depth}": partial(cifar_epoch, depth, train=True) for depth in (20, 44, 110)},
     **{f"cifar_resnet-infer-b256-d{depth}": partial(cifar_epoch, depth, train=False) for depth in (20, 44, 110)},
     "bert_base-train-b64-s128": lambda: bert(64, 128, True),
@@ -229,22 +198,19 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
 }
 
 
-def tape(step: Callable[[], None]) -> str:
-    """The calls of the third step, the most frequent ones first."""
-    step()
-    step()
-    with Calls() as calls:
-        step()
-    return "".join(f"{count} {text}\n" for text, count in calls.counts.most_common())
-
-
 def main() -> None:
     """Record every model, or those that are named."""
-    anymps.enable("M3 Ultra 512GB", substrate="shape")
-    TAPES.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[1:] or MODELS:
-        make = MODELS[name]
-        (TAPES / f"{name}.txt").write_text(tape(make()), encoding="utf-8")
+    names = sys.argv[1:] or [name for name in MODELS if name not in LOOKS_AT_VALUES]
+    values = set(names) <= LOOKS_AT_VALUES
+    assert values or not set(names) & LOOKS_AT_VALUES, f"record {', '.join(LOOKS_AT_VALUES)} in a run of its own"
+    anymps.enable("M3 Ultra 512GB", substrate="host" if values else "shape")
+    step_tapes.TAPES.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        step = MODELS[name]()
+        began = time.monotonic()
+        step()
+        few = time.monotonic() - began > LONG
+        step_tapes.write(name, recorded(step, FEW_STEPS if few else STEPS))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from step_tapes import read as read_tape
 
 from anymps.cost._classes import Work
 from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
@@ -198,6 +199,7 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
     return rows
 
 
+WITHOUT_CLASS = ("_assert_async",)  # of the tapes' calls
 GRADIENTS = ("conv_input", "conv_weight")
 
 
@@ -207,9 +209,9 @@ def network_of(tape: str) -> str:
 
 
 def step_calls(tape: str) -> list[tuple[OperatorCall, int]]:
-    """The calls of a recorded step, with how often each comes."""
-    lines = (TIMES / "steps" / f"{tape}.txt").read_text(encoding="utf-8").splitlines()
-    return [(OperatorCall.parse(text), int(count)) for count, _, text in (line.partition(" ") for line in lines)]
+    """The calls of a recorded step that have a class, with how often each comes."""
+    counts = Counter(one.call for one in read_tape(tape) if one.call is not None and one.kind == "kernel")
+    return [(call, count) for call, count in counts.items() if call.name not in WITHOUT_CLASS]
 
 
 def read_step_rows() -> list[Row]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from step_tapes import read as read_tape
 from times_fit import mac_of, network_of, read_steps, step_calls
 
 from anymps.cost import Happening, WalkedStep
@@ -57,16 +58,7 @@ def walked_line(line: dict[str, str], coefficients: Coefficients) -> WalkedStep:
 
 
 def happenings_of(line: dict[str, str]) -> list[Happening]:
-    """The calls and waits of a step, each spread evenly over it, the last wait at its end.
-
-    The files tell how often a call comes, not when. In their own order, the most frequent calls first, the host would
-    queue all that is short before the GPU has anything long to do, and wait only when all is done.
-    """
-    placed = [
-        ((number + 0.5) / count, Happening("kernel", call))
-        for call, count in step_calls(line["tape"])
-        for number in range(count)
-    ]
-    waits = int(line["waits"])
-    placed += [((number + 1) / waits, Happening("wait", waits=True)) for number in range(waits)]
-    return [happening for _, happening in sorted(placed, key=lambda pair: pair[0])]
+    """The calls and waits of a step in their order; the waits of the benchmark that are not on the tape end it."""
+    step = read_tape(line["tape"])
+    waits = int(line["waits"]) - sum(happening.waits for happening in step)
+    return [*step, *[Happening("wait", waits=True)] * waits]
