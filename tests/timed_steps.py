@@ -51,9 +51,18 @@ class Steps:
         """A batch of the data loader."""
         self.entry("anymps::dataloader", 0, length, fate=Fate.MARK, phase=Phase.BATCH)
 
-    def look(self, code: float, *, compute: float = 0.5, cold: float = 0.0, length: int = MS, lost_us: int = 0) -> None:
-        """A look at the machine, `length` ns long: its speeds, and the us of cold code, which takes 10 us again."""
-        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, cold, 10.0 if cold else 0.0])
+    def look(
+        self,
+        code: float,
+        *,
+        compute: float = 0.5,
+        cold: float = 0.0,
+        again: float = 10.0,
+        length: int = MS,
+        lost_us: int = 0,
+    ) -> None:
+        """A look at the machine, `length` ns long: its speeds, and the us of code that runs cold and then `again`."""
+        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, cold, again if cold else 0.0])
         self.clock += length
 
     def end(self) -> None:

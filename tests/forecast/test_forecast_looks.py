@@ -128,6 +128,22 @@ def test_cold_code_is_that_beside_the_step() -> None:
     assert found == pytest.approx([0.05] * 3, rel=0.02)
 
 
+def test_another_program_on_the_core_slows_cold_code_less() -> None:
+    """Multiplying takes twice as long beside it, the piece of code 1.55 times, cold code of both kinds 1.36 times."""
+    found = []
+    for slow in ((), (3, 4, 5, 6, 7, 8)):
+        steps = Steps(core_speed=0.4)
+        for number in range(9):
+            slower = number in slow
+            gap(steps, 0.1 * (1.36 if slower else 1.0))
+            steps.look(
+                0.2 if slower else 0.4, cold=42.0 * (1.36 if slower else 1.0), again=10.0 * (1.55 if slower else 1.0)
+            )
+            steps.end()
+        found.append(code_of(forecast(steps.close())))
+    assert found == pytest.approx([0.02] * 2, rel=0.05)
+
+
 def test_steps_with_a_look_count_in_a_long_run() -> None:
     """Beside most steps there is none, and the core was slow in them."""
     steps = Steps(core_speed=FAST)
@@ -144,15 +160,17 @@ def test_a_step_goes_by_the_looks_at_both_of_its_ends() -> None:
     """By its own alone where the one before is further off; without any by the speeds of the whole run."""
     rows = [
         [10 * MS, 11 * MS, 700, 0.4, 0.5, 0.0, 0.0],
-        [20 * MS, 21 * MS, 0, 0.2, 0.3, 42.0, 10.0],
+        [20 * MS, 21 * MS, 0, 0.2, 0.3, 84.0, 14.0],
         [90 * MS, 91 * MS, 9, 0.6, 0.7, 63.0, 10.0],
     ]
     looks = Looks(rows, [31.5, 10.0], Speeds(1.0, 2.0))
     both = looks.beside(Step(1, 11 * MS + US, 21 * MS + US))
     assert both.speeds == pytest.approx((0.3, 0.4))
-    assert (both.caches, both.looked, both.spilled) == (Caches.of([42.0, 10.0]), [(20 * MS, MS, 0)], 700)
+    assert both.caches == pytest.approx(Caches.of([84.0, 0.6 * 10.0 / 0.3]))
+    assert (both.looked, both.spilled) == ([(20 * MS, MS, 0)], 700)
     alone = looks.beside(Step(2, 50 * MS, 91 * MS + US))
-    assert (alone.speeds, alone.caches) == (pytest.approx((0.6, 0.7)), Caches.of([63.0, 10.0]))
+    assert alone.speeds == pytest.approx((0.6, 0.7))
+    assert alone.caches == pytest.approx(Caches.of([63.0, 10.0]))
     assert (alone.looked, alone.spilled) == ([(90 * MS, MS, 9)], 0)
     assert looks.beside(Step(3, 100 * MS, 120 * MS)) == (Speeds(1.0, 2.0), Caches.of([31.5, 10.0]), (), 0)
     first = looks.beside(Step(0, 0, 11 * MS + US))
