@@ -64,7 +64,7 @@ def test_a_tape_keeps_order_code_and_waits(tapes: ModuleType, tmp_path: Path, mo
 
 
 def test_no_step_waits_more_often_than_its_source_says(tapes: ModuleType) -> None:
-    """Waits of the benchmark may be missing on a tape; a source that notes none may have one at the step's beginning."""
+    """Waits of the benchmark may be missing on a tape; where a source notes none, there may be one."""
     with (BENCHMARKS / "times" / "steps.csv").open(encoding="utf-8", newline="") as file:
         said = {line["tape"]: int(line["waits"]) for line in csv.DictReader(file)}
     assert len(said) > 60
