@@ -285,6 +285,17 @@ def test_the_same_error_in_the_same_place_is_no_progress(edits: Sequence[Edit]) 
     assert disagreement(replace(before, trail=()), None, after, edits) is not None
 
 
+def test_what_was_hidden_on_the_cpu_is_not_caused(edits: Sequence[Edit]) -> None:
+    """A line that chooses mps shows what a Mac has to say of the other lines; on mps before, it is new."""
+    before = Ran("", (0.5,), (), {}, places=("cpu",))
+    after = replace(before, rules={"MPS201": 1}, places=("mps",))
+    assert disagreement(before, None, after, edits) is None
+    for places in (("mps",), ("cpu", "mps"), ()):
+        found = disagreement(replace(before, places=places), None, after, edits)
+        assert found is not None
+        assert found.why == "it causes MPS201"
+
+
 def test_nothing_is_kept_where_nothing_is_proved(program: Program, edits: Sequence[Edit]) -> None:
     """The script is as it was."""
     proof = prove(program, edits, BEFORE, lambda changed: BEFORE)
