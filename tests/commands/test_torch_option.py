@@ -10,6 +10,7 @@ import pytest
 from anymps.forecast import forecast
 from anymps.record import Recording, RecordingWriter, join
 from anymps.report import render_terminal
+from anymps.report._predicted import predicted_in_short
 from anymps.report.plan._words import time_table
 from plans import planned
 from processes import run_command
@@ -59,7 +60,9 @@ def test_the_note_is_in_the_report() -> None:
         for _ in range(3):
             steps.product(10)
             steps.end()
-        assert (NOTE in " ".join(render_terminal(steps.close(), ()).split())) is told
+        recording = steps.close()
+        assert (NOTE in " ".join(render_terminal(recording, ()).split())) is told
+        assert predicted_in_short(recording).startswith("A step with torch 2.11: about " if told else "A step: about ")
 
 
 def test_a_joined_recording_keeps_the_release() -> None:

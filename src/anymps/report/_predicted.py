@@ -27,7 +27,7 @@ def why_no_prediction(recording: Recording) -> str:
 def predicted_in_short(recording: Recording) -> str:
     """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`, or why its time is not to be told.
 
-    The empty text where too little is known of it.
+    Another release of torch than that of the run is named. The empty text where too little is known of it.
     """
     found = try_forecast(recording)
     if found is None or found.no_time:
@@ -36,7 +36,8 @@ def predicted_in_short(recording: Recording) -> str:
     about, span = estimate(time.seconds, time.low, time.high)
     told = f" {time.calibration}" if time.calibration else ""
     more = f"{told}{found.cpu_sentence}{found.busy_sentence}"
-    return f"A step: about {about} ({span}), bound by {found.bound}.{more}"
+    step = f"A step with torch {found.torch}" if found.made_by else "A step"
+    return f"{step}: about {about} ({span}), bound by {found.bound}.{more}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:
