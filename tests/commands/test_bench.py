@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from anymps.commands import main
-from anymps.commands.bench._session import too_few_steps
+from anymps.commands.bench._session import no_step_left, too_few_steps
 
 CODE = """\
 import torch
@@ -160,3 +160,12 @@ FUNCTION = "time one of its functions, such as `anymps bench train.py:train_step
 def test_too_few_steps_say_what_to_do(made: int, warmup: int, why: str) -> None:
     """How many there were, and how to time more of them, or something else."""
     assert too_few_steps("train.py", made, warmup) == why
+
+
+@pytest.mark.parametrize(
+    ("made", "advice"),
+    [(0, "let it make more steps"), (13, "let it make more steps"), (14, "time fewer steps, such as --repeat 8")],
+)
+def test_no_step_is_left_says_what_to_do(made: int, advice: str) -> None:
+    """Fewer are to be timed only where enough for a median remain, and then a number that leaves some."""
+    assert no_step_left(made) == (f"the script ended, or called no module, before a step could be recorded: {advice}")

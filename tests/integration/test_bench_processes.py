@@ -77,8 +77,7 @@ def test_no_step_is_left_to_record(tmp_path: Path) -> None:
     result = bench(tmp_path, "train.py", "10")
     assert result.returncode == 0
     assert result.stdout.splitlines()[-1] == (
-        "no prediction: the script ended, or called no module, before a step could be recorded: time fewer steps, "
-        "such as --repeat 10"
+        "no prediction: the script ended, or called no module, before a step could be recorded: let it make more steps"
     )
 
 

@@ -36,10 +36,7 @@ class BenchSession:
         self._since = self._seen = 0  # steps after those that are timed, and since a recording was asked for
         self._recorded = _FEWEST
         self._capture: Capture | None = None
-        self._unrecorded = (
-            "the script ended, or called no module, before a step could be recorded: time fewer steps, "
-            "such as --repeat 10"
-        )
+        self._unrecorded = ""
         self._stack = contextlib.ExitStack()
 
     def start(self, target: Target) -> None:
@@ -115,13 +112,22 @@ class BenchSession:
         from anymps.commands.bench._prediction import Prediction, predict
 
         if self._capture is None:
-            return Prediction(timing, None, self._unrecorded)
+            return Prediction(timing, None, self._unrecorded or no_step_left(timing.n + self._since))
         return predict(timing, self._capture.recording, self._asked.torch)
 
 
 def recorded_steps(timing: Timing) -> int:
     """How many steps are recorded for the prediction, after those that were timed."""
     return max(_FEWEST, min(_MOST, int(_RECORDED_NS / max(1.0, timing.median_ns))))
+
+
+def no_step_left(made: int) -> str:
+    """Why no step of a script was recorded, and what to do: after the warm-up it made `made`."""
+    from anymps.train.timing import FEW_RUNS
+
+    fewer = made - _FEWEST - 2
+    repeat = f"time fewer steps, such as --repeat {fewer}" if fewer >= FEW_RUNS else "let it make more steps"
+    return f"the script ended, or called no module, before a step could be recorded: {repeat}"
 
 
 def too_few_steps(script: str, made: int, warmup: int) -> str:

@@ -16,10 +16,11 @@ from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
 from anymps.train.timing._regions import Timer
 from anymps.train.timing._steps import StepTimer
-from anymps.train.timing._timing import COLUMNS, Run, Timing, cells, table, warnings_of
+from anymps.train.timing._timing import COLUMNS, FEW_RUNS, Run, Timing, cells, table, warnings_of
 
 __all__ = [
     "COLUMNS",
+    "FEW_RUNS",
     "Certainty",
     "Comparison",
     "Contender",
