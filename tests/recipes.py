@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
 
@@ -85,6 +86,8 @@ def run_programs() -> dict[str, Report]:
     with TemporaryDirectory() as folder:
         torch.manual_seed(0)
         save_on("cuda:0", torch.nn.Linear(8, 1).state_dict(), Path(folder, "saved_on_cuda.pt"))
+        layers = torch.nn.Sequential(*(torch.nn.Linear(1536, 1536) for _ in range(8)))
+        save_file(layers.state_dict(), Path(folder, "weights.safetensors"))
         for environment, paths in groups.items():
             names = [shutil.copy(path, folder) and path.name for path in paths]
             code = RUN.format(mac=MAC, paths=names)
