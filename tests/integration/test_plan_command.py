@@ -178,7 +178,7 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         (
             "import torch, urllib.request\nx = torch.ones(3, device='mps')\n"
             "raise urllib.request.URLError('Name or service not known')\n",
-            "anymps: the script needs the network, but a plan downloads nothing: URLError <urlopen "
+            "anymps: the script needs the network, but a plan downloads nothing: URLError: <urlopen "
             "error Name or service not known>; run it once with a network, or use files on this machine",
         ),
     ],
@@ -258,7 +258,7 @@ def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
     text = "from transformers import AutoModel\nAutoModel.from_pretrained('some-people/some-model').to('mps')\n"
     result = plan("--mac", "M1 8GB", script(tmp_path, text), cwd=tmp_path)
     assert (result.status, result.out, len(result.err.splitlines())) == (2, "", 1)
-    assert result.err.startswith("anymps: the script needs the network, but a plan downloads nothing: OSError ")
+    assert result.err.startswith("anymps: the script needs the network, but a plan downloads nothing: OSError: ")
     assert result.err.endswith("; run it once with a network, or use files on this machine\n")
 
 
