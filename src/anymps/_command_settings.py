@@ -96,7 +96,7 @@ class PlanSettings(Settings):
     """Of `anymps plan`."""
 
     macs: tuple[str, ...] = row(
-        "texts", (), 'Plan for this Mac, such as "M3 Pro 18GB"; repeatable. Default: one Mac of each memory size.',
+        "texts", (), 'Plan for this Mac, such as "M3 Pro 18GB"; repeatable. Default: each chip.',
         option="mac", metavar="MAC",
     )  # fmt: skip
     against: str | None = row(

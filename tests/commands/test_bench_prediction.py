@@ -74,12 +74,12 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
     found = predict(timed(2.0, 40.0, virtual=True), products())
     assert str(found) == (
         "A step of train.py would take about 33.8 ms on an M3 Pro 18GB (23.1 to 49.3 ms), bound by compute. "
-        "It includes a wait for the GPU at its end, and is not compared: the times above are this machine's, not a "
-        "Mac's."
+        "The prediction includes a wait for the GPU at the end, and is not compared: the times above are this "
+        "machine's, not a Mac's."
     )
     several = predict(timed(20.0, 400.0, calls=10, virtual=True), products())
     assert str(several).endswith(
-        " bound by compute. It is not compared: the times above are this machine's, not a Mac's."
+        " bound by compute. The prediction is not compared: the times above are this machine's, not a Mac's."
     )
     row = found.to_json()
     assert (row["measured_ns"], row["held"], row["differs_most"]) == (None, None, None)

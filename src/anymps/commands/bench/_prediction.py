@@ -119,8 +119,8 @@ class Prediction:
         if self.told is None or not self.timing.virtual:
             return (sentence,)
         # That of `anymps run` does not: a reader who has both is told why they differ.
-        wait = "includes a wait for the GPU at its end, and " if self.timing.calls == 1 else ""
-        return (f"{sentence} It {wait}{_NOT_COMPARED}",)
+        wait = "includes a wait for the GPU at the end, and " if self.timing.calls == 1 else ""
+        return (f"{sentence} The prediction {wait}{_NOT_COMPARED}",)
 
     def __str__(self) -> str:
         return "\n".join([*(_aligned([COLUMNS, *self.rows]) if self.rows else ()), *self.sentences])
