@@ -148,19 +148,19 @@ neither: it is up to 1.4 times as long as measured on an M1, and 1.7 times on an
 float16 makes 7.7 tokens a second on an M5, which amounts to that. One token behind 990 others takes 173 ms there.
 
 **How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`). The host dispatches every call, the device computes it, and both
-meet where the host waits. The waits of a benchmark that its recording lacks, such as one for the loss, come at the step's end. That
-there is a single wait was decided knowing these rows. `predict_step` has a closed form for calls without an order, `(host^4 + device^4)^(1/4)` plus waits; the two
-differ by less than a tenth in nine steps of ten. Paging and the compilation in the first step are not included.
+meet where the host waits. The waits of a benchmark that its recording lacks, such as one for the loss, come at the step's end. That there is a single
+wait was decided knowing these rows. `predict_step` has a closed form for calls without an order or gaps, `(host^4 + device^4)^(1/4)` plus waits; the two
+differ by less than a tenth in eight steps of ten, and by less than a fifth in all but two. Paging and the compilation in the first step are not
+included.
 
-The gaps between calls count where they are longer than the dispatch. They are scaled to the Mac's CPU by the speed of the recording machine's core, which is measured at
-some steps and when the recording ends. The quickest product of large integers counts, as the gaps are those of the quickest step. An M1 is assumed to
-take half of an Intel Xeon's time for that product. This is a judgement, since no Mac was timed.
-The recordings of the steps above were made on a busy machine, so their gaps are known to about a third. Without the gaps, the mean error of training
-steps would be an eighth larger.
+The gaps between calls count where they are longer than the dispatch. They are scaled to the Mac's CPU by the speed of the recording machine's core,
+which is measured at some steps and when the recording ends. The quickest product of large integers counts, as the gaps are those of the quickest step.
+An M1 is assumed to take half of an Intel Xeon's time for that product. This is a judgement, since no Mac was timed. The recordings of the steps above
+were made on a busy machine, so their gaps are known to about a third. Without the gaps, the mean error of training steps would be an eighth larger.
 
-Two other laws were scored on these steps and not taken. The time of a dispatch and the gap before it could add up; a factor for training steps is then
-still needed, and no group of steps is predicted clearly better. And PyTorch's own kernels could reach the GPU only with the next graph or wait; then GRUs are
-predicted much too slow.
+Two other laws were scored on these steps and not taken. The time of a dispatch and the gap before it could add up: a factor for training steps is then
+still needed, the mean error is the same, and fewer steps are within 50 % (92 %). And PyTorch's own kernels could reach the GPU only with the next graph
+or wait: GRUs are then predicted much too slow (inference without Kornia: mean error in logarithms 0.31 instead of 0.20).
 
 **The first step.** A report counts the graphs that the first step compiles, and says how long that takes: 2.5 ms for each on an M2 Pro, or 1.9 to 5.8.
 The figures come from [a log](https://github.com/dharvpat/pytorch-PRs/blob/a3a7b9d/GCache-Issues/baseline.json) of nine small networks with a build of
