@@ -99,8 +99,8 @@ class Looks:
 def _again(rows: Sequence[Sequence[Any]]) -> float:
     """The us on an M1 of the code that a look runs cold, with warm caches: by the quickest looks but one in eight.
 
-    Not by that look itself: on an Intel Xeon, where another program has the other half of the core, multiplying, by
-    which speeds go, takes up to twice as long, this code 1.55 times, and run cold 1.36 times, as the program's own
+    Not by that look itself: on an Intel Xeon, where another program has the other half of the core, loops of Python, as
+    which speeds go, take up to twice as long, this code 1.55 times, and run cold 1.36 times, as the program's own
     code does too. So of the program's code, which is scaled by that speed, less is due to cold caches then.
     """
     if not rows:
