@@ -95,6 +95,25 @@ def test_runs_that_diverge() -> None:
     ) in text
 
 
+@pytest.mark.parametrize(
+    ("operator", "more"),
+    [
+        ("multinomial", " A distribution takes no generator: give it parameters on the CPU, and move its samples."),
+        ("rand", ""),
+    ],
+)
+def test_random_numbers_on_the_cpu(operator: str, more: str) -> None:
+    """How to draw them there depends on what draws them: not every sentence is about dropout."""
+    found = compared(
+        lambda trace, second: trace.call(operator, 10, [], [sketch([0.25 + second * 0.5])], random=True).loss(1.0)
+    )
+    (row,) = json.loads(comparison_json(found))["divergences"]
+    assert row["advice"] == (
+        "To see what else differs, run `anymps compare --random cpu`. To train on the same numbers, draw them on the "
+        f"CPU and move them: `torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)`.{more}"
+    )
+
+
 def test_runs_that_agree() -> None:
     """A bound, and no curve of what is the same."""
     assert text_of(compared(lambda trace, _: trace.call("relu", 10, [X], [X]).loss(1.5))).startswith(AGREEING)

@@ -339,8 +339,7 @@ _WHYS: Final = {
 
 _ADVICE: Final = {
     "random": "To see what else differs, run `anymps compare --random cpu`. To train on the same numbers, draw them on "
-    "the CPU and move them: `torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)`. Dropout takes "
-    "no generator: compare with `p=0` or in `eval()` mode.",
+    "the CPU and move them: `torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)`.",
     "autocast": "Exclude the line from autocast on all devices: `with torch.autocast(device.type, enabled=False):`, "
     "with `x.float()` as input.",
     "dtype": "Convert on both devices: `x.float()` where the tensor is created.",
@@ -354,6 +353,15 @@ _ADVICE: Final = {
     "grown": "No single call is wrong. Compare the losses over several seeds: they vary as much on one device.",
 }
 
+
+_NO_GENERATOR: Final = {
+    ("bernoulli", "native_dropout"): " Dropout takes no generator: compare with `p=0` or in `eval()` mode.",
+    (
+        "multinomial",
+        "normal",
+    ): " A distribution takes no generator: give it parameters on the CPU, and move its samples.",
+}
+"""By what draws them: random numbers for which a script cannot pass a generator."""
 
 _WHICH_IS_RIGHT: Final = (
     "To see which release is right, compare its numbers with the CPU's: `anymps run --kernels {0} --check-numbers` and "
@@ -370,7 +378,10 @@ def advice(found: Comparison, divergence: Divergence) -> str:
         return f"If this is the known fault: {faults[0][0].fix}"
     if divergence.cause.value == "number" and found.has_releases:
         return _WHICH_IS_RIGHT.format(*(side.kernels_torch for side in found.sides))
-    return _ADVICE[divergence.cause.value]
+    said = _ADVICE[divergence.cause.value]
+    if divergence.cause.value == "random" and not divergence.call.with_generator:
+        said += next((more for names, more in _NO_GENERATOR.items() if divergence.call.name in names), "")
+    return said
 
 
 def first_rounding(found: Comparison, rounding: Rounding) -> str:
