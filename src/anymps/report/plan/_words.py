@@ -50,9 +50,9 @@ INTERVAL: Final = Column("80 %", "number", left_out=1)
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
 _ABOUT_TIMES: Final = (
-    "The times leave out the program's own code and data loading, because a plan does not run them at full speed. "
-    "Speeds compare with the first Mac; --against adds intervals."
+    "The times leave out the program's own code and data loading, because a plan does not run them at full speed."
 )
+_SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
 _UNKNOWN: Final = {
     "no batch": "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
@@ -226,9 +226,10 @@ def mac_table(plan: Plan) -> Table:
 
 
 def time_table(plan: Plan) -> Table:
-    """How long a step would take on each Mac."""
+    """How long a step would take on each Mac; speeds against one's own are in the table that a plan begins with."""
     times = [mac_time.time for mac_time in plan.times]
     slowest = next((time.seconds for time in times if time is not None), 0.0)
+    compares = len(times) > 1 and plan.own is None
     rows = []
     for mac_time in plan.times:
         if mac_time.time is None:
@@ -240,7 +241,7 @@ def time_table(plan: Plan) -> Table:
             (
                 mac_time.mac.name,
                 *estimate(time.seconds, time.low, time.high),
-                f"{slowest / time.seconds:.1f}x" if len(times) > 1 else "",
+                f"{slowest / time.seconds:.1f}x" if compares else "",
                 rate(mac_time.samples),
                 rate(mac_time.tokens),
                 bound_words(time.bound),
@@ -256,7 +257,8 @@ def time_table(plan: Plan) -> Table:
         Column("bound by"),
     )
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
-    rest = " ".join(filter(None, ("" if plan.asked else FEWEST, _ABOUT_TIMES, *about_times(plan))))
+    said = ("" if plan.asked else FEWEST, _ABOUT_TIMES, _SPEEDS if compares else "", *about_times(plan))
+    rest = " ".join(filter(None, said))
     return Table("time-table", columns, tuple(rows), caption=PREDICTED_CAPTION, rest=rest).of_columns(kept)
 
 
