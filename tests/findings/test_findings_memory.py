@@ -59,6 +59,21 @@ def test_out_of_memory_tells_what_held_the_memory() -> None:
     )
 
 
+def test_out_of_memory_in_a_package_names_the_call() -> None:
+    """The line is the package's own: what called it is told."""
+    builder = RecordingBuilder(meta=META)
+    builder.refusal(
+        RefusalKind.MEMORY, "RuntimeError", "MPS backend out of memory (text).", operator="aten::empty", start_ns=0,
+        site=builder.site("/v/site-packages/safetensors/torch.py", 360, "load_file", "return f.get_tensors()"),
+        detail={"caller": "train.py:6"},
+    )  # fmt: skip
+    finding = only(builder.close())
+    assert (finding.id, finding.site.line) == ("MPS501", 360)
+    assert finding.what == (
+        "`aten::empty` (called from train.py:6) raised RuntimeError: MPS backend out of memory (text)."
+    )
+
+
 KEPT = (
     "Results that the same lines make again and again stay alive, and take the most memory: a list or a running sum "
     "keeps them, and with them all that their backward would need. Keep numbers (`losses.append(loss.item())`) or "

@@ -132,7 +132,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def _refused(recording: Recording, refused: Refused) -> Finding:
-    what = f"`{refused.operator}` raised {refused.error}: {refused.message}"
+    what = f"`{refused.operator}`{refused.called} raised {refused.error}: {refused.message}"
     if _too_large(refused):
         limits = memory_limits(recording)
         if limits is not None:
