@@ -92,13 +92,13 @@ def test_beside_few_looks_the_end_counts(steps: int, found: list[tuple[float, fl
 def test_the_first_steps_are_looked_at_and_then_two_after_a_pause() -> None:
     """A short run has a look beside each step; later looks lie at both ends of a step."""
     looks, now, taken = Looks(), [0], []
-    for step in range(1, 61):
+    for step in range(1, 91):
         now[0] += 30 * MS
         before = len(looks._looks)
         looks.stepped(lambda: now[0])
         if len(looks._looks) > before:
             taken.append(step)
-    assert taken == [*range(1, 25), 38, 39, 53, 54]
+    assert taken == [*range(1, 25), 51, 52, 79, 80]
     rows = looks.end()["looks"]
     assert isinstance(rows, list)
     assert [row.cold for row in rows[-4:]] == [0.0, 40.0, 0.0, 40.0]

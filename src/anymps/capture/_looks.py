@@ -16,7 +16,7 @@ from anymps.capture._cold_code import cold_code
 from anymps.capture._core_speed import CoreSpeed, core_speed, core_speed_at_rest
 
 _SOON: Final = 24  # steps at the beginning of a run that are looked at however short they are
-_PAUSE_NS: Final = 400_000_000  # between two later looks, at least: a look takes a millisecond
+_PAUSE_NS: Final = 800_000_000  # after two later looks, at least: one takes a millisecond
 _IN_A_ROW: Final = 2  # looks after a pause, so that a step lies between them
 _MOST: Final = 1000  # looks that are kept, of some 50 bytes each
 _ENOUGH: Final = 4  # looks that tell the speed without the run's end
