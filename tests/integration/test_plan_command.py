@@ -47,7 +47,8 @@ def plan(*words: str, cwd: Path, timeout: float = PATIENCE) -> Result:
 def planned(cwd: Path, *words: str) -> dict[str, Any]:
     """The plan as JSON."""
     result = plan("--report-to", "plan.json", *words, cwd=cwd)
-    assert (result.status, result.out, result.err) == (0, "", "")
+    assert (result.status, result.out, len(result.err.splitlines())) == (0, "", 1)
+    assert result.err.endswith(" Report: plan.json\n")
     document: dict[str, Any] = json.loads((cwd / "plan.json").read_text(encoding="utf-8"))
     return document
 
@@ -265,7 +266,7 @@ def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
 def test_a_page_is_written(tmp_path: Path) -> None:
     """One file, with the verdict first."""
     result = plan("--mac", "M1 8GB", "--report-to", "plan.html", script(tmp_path, TRAINING), cwd=tmp_path)
-    assert (result.status, result.out, result.err) == (0, "", "")
+    assert (result.status, result.out, result.err) == (0, "", "anymps: On M1 8GB: fits. Report: plan.html\n")
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "</span>On M1 8GB: fits.</h1>" in page

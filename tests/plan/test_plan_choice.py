@@ -183,7 +183,11 @@ def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == render_plan(planned())
     write_plan(planned(), None, verbose=True)
     assert capsys.readouterr().out == render_plan(planned(), verbose=True)
-    write_plan(planned(), tmp_path / "plan.txt")
+    path = tmp_path / "plan.txt"
+    write_plan(planned(), path)
+    captured = capsys.readouterr()
+    verdict = render_plan(planned()).partition("\n")[0]
+    assert (captured.out, captured.err) == ("", f"anymps: {verdict} Report: {path}\n")
     assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == render_plan(planned(), verbose=True)
 
 

@@ -70,7 +70,7 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
 
 
 def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None:
-    """Show the plan on stdout, short unless `verbose`, or write all of it to `path`.
+    """Show the plan on stdout, short unless `verbose`, or write all of it to `path`, and say so on stderr.
 
     Raises UsageError if the file cannot be written.
     """
@@ -78,3 +78,5 @@ def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None
 
     short = path is None and not verbose
     show_document(lambda: plan_document(found, short=short), path, lambda: plan_json(found))
+    if path is not None:
+        say(f"{plan_document(found).verdict} Report: {path}")
