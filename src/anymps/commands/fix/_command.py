@@ -112,8 +112,8 @@ def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
 def _stopped_after_the_choice(mended: Mended) -> bool:
     """Whether a script that chose between CUDA and the CPU stops as soon as it chooses mps."""
     return any(
-        suggestion.finding.id == "MPS002"
-        and "cuda" in suggestion.finding.site.source
+        "cuda" in suggestion.finding.site.source
+        and "mps" in suggestion.finding.fix
         and suggestion.why.startswith("the script stops")
         for suggestion in mended.suggestions
     )
