@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+import torch
+
+from anymps.rules import version_rules
+
 
 class Known(NamedTuple):
     """`names`: operators (base names, also of torch.nn.functional) of which the CPU's text matches `text`."""
@@ -27,6 +31,18 @@ KNOWN: Final = (
         '"bernoulli_.*not implemented',
         "kernels of more dtypes",
         "bernoulli_scalar_*, bernoulli_tensor_* in the metallib of the macOS wheel 2.13",
+    ),
+    *(
+        ()
+        if version_rules(torch.__version__).late_random_checks
+        else (
+            _row(
+                "bernoulli bernoulli_",
+                "Expected p_in >= 0 && p_in <= 1 to be true",
+                "a graph compares random numbers with probabilities of any value",
+                "bernoulli_mps_impl in aten/src/ATen/native/mps/operations/Distributions.mm of torch 2.11 and 2.12",
+            ),
+        )
     ),
     _row(
         "_standard_gamma _sample_dirichlet",
