@@ -228,6 +228,18 @@ def test_custom_functions_choose_their_type() -> None:
     assert torch.float16 == a.grad.dtype
 
 
+@pytest.mark.parametrize("name", list(LOWER))
+def test_autocast_of_the_cpu_changes_nothing_on_mps(name: str) -> None:
+    """`torch.autocast("cpu")` casts tensors of the CPU alone: on mps, types and values are those without it."""
+    torch.manual_seed(0)
+    plain = LOWER[name]()
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16):
+        within = LOWER[name]()
+    assert torch.float32 == within.dtype
+    assert torch.equal(plain, within)
+
+
 def test_in_place_and_out_are_not_cast() -> None:
     """addmm_ under autocast keeps its types, so that mixed ones are refused as without autocast."""
     with torch.autocast("mps"):

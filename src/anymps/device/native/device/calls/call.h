@@ -100,9 +100,11 @@ class Call {
     }
   };
 
-  // Neither autograd nor `torch.jit.trace`, to which they would be constants, is to see operators on aliases.
+  // Neither autograd nor `torch.jit.trace`, to which they would be constants, is to see operators on aliases; nor is autocast of
+  // the aliases' device, which a Mac's tensors do not obey.
   static constexpr c10::DispatchKeySet unseen_by() {
-    return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::DispatchKeySet(c10::DispatchKey::Tracer);
+    return c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+        c10::DispatchKeySet({c10::DispatchKey::Tracer, c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA});
   }
 
   const Rule& rule_;
