@@ -112,16 +112,23 @@ def test_forks_in_the_middle_of_work() -> None:
     result = run_python(
         ENABLE
         + f"""
-import os, signal, threading
+import itertools, os, signal, threading
 stop = threading.Event()
+begun = threading.Barrier(4)
 def use():
     x = torch.rand(64, device="mps")
-    while not stop.is_set():
+    for number in itertools.count():
         x = (x * 1.01).softmax(0)
         torch.empty(1000, device="mps")
+        if number == 0:
+            begun.wait()  # a child that is forked while torch sets a kernel up waits for ever for that to end
+        if stop.is_set():
+            break
 threads = [threading.Thread(target=use) for _ in range(3)]
 for thread in threads:
     thread.start()
+torch.ones(3).sum().item()
+begun.wait()
 ends = set()
 for number in range({5 * SCALE}):
     child = os.fork()
