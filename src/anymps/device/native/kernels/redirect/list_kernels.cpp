@@ -19,6 +19,7 @@
 #include <ATen/ops/_foreach_mul_ops.h>
 #include <ATen/ops/_foreach_sqrt_ops.h>
 #include <ATen/record_function.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -231,6 +232,9 @@ class InPlace<void(at::TensorList, Rest...), Each, How> final : public c10::Oper
     try {
       for (SingleCalls calls(rule_); done < tensors.size(); ++done) {
         Each::write(calls, tensors[done], of_call(rest, done)...);
+        if (!c10::InferenceMode::is_enabled() && !tensors[done].is_inference()) {
+          tensors[done].unsafeGetTensorImpl()->bump_version();  // for autograd, as each call by itself does
+        }
       }
     } catch (...) {
       compute(done, tensors, rest...);  // the calls before the one that raised
