@@ -56,8 +56,8 @@ def test_without_the_option_nothing_is_loaded(gate: Gate) -> None:
             def test_nothing():
                 loaded = {name for name in sys.modules if name.split(".")[0] in ("anymps", "torch")}
                 assert loaded == {
-                    "anymps", "anymps._command_settings", "anymps._errors", "anymps._lazy", "anymps._setting_row",
-                    "anymps._settings", "anymps._version",
+                    "anymps", "anymps._command_settings", "anymps._errors", "anymps._lazy", "anymps._paths",
+                    "anymps._setting_row", "anymps._settings", "anymps._version",
                     "anymps.pytest_plugin", "anymps.pytest_plugin._fixtures", "anymps.pytest_plugin._options"}
         """
     )
