@@ -37,7 +37,7 @@ def test_what_was_measured_lies_in_the_interval() -> None:
     assert (found.held, found.differs_most) == (True, "device")
     assert str(found).splitlines() == [
         "                  measured  predicted    80 % interval",
-        "step of train.py   40.0 ms    33.8 ms  23.1 to 49.3 ms  held",
+        "step of train.py   40.0 ms    33.8 ms  22.8 to 50.3 ms  held",
         "  until queued     2.00 ms     185 us",
         "  after that       38.0 ms    33.7 ms",
         "Measured is 1.18 times what was predicted for an M3 Pro 18GB, bound by compute.",
@@ -73,7 +73,7 @@ def test_this_machines_time_is_compared_with_nothing() -> None:
     """On the virtual device the prediction stands alone, in words and as data."""
     found = predict(timed(2.0, 40.0, virtual=True), products())
     assert str(found) == (
-        "A step of train.py would take about 33.8 ms on an M3 Pro 18GB (23.1 to 49.3 ms), bound by compute. "
+        "A step of train.py would take about 33.8 ms on an M3 Pro 18GB (22.8 to 50.3 ms), bound by compute. "
         "The prediction includes a wait for the GPU at the end, and is not compared: the times above are this "
         "machine's, not a Mac's."
     )
@@ -92,7 +92,7 @@ def test_several_calls_in_a_run_wait_for_nothing_between_them() -> None:
     assert found.parts == {}
     assert found.compared is not None and found.compared.time.bound == "compute"
     assert str(found).splitlines()[1:] == [
-        "step of train.py   40.0 ms    33.6 ms  22.9 to 49.0 ms  held",
+        "step of train.py   40.0 ms    33.6 ms  22.6 to 50.0 ms  held",
         "Measured is 1.19 times what was predicted for an M3 Pro 18GB, bound by compute.",
     ]
 
@@ -134,7 +134,7 @@ MARKDOWN = """\
 
 |  | measured | predicted | 80 % interval |  |
 | --- | ---: | ---: | ---: | --- |
-| step of train.py | 40.0 ms | 33.8 ms | 23.1 to 49.3 ms | held |
+| step of train.py | 40.0 ms | 33.8 ms | 22.8 to 50.3 ms | held |
 |   until queued | 2.00 ms | 185 us |  |  |
 |   after that | 38.0 ms | 33.7 ms |  |  |
 
@@ -157,6 +157,6 @@ def test_times_of_another_release_are_compared_with_nothing() -> None:
     found = predict(timed(2.0, 40.0), products(), "2.4")
     assert (found.held, found.compared) == (None, None)
     assert str(found) == (
-        "A step of train.py would take about 33.9 ms on an M3 Pro 18GB (23.2 to 49.5 ms), bound by compute. These are "
+        "A step of train.py would take about 33.9 ms on an M3 Pro 18GB (22.8 to 50.5 ms), bound by compute. These are "
         "the times of torch 2.4, for the calls that torch 2.13.0 makes here."
     )

@@ -63,9 +63,9 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert time.time.device == pytest.approx(19 * one.device)
     assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
     shown = predicted_sentence(made)
-    assert shown == "A step would take about 81.4 ms on an M3 Pro 18GB (55.6 to 119 ms), bound by compute."
+    assert shown == "A step would take about 81.4 ms on an M3 Pro 18GB (54.7 to 121 ms), bound by compute."
     assert shown in render_terminal(made, []).replace("\n", " ")
-    assert "A step: about 81.4 ms (55.6 to 119 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
+    assert "A step: about 81.4 ms (54.7 to 121 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
     assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(made, []))
     report = json.loads("".join(renderer("json").pieces(made, [])))
     assert report["predicted_step"]["seconds"] == time.time.seconds
