@@ -22,8 +22,10 @@ def end_after(counter: StepCounter, after_each: Callable[[], None] = lambda: Non
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
+    from anymps.train.timing import optimizer_key
+
     def after_step(optimizer: Optimizer, *_: Any) -> None:
-        is_last = counter.step(_key(optimizer))
+        is_last = counter.step(optimizer_key(optimizer))
         after_each()
         if is_last:
             with suppress(OSError, ValueError):
@@ -41,14 +43,7 @@ def counter_of(steps: int) -> StepCounter:
 def _existing() -> set[Hashable]:
     from torch.optim import Optimizer
 
+    from anymps.train.timing import optimizer_key
+
     made = [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy what it is
-    return {_key(optimizer) for optimizer in made if getattr(optimizer, "param_groups", None)}
-
-
-def _key(optimizer: Optimizer) -> Hashable:
-    """What an optimizer is counted by: one made anew for the same parameters is the same.
-
-    Its own id may have been another's before.
-    """
-    group = optimizer.param_groups[0]["params"]
-    return id(group[0]) if group else id(optimizer)
+    return {optimizer_key(optimizer) for optimizer in made if getattr(optimizer, "param_groups", None)}

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
 
 _RARE: Final = 10  # times rarer than what steps most often: no part of each round
 _MOST: Final = 64  # optimizers of a round; more are made anew in each
 _ANY: Final = "any"  # what these count as
+
+
+def optimizer_key(optimizer: Optimizer) -> Hashable:
+    """What an optimizer is counted by: one made anew for the same parameters is the same.
+
+    Its own id may have been another's before.
+    """
+    group = optimizer.param_groups[0]["params"]
+    return id(group[0]) if group else id(optimizer)
 
 
 class Rounds:

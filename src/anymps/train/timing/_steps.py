@@ -9,7 +9,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from anymps.train.timing._clock import CLOCK, Clock, Stopwatch, Synchronize
-from anymps.train.timing._rounds import Rounds
+from anymps.train.timing._rounds import Rounds, optimizer_key
 from anymps.train.timing._timing import Run, Timing
 
 
@@ -63,7 +63,7 @@ class StepTimer:
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         rounds = self._rounds
-        if rounds.step(_key(optimizer)):
+        if rounds.step(optimizer_key(optimizer)):
             self._before, self._runs = self._runs or self._before, []
         counts = rounds.number > self._warmup
         # During the warm-up, any optimizer may turn out to end the rounds.
@@ -86,9 +86,3 @@ class StepTimer:
         if counts:
             start = self._starts[self._rounds.name]
             self._runs.append(Run(queued - start, finished - start))
-
-
-def _key(optimizer: torch.optim.Optimizer) -> Hashable:
-    """What an optimizer is counted by: one made anew for the same parameters is the same."""
-    group = optimizer.param_groups[0]["params"]
-    return id(group[0]) if group else id(optimizer)
