@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
 
-from anymps._text import error_words, severity_word
+from anymps._text import error_words, first_line, severity_word
 from anymps.commands.isolated import error_of
 from anymps.findings import Severity
 from anymps.findings._endings import Ending
+from anymps.plan._measure import _what_stopped
 from anymps.report.document._tree import WORDS, State
+from anymps.verify.cases._timing import _measurement
 
 SAID = "source code string cannot contain null bytes"
 
@@ -24,6 +27,42 @@ def test_an_exception_in_words(message: str, words: str) -> None:
     assert error_words("SyntaxError", message) == words == Ending("SyntaxError", message).words
     assert error_of({"status": 1, "exception": "SyntaxError", "message": message}) == words
     assert error_of({"status": 3}) == "exit status 3"
+
+
+@pytest.mark.parametrize(
+    ("message", "first"), [("", ""), (" \n\n", ""), ("no", "no"), ("\n  a b \r\nc", "a b"), ("a\n", "a")]
+)
+def test_the_first_line_of_a_message(message: str, first: str) -> None:
+    """Also of one that begins with an empty line, and of one that says nothing."""
+    assert first_line(message) == first
+
+
+def test_what_stopped_a_plan_is_known_as_a_refusal() -> None:
+    """By the first line of its message, which may stand below an empty one; an exception without words is none."""
+
+    def stopped(message: str, *refusals: str) -> tuple[str, str]:
+        recording = SimpleNamespace(
+            refusals=lambda: [SimpleNamespace(message=refusal) for refusal in refusals],
+            marks=lambda _: (),
+            last_raised=lambda: None,
+        )
+        return _what_stopped({"exception": "TypeError", "message": message, "status": 1}, cast(Any, recording))
+
+    said = "the script stopped in a shapes-only run: TypeError"
+    a_mac_too = " (a Mac raises this too; anymps run says where)"
+    assert stopped("\nno float64\nmore", "no float64\nmore") == (f"{said}: no float64", a_mac_too)
+    assert stopped("no float64", "no complex") == (f"{said}: no float64", "")
+    assert stopped("", "") == (said, "")
+
+
+def test_an_error_of_a_timed_call_may_say_nothing() -> None:
+    """Then its kind is what failed, and the next call is timed."""
+
+    def prepare(*_: Any) -> Any:
+        raise NotImplementedError
+
+    measurement = _measurement(cast(Any, None), cast(Any, SimpleNamespace(device="cpu")), prepare, lambda: 0)
+    assert (measurement.timed, measurement.failure) == (None, "NotImplementedError")
 
 
 def test_a_severity_has_one_word() -> None:

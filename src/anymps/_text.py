@@ -39,9 +39,14 @@ def last_line(printed: str) -> str:
     return lines[-1].removeprefix("anymps: ") if lines else "it gave no reason"
 
 
+def first_line(message: str) -> str:
+    """The first words of a message over several lines, as one line; empty where it says nothing."""
+    return message.strip().partition("\n")[0].rstrip()
+
+
 def error_words(exception: str, message: str) -> str:
     """`TypeError: what it says`, as Python prints an exception, with the first line of its message alone."""
-    first = message.strip().partition("\n")[0].rstrip()
+    first = first_line(message)
     return f"{exception}: {first}" if first else exception
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from anymps._text import first_line
 from anymps.capture._core import Core, Undo, note_facts, stand_in
 from anymps.capture._generated_kernels import repeated_scatters, scattering_nodes
 from anymps.capture._kernel_lines import CodeLine, KernelLines
@@ -134,7 +135,7 @@ class CompileWatch:
         if getattr(error, "logged", True):
             return  # as an outer function's
         text = str(error)
-        kind = _first_line(text)
+        kind = _short(first_line(text))
         if kind in _ASKED_FOR:
             return
         explanation = re.search(r"^\s*Explanation: (.*)", text, re.MULTILINE)
@@ -184,10 +185,6 @@ def _telling(original: Callable[..., Any], told: Callable[..., None]) -> Callabl
     return watched
 
 
-def _first_line(text: str) -> str:
-    return _short(text.strip().partition("\n")[0])
-
-
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
@@ -195,5 +192,5 @@ def _short(text: str) -> str:
 
 def _guard(reason: str) -> str:
     """`s.n == 3` of `0/3: s.n == 3      # s.n += 1  # net.py:92 in forward (HINT: ...)` and the stack below."""
-    line = re.sub(r"^\d+/\d+: ", "", reason.strip().partition("\n")[0])
+    line = re.sub(r"^\d+/\d+: ", "", first_line(reason))
     return _short(line.partition("  #")[0].partition(" (HINT")[0])

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from anymps._text import base_name
+from anymps._text import base_name, first_line
 from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
@@ -179,7 +179,7 @@ class NumberCheck:
             dtype=str(inputs[0].dtype).removeprefix("torch.") if inputs else "",
             shapes=[list(tensor.shape) for tensor in inputs][:8],
             layout=_layout(inputs),
-            expected=str(error).partition("\n")[0][:300],
+            expected=first_line(str(error))[:300],
             backward=backward,
             order=sum(self.wrong.values()),
         )

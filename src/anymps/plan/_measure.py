@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from anymps._errors import PlanError
 from anymps._own_process import own_command
-from anymps._text import error_words, last_line
+from anymps._text import error_words, first_line, last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._other_allocations import Kind
@@ -293,9 +293,9 @@ def _failure(ending: dict[str, object], recording: Recording) -> Stopped:
 
 def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str, str]:
     """What stopped the script, and a remark on it."""
-    message = str(ending.get("message", ending.get("status")))
-    first = message.splitlines()[0] if message else ""
-    what = error_words(str(ending["exception"]), message) if "exception" in ending else f"exit status {first}".rstrip()
+    message = str(ending.get("message", ""))
+    status = f"exit status {ending.get('status')}"
+    what = error_words(str(ending["exception"]), message) if "exception" in ending else status
     if _is_download(ending, message):
         return (
             f"the script needs the network, but a plan downloads nothing: {what}",
@@ -305,7 +305,8 @@ def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str,
     if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
         return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)
-    if any(refusal.message.splitlines()[:1] == [first] for refusal in recording.refusals()):
+    first = first_line(message)
+    if first and any(first_line(refusal.message) == first for refusal in recording.refusals()):
         return text, " (a Mac raises this too; anymps run says where)"
     if assumed:
         return text, (

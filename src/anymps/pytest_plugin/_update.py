@@ -15,7 +15,7 @@ import pytest
 
 from anymps._manifest import CRASHED, Changes, Manifest, key, write_manifest
 from anymps._paths import portable_path, portable_text
-from anymps._text import plural
+from anymps._text import first_line, plural
 from anymps.children import CHILDREN_VARIABLE
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
@@ -66,7 +66,7 @@ def reason(facts: Facts, root: str) -> str:
     refusal = next((candidate for candidate in reversed(facts.refusals) if candidate.error in facts.ending), None)
     if refusal is None:
         return _line(portable_text(facts.said, root))
-    text = refusal.message.partition("\n")[0]
+    text = first_line(refusal.message)
     if refusal.kind is RefusalKind.MISSING:
         text = f"{refusal.operator} has no MPS kernel"
     where = f" ({portable_path(refusal.site.file, root)})" if refusal.site.known else ""
@@ -74,7 +74,7 @@ def reason(facts: Facts, root: str) -> str:
 
 
 def _line(text: str, less: int = 0) -> str:
-    first = key(" ".join(text.strip().partition("\n")[0].split()))
+    first = key(" ".join(first_line(text).split()))
     room = max(_LONGEST - less, 40)
     return first if len(first) <= room else f"{first[: room - 3]}..."
 

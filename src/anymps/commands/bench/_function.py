@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from anymps._command_settings import BenchSettings
 from anymps._errors import BuildError, EnableError, UsageError
+from anymps._text import first_line
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._session import recorded_steps
@@ -170,4 +171,4 @@ def _check_device(name: str) -> None:
     try:
         torch.empty(1, device=torch.device(name))
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # what torch raises, by kind of device
-        raise UsageError(f"there is no device {name!r} here: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"there is no device {name!r} here: {first_line(str(error))}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anymps import device, metal
 from anymps._errors import AnympsError
-from anymps._text import error_words
+from anymps._text import error_words, first_line
 from anymps._version import __version__
 
 # Variables that are shown if they are set, besides all that start with one of the prefixes.
@@ -138,7 +138,7 @@ def _answer(command: Sequence[str], **environment: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return answer.stdout.strip().partition("\n")[0] if answer.returncode == 0 else ""
+    return first_line(answer.stdout) if answer.returncode == 0 else ""
 
 
 def _container(root: Path = Path("/")) -> str | None:

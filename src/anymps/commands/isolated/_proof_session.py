@@ -211,15 +211,14 @@ def error_of(ending: Mapping[str, object]) -> str:
     if not ending.get("status") and "exception" not in ending:
         return ""
     name = str(ending.get("exception", f"exit status {ending.get('status')}"))
-    return error_words(name, _first_line(str(ending.get("message", ""))))
+    return error_words(name, _said(str(ending.get("message", ""))))
 
 
-def _first_line(message: str) -> str:
+def _said(message: str) -> str:
     """What an exception says; of one that torch passes on from a worker, what was raised there."""
-    lines = message.strip().splitlines()
-    if len(lines) > 1 and "Original Traceback" in message:
-        return next((line for line in reversed(lines) if line[:1].isalpha()), lines[0])
-    return lines[0] if lines else ""
+    if "Original Traceback" not in message:
+        return message
+    return next((line for line in reversed(message.splitlines()) if line[:1].isalpha()), message)
 
 
 def _modules() -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from anymps._text import first_line
 from anymps.cost.calibration import Timed
 from anymps.verify.cases._timed_calls import TimedCall
 
@@ -49,7 +50,7 @@ def _measurement(
     try:
         return Measurement(case, _timed(case, watch, prepare(case, watch.device), swapped))
     except (RuntimeError, NotImplementedError) as error:  # torch's own: a dtype or an operator that is not there
-        return Measurement(case, None, str(error).splitlines()[0])
+        return Measurement(case, None, first_line(str(error)) or type(error).__name__)
 
 
 def _timed(case: TimedCall, watch: Stopwatch, function: Callable[[], object], swapped: Callable[[], int]) -> Timed:
