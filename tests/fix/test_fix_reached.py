@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +12,7 @@ from anymps.commands.fix._command import _unseen
 from anymps.findings import RULES
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
-from anymps.fix import Edit, Outcome, Program, Ran, edits_for, file_patch, later_uses, prove
+from anymps.fix import Edit, Outcome, Program, Ran, edits_for, file_patch, later_uses, new_statements, prove
 from anymps.fix._edits import apply_all
 from anymps.record import Site
 from processes import run_python
@@ -112,6 +114,20 @@ print(history[0])
 def test_lines_that_use_what_a_statement_keeps(line: int, uses: dict[str, list[int]]) -> None:
     """By name: that of a function there alone, an attribute in the whole file, and no other function's parameter."""
     assert later_uses(KEEPING, line) == uses
+
+
+def test_a_file_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its lines are asked about."""
+    text, parsed, parse = f"{KEEPING}# once\n", list[Any](), ast.parse
+
+    def counted(source: Any, *given: Any, **named: Any) -> Any:
+        parsed.append(source)
+        return parse(source, *given, **named)
+
+    monkeypatch.setattr(ast, "parse", counted)
+    asked = [later_uses(text, line) for line in range(1, 27)]
+    assert new_statements(KEEPING, text) == [26]
+    assert (any(asked), parsed.count(text)) == (True, 1)
 
 
 def test_lines_that_get_a_tensor_and_were_not_reached(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from anymps.fix._lines import tree_of
 from anymps.fix._program import Program
 from anymps.record import Site
 
@@ -15,7 +16,7 @@ def source_files(program: Program) -> list[Path]:
     found = [program.main.path.resolve()]
     seen = set(found)
     for path in found:
-        tree = ast.parse(program.text_of(str(path)))
+        tree = tree_of(program.text_of(str(path)))
         for file in (file for name in _imported(tree) for file in _files(program, path, name)):
             if file not in seen:
                 seen.add(file)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.fix._lines import statement_lines
+from anymps.fix._lines import statement_lines, tree_of
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COLLECTING: Final = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
@@ -18,7 +18,7 @@ def later_uses(text: str, line: int) -> dict[str, list[int]]:
 
     The lines of that statement are not among them. A name of a function is looked for in that function alone.
     """
-    tree = ast.parse(text)
+    tree = tree_of(text)
     first, last = statement_lines(text, line)
     within = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and first <= node.lineno <= last]
     kept = {name for node in within for name in _kept(node)}

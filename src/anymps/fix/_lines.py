@@ -6,10 +6,20 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final
 
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
 _BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
+
+
+@lru_cache(maxsize=16)
+def tree_of(text: str) -> ast.Module:
+    """A file as Python reads it, read once for all who ask in turn: nobody may change it.
+
+    Raises SyntaxError, ValueError, RecursionError or MemoryError for a text that is no Python.
+    """
+    return ast.parse(text)
 
 
 def new_line(before: str, after: str, line: int) -> int:
@@ -39,7 +49,7 @@ def changed_lines(before: str, after: str) -> Iterator[str]:
 def statement_lines(text: str, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement at a line; of a block, those of its head."""
     found: tuple[int, int] | None = None
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(text)):
         if not isinstance(node, ast.stmt):
             continue
         body = getattr(node, "body", None)
@@ -54,7 +64,7 @@ def statement_lines(text: str, line: int) -> tuple[int, int]:
 def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
     """The lines of a statement; of one in a branch of an edit, `if torch.backends.mps.is_available():`, all of it."""
     first, last = lines
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(text)):
         if isinstance(node, ast.If) and node.orelse and _ONLY_MPS.fullmatch(ast.unparse(node.test)):
             end = node.end_lineno or node.lineno
             if node.lineno <= first and last <= end <= node.lineno + _BRANCHES:

@@ -9,6 +9,7 @@ import tokenize
 from collections.abc import Sequence
 
 from anymps.findings.edits import line_starts
+from anymps.fix._lines import tree_of
 
 _HEAD = 'if __name__ == "__main__":'
 _MARGIN = "    "
@@ -22,7 +23,7 @@ def guarded_line(text: str) -> int | None:
     Functions of the script still find their globals, and workers the functions and classes that they are sent by name.
     None where there is a guard already, or nothing to guard.
     """
-    body = ast.parse(text).body
+    body = tree_of(text).body
     start = _start(body)
     return None if start == len(body) or any(map(_is_guard, body)) else body[start].lineno
 
@@ -32,7 +33,7 @@ def with_guard(text: str) -> str | None:
     line = guarded_line(text)
     if line is None:
         return None
-    body = ast.parse(text).body
+    body = tree_of(text).body
     start = _start(body)
     starts = [*line_starts(text), len(text)]
     lines = [text[start:end] for start, end in itertools.pairwise(starts)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps.fix._imports import source_files
+from anymps.fix._lines import tree_of
 from anymps.fix._program import Program
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
@@ -26,7 +27,7 @@ def device_options(program: Program, given: Sequence[str] = ()) -> list[tuple[st
     """
     found: dict[tuple[str, ...], None] = {}
     for file in source_files(program):
-        for node in ast.walk(ast.parse(program.text_of(str(file)))):
+        for node in ast.walk(tree_of(program.text_of(str(file)))):
             if isinstance(node, ast.Call) and _last_name(node.func) in _DECLARES:
                 found |= dict.fromkeys(_of_call(node))
     return [words for words in found if not _holds(given, words)]

@@ -7,11 +7,12 @@ import io
 import itertools
 import tokenize
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from anymps._errors import UsageError
+from anymps._text import first_line
 from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
+from anymps.fix._lines import tree_of
 from anymps.fix._main_guard import guarded_line, with_guard
 
 
@@ -33,7 +34,7 @@ class Script:
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} cannot be read: {_words(error)}") from None
         try:
-            ast.parse(text)
+            tree_of(text)
         except SyntaxError as error:
             line = f", line {error.lineno}," if error.lineno else ""  # of null bytes there is none
             raise UsageError(f"{path}{line} is not valid Python: {error.msg}") from None
@@ -46,10 +47,10 @@ class Script:
         """The file's bytes."""
         return self.text.encode(self.encoding)
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
         """The file as Python reads it."""
-        return ast.parse(self.text)
+        return tree_of(self.text)
 
     def line(self, number: int) -> str:
         """A line without its end; empty where there is none."""
@@ -126,7 +127,7 @@ class Script:
     def with_text(self, text: str) -> Script | None:
         """The script with another text; None if that is no Python."""
         try:
-            ast.parse(text)
+            tree_of(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         return Script(self.path, text, self.encoding)
@@ -149,4 +150,4 @@ class Script:
 
 
 def _words(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return getattr(error, "strerror", None) or first_line(str(error))
