@@ -26,7 +26,8 @@ from anymps.device._cards import RANK_VARIABLE
 from anymps.mac import Mac
 
 SYSTEM: Final = "system"
-"""Leave `multiprocessing` as it is: the system's own default, and no device in processes that start afresh."""
+"""Leave `multiprocessing` as it is: the system's own default, and no device in processes that start afresh, unless
+`give_to_children` says so."""
 _OF_MACOS: Final = "spawn"
 
 # What a new process runs before anything else. Its path is that of `python -c`; until Python gives it the parent's,
@@ -55,12 +56,17 @@ def choose_start_method(asked: str | None) -> str:
 
 def install_start_method(method: str, mac: Mac) -> None:
     """Make `method` the default of `multiprocessing`, and give the device to every process that starts afresh."""
-    global _given
     if method == SYSTEM:
         return
     # Python's own `set_start_method` would settle the choice, and a script that calls it could not any more.
     default: Any = vars(multiprocessing.context)["_default_context"]
     default._default_context = multiprocessing.get_context(method)
+    give_to_children(mac, method)
+
+
+def give_to_children(mac: Mac, method: str = SYSTEM) -> None:
+    """Give the device to every process that `multiprocessing` starts afresh, with `method` as its own default."""
+    global _given
     if _given is None:
         _hand_on()
     _given = mac, method

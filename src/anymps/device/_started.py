@@ -9,7 +9,7 @@ from anymps._errors import AnympsError
 from anymps.device._cards import RANK_VARIABLE
 from anymps.device._enable import enable, native
 from anymps.device._sharing import tell_of_unsent_batches
-from anymps.device._start_method import leave_mark_of
+from anymps.device._start_method import SYSTEM, give_to_children, leave_mark_of
 from anymps.mac import Mac
 
 
@@ -23,6 +23,8 @@ def switch_on(mac: Mac, method: str, mark: str, rank: str) -> None:
         os.environ[RANK_VARIABLE] = rank
     try:
         enable(mac, quiet=True, start_method=method)
+        if method == SYSTEM:
+            give_to_children(mac)
         native().mark_first_use(mark)
         tell_of_unsent_batches()
     except AnympsError as error:

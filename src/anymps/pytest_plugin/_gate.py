@@ -15,7 +15,7 @@ from anymps._errors import AnympsError
 from anymps._manifest import Manifest, key
 from anymps._settings import asked_for
 from anymps.capture import SuiteCapture
-from anymps.device import default_device
+from anymps.device import children_used_mps, default_device
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import (
@@ -222,9 +222,15 @@ class Gate:
                 self.capture.close({"status": status}, suite)
 
     def rest(self) -> dict[str, Any]:
-        """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording."""
+        """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording, and
+        whether processes that tests started have used mps."""
         gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
-        return {"gone": gone, "outside": self._outside.packed(), "failure": self.failure}
+        return {
+            "gone": gone,
+            "outside": self._outside.packed(),
+            "failure": self.failure,
+            "children_used_mps": children_used_mps(),
+        }
 
     @property
     def failure(self) -> str:

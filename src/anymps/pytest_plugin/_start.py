@@ -17,7 +17,7 @@ from anymps._manifest import Manifest, read_manifest
 from anymps._settings import set_variable
 from anymps.capture import DETAIL_LIMIT
 from anymps.children import stand_aside
-from anymps.device import State, enable
+from anymps.device import State, enable, give_to_children
 from anymps.pytest_plugin._baseline import Baseline, read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import read_settings, runs_tests
@@ -37,7 +37,8 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Pytes
     stand_aside()  # a recorded script may have started this pytest
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
-        # How the tests' processes start is their own business, and none of those is judged.
+        # How the tests' processes start is their own business. None of those is judged, but those that start afresh
+        # have the device, as on a Mac.
         state = enable(**{**settings.device(), "start_method": "system"}, quiet=True)
     except AnympsError as error:
         text = error.reason.replace("--require", "--mps-require")
@@ -45,6 +46,8 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Pytes
     if settings.mac is not None:
         set_variable("mac", settings.mac)  # a child process that enables the device gets the same Mac
     settings.hand_on()
+    if state.mac is not None:
+        give_to_children(state.mac)
     return settings, state
 
 

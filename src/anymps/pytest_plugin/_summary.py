@@ -66,6 +66,7 @@ class Summary:
         self._cut_short = False  # a recording that its disk could not hold
         self._facts: dict[str, Facts] = {}
         self._outside: list[Facts] = []
+        self._children_used_mps = False  # processes that tests started
         self._gone: list[str] | None = None  # None: nobody could tell
         self._root = str(config.rootpath)
         self._process = os.getpid()
@@ -220,6 +221,7 @@ class Summary:
         # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
         self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
         self._outside.append(Facts.unpacked(rest["outside"]))
+        self._children_used_mps |= rest["children_used_mps"]
         self._lost(rest["failure"])
 
     def _lost(self, failure: str) -> None:
@@ -254,7 +256,8 @@ class Summary:
     def _untouched(self) -> int:
         """How many tests ran in a session in which nothing reached mps; 0 if something did."""
         facts = [*self._facts.values(), *self._outside]
-        if not runs_tests(self._config.option) or any(test.calls or test.refusals for test in facts):
+        used = self._children_used_mps or any(test.calls or test.refusals for test in facts)
+        if used or not runs_tests(self._config.option):
             return 0
         return sum(test.ending not in ("", "skipped") for test in facts)
 
