@@ -27,7 +27,7 @@ class RunSettings(Settings):
         "the best one that the device supports.", words=("native", "observer"),
     )  # fmt: skip
     children: bool = row(
-        "flag", True, "Leave processes that the script starts without the device, and do not record them.",
+        "flag", True, "Give no device to processes that the script starts, and do not record them.",
         option="no-children",
     )  # fmt: skip
     steps: tuple[int, int] | None = row(

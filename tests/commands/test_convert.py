@@ -491,7 +491,7 @@ def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     """A mistake is one line on stderr and 2."""
     assert status_of("in.pt") == 2
-    expected = "anymps: name a place to write to, or add --dry-run (anymps convert --help)\n"
+    expected = "anymps: name the file to write, or add --dry-run (anymps convert --help)\n"
     assert capsys.readouterr() == ("", expected)
     assert status_of("in.pt", "out.pt") == 2
     assert capsys.readouterr() == ("", "anymps: there is no checkpoint in.pt\n")

@@ -227,8 +227,8 @@ def test_other_kinds_of_torch_files() -> None:
     ("content", "text"),
     [
         (b"", "in.pt is empty"),
-        (b"hello, world", "in.pt is neither a safetensors file nor one of torch.save, or damaged at its start"),
-        (pickle.dumps([1]), "in.pt is neither a safetensors file nor one of torch.save, or damaged at its start"),
+        (b"hello, world", "in.pt is neither a safetensors file nor a torch.save file, or its start is damaged"),
+        (pickle.dumps([1]), "in.pt is neither a safetensors file nor a torch.save file, or its start is damaged"),
     ],
 )
 def test_no_checkpoints(content: bytes, text: str) -> None:

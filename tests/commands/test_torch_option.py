@@ -32,6 +32,7 @@ for step in range(4):
     [
         ("new", "not a release of torch: 'new'"),
         ("1.9", "no times are predicted for torch 1.9: the data begin with torch 1.13"),
+        ("2.16", "no times are predicted for torch 2.16: the newest known release is 2.15"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "bench", "plan"])

@@ -248,7 +248,7 @@ def test_unknown_mac_names_the_nearest() -> None:
         except anymps.MacError as error:
             print(torch.backends.mps.is_available(), error)
     """
-    assert last_line(code) == 'False anymps: no Mac "M3 Pro 20GB" was sold; nearest: M3 Pro 18GB, M3 Pro 36GB'
+    assert last_line(code) == 'False anymps: there is no Mac "M3 Pro 20GB"; nearest: M3 Pro 18GB, M3 Pro 36GB'
 
 
 def test_required_real_device() -> None:

@@ -98,7 +98,7 @@ def test_a_cell_that_raises(cells: list[Any]) -> None:
 def test_a_mistake_is_one_line(cells: list[Any]) -> None:
     """No Mac of that name, or an option that there is not: the text of the command line, without a traceback."""
     assert [printed(cell, "stderr") for cell in cells[4:6]] == [
-        'UsageError: no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5\n',
+        'UsageError: there is no Mac "M77"; nearest: M1, M2, M3, M4, M5\n',
         "UsageError: %%mps: unrecognized arguments: --what\n",
     ]
 
@@ -216,7 +216,7 @@ def test_a_kernel_that_dies(tmp_path: Path) -> None:
         (
             EMPTY,
             ["--mac", "M77"],
-            'no Mac "M77" was sold; nearest: M1, M2, M3, M4, M5',
+            'there is no Mac "M77"; nearest: M1, M2, M3, M4, M5',
         ),
     ],
 )

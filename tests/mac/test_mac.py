@@ -42,15 +42,15 @@ def test_default_memory_is_the_smallest_and_default_bin_the_largest_with_it() ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("M3 Pro 20GB", 'anymps: no Mac "M3 Pro 20GB" was sold; nearest: M3 Pro 18GB, M3 Pro 36GB'),
-        ("M3 Pro 8GB", 'anymps: no Mac "M3 Pro 8GB" was sold; nearest: M3 Pro 18GB'),
+        ("M3 Pro 20GB", 'anymps: there is no Mac "M3 Pro 20GB"; nearest: M3 Pro 18GB, M3 Pro 36GB'),
+        ("M3 Pro 8GB", 'anymps: there is no Mac "M3 Pro 8GB"; nearest: M3 Pro 18GB'),
         (
             "M4 Max 40-core 36GB",
-            'anymps: no Mac "M4 Max 40-core 36GB" was sold; nearest: M4 Max 32-core 36GB, M4 Max 40-core 48GB',
+            'anymps: there is no Mac "M4 Max 40-core 36GB"; nearest: M4 Max 32-core 36GB, M4 Max 40-core 48GB',
         ),
-        ("M1 12-core", 'anymps: no Mac "M1 12-core" was sold; nearest: M1 7-core 8GB, M1 8-core 8GB'),
-        ("M4 Ultra", 'anymps: no Mac "M4 Ultra" was sold; nearest: M4, M4 Pro, M4 Max'),
-        ("M9", 'anymps: no Mac "M9" was sold; nearest: M1, M2, M3, M4, M5'),
+        ("M1 12-core", 'anymps: there is no Mac "M1 12-core"; nearest: M1 7-core 8GB, M1 8-core 8GB'),
+        ("M4 Ultra", 'anymps: there is no Mac "M4 Ultra"; nearest: M4, M4 Pro, M4 Max'),
+        ("M9", 'anymps: there is no Mac "M9"; nearest: M1, M2, M3, M4, M5'),
         ("16GB", 'anymps: "16GB" names no Mac; write a chip and a memory size, as in "M3 Pro 18GB"'),
         ("", 'anymps: "" names no Mac; write a chip and a memory size, as in "M3 Pro 18GB"'),
         ("M4 banana", 'anymps: "banana" in "M4 banana" is not understood; write "M3 Pro 18GB, macOS 15.4"'),

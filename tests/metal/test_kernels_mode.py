@@ -229,7 +229,7 @@ def test_what_is_refused(cache: Path) -> None:
     assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
         "False anymps: kernels='metal' must be cpu, real or a release of torch, such as 2.15",
         "False anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one",
-        f"False the Metal kernels of torch {RELEASE} were not added: anymps kernels add WHEEL, or --download",
+        f"False the Metal kernels of torch {RELEASE} have not been added: run `anymps kernels add --download`",
         "cpu",
         "anymps: the device is already on with kernels='cpu'; start a new process for kernels='real'",
     ]
@@ -243,7 +243,7 @@ def test_on_the_command_line_kernels_that_are_missing_are_one_line(cache: Path, 
     assert result.status != 0
     assert result.out == ""
     assert result.err == (
-        f"anymps: the Metal kernels of torch {RELEASE} were not added: anymps kernels add WHEEL, or --download\n"
+        f"anymps: the Metal kernels of torch {RELEASE} have not been added: run `anymps kernels add --download`\n"
     )
 
 
@@ -297,7 +297,7 @@ def _needs_the_wheel() -> None:
     from anymps.metal.kernels import added_releases
 
     if RELEASE not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {RELEASE} were not added (anymps kernels add)")
+        pytest.skip(f"the Metal kernels of torch {RELEASE} have not been added (anymps kernels add)")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
 
 

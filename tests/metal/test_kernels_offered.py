@@ -160,7 +160,9 @@ def _needs_2_15() -> None:
     from anymps.metal.kernels import added_releases
 
     if "2.15.0" not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.15.0 were not added (anymps kernels add --torch 2.15 --download)")
+        pytest.skip(
+            "the Metal kernels of torch 2.15.0 have not been added (anymps kernels add --torch 2.15 --download)"
+        )
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
 
 

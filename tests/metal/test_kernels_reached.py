@@ -213,7 +213,7 @@ def _count(kernels: str, release: str) -> dict[str, Any]:
     from anymps.metal.kernels import added_releases
 
     if not torch.__version__.startswith(RELEASE) or release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} were not added, or another torch is installed")
+        pytest.skip(f"the Metal kernels of torch {release} have not been added, or another torch is installed")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     called = {helper: name for name, helper in _LATER.items()}
     script = f"MAC = {MAC!r}\nAS_THEY_ARE_CALLED = {called}\nOF_2_15 = {_OF_2_15}\n{_SCRIPT}"

@@ -102,7 +102,7 @@ def test_a_bug_of_the_kernels_where_they_were_added(virtual_device: torch.device
 
     release = torch.__version__.partition("+")[0]
     if release != "2.13.0" or release not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.13.0 were not added, or another torch is installed")
+        pytest.skip("the Metal kernels of torch 2.13.0 have not been added, or another torch is installed")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     launcher = Launcher(anymps.metal_kernels(), (2, 13))
     largest = launcher("aten::amax", [-torch.arange(1, 34), [], False], [])

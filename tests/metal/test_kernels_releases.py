@@ -118,7 +118,8 @@ def test_a_report_says_whose_kernels_computed(kernels: dict[str, str], tmp_path:
         ("2.9", f"the Metal kernels of torch 2.9 are not known, only those of torch 2.{OLDEST[1]} to 2.{NEWEST[1]}"),
         (
             f"{SHORT}.99",
-            f"the Metal kernels of torch {SHORT}.99 were not added: anymps kernels add --torch {SHORT}.99 --download",
+            f"the Metal kernels of torch {SHORT}.99 have not been added: run "
+            f"`anymps kernels add --torch {SHORT}.99 --download`",
         ),
     ],
 )

@@ -312,7 +312,7 @@ def test_real_kernels_where_they_were_added() -> None:
 
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+        pytest.skip(f"the Metal kernels of torch {release} have not been added (anymps kernels add)")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     library = anymps.metal_kernels()
     x, out = torch.randn(1000, device="mps"), torch.zeros(1000, device="mps")

@@ -86,7 +86,7 @@ def test_numbers_where_the_kernels_were_added(virtual_device: torch.device) -> N
     from anymps.metal.kernels import Launcher, added_releases
 
     if "2.15.0" not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.15.0 were not added")
+        pytest.skip("the Metal kernels of torch 2.15.0 have not been added")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     launcher = Launcher(anymps.metal_kernels("2.15.0"), (2, 15))
     for shape, dim in (((20, 5000), 0), ((5000, 10), 0), ((300, 300), None), ((3, 5), 0), ((130, 40), 1)):

@@ -307,7 +307,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     from anymps.metal.kernels import added_releases
 
     if not torch.__version__.startswith(RELEASE) or RELEASE not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {RELEASE} were not added, or another torch is installed")
+        pytest.skip(f"the Metal kernels of torch {RELEASE} have not been added, or another torch is installed")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     return _answers(tmp_path_factory.mktemp("values"))
 

@@ -165,7 +165,7 @@ def test_kept_rows_are_those_of_the_kernels(virtual_device: torch.device, tmp_pa
 
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+        pytest.skip(f"the Metal kernels of torch {release} have not been added (anymps kernels add)")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     from . import pairs
 
@@ -188,7 +188,7 @@ def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.d
 
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+        pytest.skip(f"the Metal kernels of torch {release} have not been added (anymps kernels add)")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     from .pairs import compare_all
 

@@ -58,7 +58,7 @@ def test_the_installed_releases_wheel_has_each_kernel() -> None:
 
     release = parse_torch_version(torch.__version__)
     if torch.__version__.partition("+")[0] not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} were not added (anymps kernels add)")
+        pytest.skip(f"the Metal kernels of torch {release} have not been added (anymps kernels add)")
     pytest.importorskip("llvmlite", reason="needs the extra kernels")
     kernels = dir(anymps.metal_kernels())
     operators = {name.rstrip("_") for kernel in kernels for name in operator_of(kernel)}

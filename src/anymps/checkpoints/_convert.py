@@ -31,7 +31,7 @@ def convert(
     if target is not None:
         check_places(source, target, force, is_folder)
     elif not dry_run:
-        raise CheckpointError("a conversion needs a place to write to")
+        raise CheckpointError("a conversion needs a file to write")
     written = None if dry_run else target
     if is_folder:
         with nullcontext() if written is None else replaced_folder(written) as folder:

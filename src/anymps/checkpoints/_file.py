@@ -45,7 +45,7 @@ def format_of(path: Path) -> type[CheckpointFile]:
         return SafetensorsFile
     if not start:
         raise CheckpointError(f"{path} is empty")
-    raise CheckpointError(f"{path} is neither a safetensors file nor one of torch.save, or damaged at its start")
+    raise CheckpointError(f"{path} is neither a safetensors file nor a torch.save file, or its start is damaged")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def convert(asked: ConvertSettings, source: Path, target: Path | None) -> int:
     Nothing in it is run: a file with classes of its own is refused.
     """
     if target is None and not asked.dry_run:
-        raise UsageError("name a place to write to, or add --dry-run (anymps convert --help)")
+        raise UsageError("name the file to write, or add --dry-run (anymps convert --help)")
     report = convert_checkpoint(source, target, to=asked.to, force=asked.force, dry_run=asked.dry_run)
     write = _as_json if asked.json else _as_text
     click.echo(write(report, asked.dry_run))

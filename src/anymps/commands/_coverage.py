@@ -49,7 +49,7 @@ _KINDS = {
 @click.argument("operator", required=False)
 @takes("coverage")
 def coverage(asked: CoverageSettings, operator: str | None) -> int:
-    """Show what torch does with an operator on mps; without one, how many operators it has there.
+    """Show what torch does with an operator on mps. Without OPERATOR, count the operators that mps has.
 
     Name an operator as you would write it: take, aten::take.out, torch.linalg.qr, or a pattern such as '*pool*'. The
     answer is read from the installed torch's files, without importing it.

@@ -40,9 +40,9 @@ from anymps.rules import find_operators, installed_torch
 @click.group(short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True)
 @click.pass_context
 def kernels(context: click.Context) -> None:
-    """PyTorch's own compiled Metal kernels, read from its macOS wheel: of the installed release, or of another.
+    """Read PyTorch's own compiled Metal kernels from a macOS wheel of any release.
 
-    They are kept in your cache directory only.
+    anymps does not contain them: they are kept in your cache directory only.
     """
     if context.invoked_subcommand is None:
         raise UsageError(f"name what to do: {', '.join(sorted(kernels.commands))} (anymps kernels --help)")
@@ -160,7 +160,7 @@ def _opened(release: str | None) -> tuple[Metallib, str]:
         return open_kernels(release), release
     except KernelsError as error:
         others = [other for other in added_releases() if other != release]
-        if others and "were not added" in str(error):
+        if others and "have not been added" in str(error):
             raise KernelsError(f"{error}; the cache has those of torch {', '.join(others)} (--torch)") from None
         raise
 

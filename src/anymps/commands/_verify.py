@@ -1,4 +1,4 @@
-"""`anymps verify`: record how a Mac behaves, in a file to send in, and compare such a file with the virtual device."""
+"""`anymps verify`: record how a Mac behaves in a file, and compare such a file with the virtual device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MINUTES_TO_READ = 60.0
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(short_help="Record how a Mac behaves, in a file to send in.")
+@click.command(short_help="Record how a Mac behaves, to check the virtual device against it.")
 @click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers differ from this device's.")
 @click.option("--out", type=_FILE, metavar="FILE", help=f"Where to write the answers (default {_DEFAULT}).")
 @click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Record only this kind; repeatable.")
@@ -51,14 +51,15 @@ _FILE = click.Path(path_type=Path)
 def verify(
     read: Path | None, out: Path | None, only: tuple[str, ...], minutes: float | None, mac: str | None, verbose: bool
 ) -> int:
-    """Record how this Mac behaves, in a file to send in.
+    """Record how this Mac behaves, in a file that you can attach to an issue.
 
     This takes less than 20 minutes and needs only torch. The file holds the chip, the memory, the macOS and torch
     versions, and the Mac's answers, but no user, machine or file names. If you interrupt the run, it keeps the answers
     so far.
 
-    On other machines the virtual device answers, so the answers are anymps's own. --read FILE makes the same calls on
-    the virtual device and shows where its answers differ from the file's. The exit code is then 1 if any differ.
+    On any other machine the virtual device answers instead, so the file says nothing about a Mac. --read FILE makes
+    the same calls on the virtual device and shows where its answers differ from the file's. The exit code is then 1 if
+    any differ.
     """
     kinds = only or tuple(KINDS)
     if read is not None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from anymps._errors import CostError
 from anymps.mac import Mac
+from anymps.rules import NEWEST
 
 FILE: Final = Path(__file__).with_name("coefficients.json")
 
@@ -147,8 +148,16 @@ def torch_release(torch: str) -> TorchRelease:
 
 
 def check_release(torch: str) -> str:
-    """The text of a release as times are told by it: `2.11` of `2.11.0`. Raises CostError as `torch_release` does."""
-    return ".".join(map(str, torch_release(torch).number))
+    """The release that a user names, in its short form: `2.11` for `2.11.0`.
+
+    Raises CostError as `torch_release` does, and for a release newer than any that anymps knows.
+    """
+    release = torch_release(torch).number
+    # A newer torch that is installed counts as the newest known; one that is only named is most likely a typo.
+    if release > NEWEST:
+        newest = ".".join(map(str, NEWEST))
+        raise CostError(f"anymps: no times are predicted for torch {torch}: the newest known release is {newest}")
+    return ".".join(map(str, release))
 
 
 def change_group(mac: Mac, release: TorchRelease) -> str | None:

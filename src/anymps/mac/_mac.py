@@ -106,9 +106,7 @@ def build_mac(chip: Chip, ram_gib: int, macos: tuple[int, int] = DEFAULT_MACOS) 
     name = chip.name.removeprefix("Apple ")
     if ram_gib not in chip.ram_gib:
         sizes = ", ".join(f"{size}GB" for size in chip.ram_gib)
-        raise MacError(
-            f'anymps: no Mac "{name} {chip.gpu_cores}-core {ram_gib}GB" was sold; this variant was sold with {sizes}'
-        )
+        raise MacError(f'anymps: there is no Mac "{name} {chip.gpu_cores}-core {ram_gib}GB"; this variant has {sizes}')
     _check_macos(chip, macos)
     note = unconfirmed(ram_gib, macos)
     return Mac(

@@ -50,7 +50,7 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     name = " ".join(part.capitalize() for part in chip.groups() if part)
     bins = [candidate for candidate in CHIPS if candidate.name == f"Apple {name}"]
     if not bins:
-        raise MacError(f'anymps: no Mac "{name}" was sold; nearest: {_nearest_chips(name)}')
+        raise MacError(f'anymps: there is no Mac "{name}"; nearest: {_nearest_chips(name)}')
     ram = int(memory[1]) if memory else None
     chosen, size = _choose(name, bins, ram, int(gpu[1]) if gpu else None, int(cpu[1]) if cpu else None)
     mac = build_mac(chosen, size, macos)
@@ -86,7 +86,7 @@ def _choose(name: str, bins: list[Chip], ram: int | None, gpu: int | None, cpu: 
         ram = min(size for bin_ in fitting for size in bin_.ram_gib)
     sold = [bin_ for bin_ in fitting if ram in bin_.ram_gib]
     if not sold or ram is None:
-        raise MacError(f'anymps: no Mac "{wanted}" was sold; nearest: {_nearest(name, bins, fitting, ram)}')
+        raise MacError(f'anymps: there is no Mac "{wanted}"; nearest: {_nearest(name, bins, fitting, ram)}')
     return max(sold, key=lambda bin_: bin_.gpu_cores), ram
 
 

@@ -20,12 +20,11 @@ _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 def bench(asked: BenchSettings, words: tuple[str, ...]) -> int:
     """Time a function, or the optimizer steps of a script.
 
-    The device is synchronised before and after each run. A function that has a parameter `device` is called with it;
-    if it returns a function, it has prepared something, and what it returned is timed. What the code prints goes to
-    stderr.
+    The device is synchronised before and after each run. A function that has a parameter `device` is called with it.
+    If it returns another function, that one is timed: the first only prepares. What the code prints goes to stderr.
 
     A few more steps or calls are then recorded, and their predicted time on this Mac is shown beside the measured one.
-    On the virtual device only the prediction counts: its own times say nothing about a Mac.
+    On the virtual device only the prediction counts: the measured times say nothing about a Mac.
 
     With --calibrate, the Mac itself is timed instead: about three minutes of products, convolutions, reductions, copies
     and waits. The timings are kept for its chip and this release of torch, and predictions use them.

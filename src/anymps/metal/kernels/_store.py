@@ -37,7 +37,8 @@ def added_release(release: str) -> str:
     meant = [one for one in added_releases() if means_release(release, one)]
     if not meant:
         raise KernelsError(
-            f"the Metal kernels of torch {release} were not added: anymps kernels add --torch {release} --download"
+            f"the Metal kernels of torch {release} have not been added: run "
+            f"`anymps kernels add --torch {release} --download`"
         )
     return meant[-1]
 
@@ -55,7 +56,7 @@ def open_kernels(release: str) -> Metallib:
         return Metallib(path)
     except FileNotFoundError:
         raise KernelsError(
-            f"the Metal kernels of torch {release} were not added: anymps kernels add WHEEL, or --download"
+            f"the Metal kernels of torch {release} have not been added: run `anymps kernels add --download`"
         ) from None
     except ValueError as error:
         if isinstance(error, KernelsError):
@@ -103,7 +104,7 @@ def remove_kernels(release: str) -> int:
         size = path.stat().st_size
         path.unlink()
     except FileNotFoundError:
-        raise KernelsError(f"the Metal kernels of torch {release} were not added") from None
+        raise KernelsError(f"the Metal kernels of torch {release} have not been added") from None
     except OSError as error:
         raise KernelsError(f"{path} cannot be deleted: {error.strerror or error}") from None
     return size
