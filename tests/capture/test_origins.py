@@ -194,6 +194,36 @@ def test_refused_float64_names_numpy_default() -> None:
     assert found == [("weights", True), ("asked", False)]
 
 
+def test_refused_float64_tells_of_the_dtype_that_was_asked_for() -> None:
+    """A name that holds float64 is the cause, and not a tensor beside it, whatever dtype that has."""
+    wide = torch.float64
+    wide_tensor = torch.ones(3, dtype=torch.float64)
+    with anymps.record() as capture:
+        for attempt in (
+            lambda: torch.ones(3, device="mps").to(wide),
+            lambda: wide_tensor.to("mps", wide),
+            lambda: wide_tensor.to("mps", torch.float64),
+        ):
+            with pytest.raises(TypeError, match="doesn't support float64"):
+                attempt()
+    found = [(refusal.detail.get("name"), refusal.detail.get("dtype")) for refusal in capture.recording.refusals()]
+    assert found == [("wide", True), ("wide", True), ("wide_tensor", None)]
+
+
+def test_refused_float64_tells_of_the_dtype_and_the_line_that_set_it() -> None:
+    """The line that gave the name its dtype is the origin, in a caller of the function too."""
+
+    def make(dtype: torch.dtype) -> torch.Tensor:
+        return torch.ones(3, device="mps", dtype=dtype)
+
+    wide = torch.float64  # origin
+    with anymps.record() as capture, pytest.raises(TypeError, match="doesn't support float64"):
+        make(wide)
+    (refusal,) = capture.recording.refusals()
+    this = test_refused_float64_tells_of_the_dtype_and_the_line_that_set_it
+    assert (refusal.origin.line, refusal.detail["expression"]) == (line_of(this, "origin"), "torch.float64")
+
+
 def test_refused_float64_tells_of_the_default_dtype() -> None:
     """A refusal says so where torch's default dtype was float64; no other kind of refusal does."""
     found = []

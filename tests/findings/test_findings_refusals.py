@@ -167,6 +167,48 @@ def test_float64_asked_for_on_the_way_to_the_device() -> None:
     assert finding.fix == "Write `x.to(device, torch.float32)`."
 
 
+@pytest.mark.parametrize(
+    "source", ["y = x.to(dtype)", "y = x.to(y.dtype)", "y = x.to(device, kind)", "y = x.to(dtype=kind, device=device)"]
+)
+def test_float64_of_a_line_that_names_a_dtype(source: str) -> None:
+    """MPS301: a cast before `.to` changes nothing if `.to` is given a dtype, so none is proposed."""
+    finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", source=source))
+    assert finding.fix == RULES["MPS301"].fix
+
+
+@pytest.mark.parametrize(
+    ("expression", "fix"),
+    [
+        ("torch.float64", "Write `kind = torch.float32` at train.py:4."),
+        ("torch.double", "Write `kind = torch.float32` at train.py:4."),
+        ("getattr(torch, name)", "Make `kind` float32 at train.py:4 if the device is mps."),
+    ],
+)
+def test_float64_of_a_dtype_with_a_name(expression: str, fix: str) -> None:
+    """MPS301: where a line asks for a dtype by a name, the name is told, and the line that set it."""
+    finding = only(
+        refused(
+            RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", name="kind", expression=expression, dtype=True,
+            source="y = x.to(device, kind)", origin=(4, f"kind = {expression}"),
+        )
+    )  # fmt: skip
+    assert finding.what == "`kind`, set at train.py:4, is float64; a tensor of that dtype on mps raised TypeError."
+    assert finding.fix == fix
+    assert [site.line for site in finding.related_sites] == [4]
+
+
+def test_float64_of_a_dtype_that_is_set_elsewhere() -> None:
+    """MPS301: without the line that set the dtype, its name is told."""
+    finding = only(
+        refused(
+            RefusalKind.FLOAT64, "TypeError", "", "aten::_to_copy", name="kind", expression="", dtype=True,
+            source="y = x.to(device, kind)",
+        )
+    )  # fmt: skip
+    assert finding.what == "`kind` is float64; a tensor of that dtype on mps raised TypeError."
+    assert finding.fix == "Make `kind` float32 if the device is mps."
+
+
 def test_float64_of_unknown_origin() -> None:
     """MPS301: without an origin the finding stays with what is known."""
     finding = only(refused(RefusalKind.FLOAT64, "TypeError", "", "aten::empty.memory_format"))

@@ -31,8 +31,9 @@ _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.Exc
 class Origin:
     """The line that made a tensor: where, under which name, and the expression on its right-hand side.
 
-    `line` is 0 where only the name is known. `array`: the name holds an array of NumPy's. `kept` says how a module
-    keeps the tensor under that name: `buffer`, `parameter`, or the empty text.
+    `line` is 0 where only the name is known. `array`: the name holds an array of NumPy's. `dtype`: it holds no tensor,
+    but the dtype that one was to have. `kept` says how a module keeps the tensor under that name: `buffer`,
+    `parameter`, or the empty text.
     """
 
     file: str
@@ -42,6 +43,7 @@ class Origin:
     expression: str
     numpy_default: bool
     array: bool = False
+    dtype: bool = False
     kept: str = ""
 
 
@@ -82,7 +84,14 @@ def _kept_within(holder: Any, tensor: torch.Tensor) -> str:
 
 
 def _moved_origin(frame: FrameType, kind: str, is_internal: Callable[[str], bool]) -> Origin | None:
-    """The origin of the one value of a wide dtype that the running line takes to a device."""
+    """The origin of the wide dtype that the running line asks for by a name, else of its one value of that dtype."""
+    asked = {
+        ast.unparse(node): node for node in _names_on_line(frame, only=_takes_to_device) if _is_dtype(node, frame, kind)
+    }
+    if len(asked) == 1:  # whatever dtype the tensor has, this is the one that it was to have
+        (node,) = asked.values()
+        origin = _made_at(frame, node, "", is_internal)
+        return replace(origin, dtype=True) if origin is not None else None
     moved: dict[int, tuple[ast.expr, str, Any]] = {}
     within: set[ast.AST] = set()  # of `batch["x"]`, which holds what `batch` holds too
     for node in _names_on_line(frame, only=_takes_to_device):
@@ -104,6 +113,11 @@ def _takes_to_device(node: ast.AST) -> bool:
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     return name in _MOVING or any(keyword.arg == "device" for keyword in node.keywords)
+
+
+def _is_dtype(node: ast.expr, frame: FrameType, kind: str) -> bool:
+    found, value = resolve(node, frame)
+    return found and value is getattr(torch, kind)
 
 
 def _is_wide(item: Any, kind: str) -> bool:

@@ -374,6 +374,7 @@ class Capture:
         if origin is not None:
             detail |= {"name": origin.name, "expression": origin.expression, "numpy_default": origin.numpy_default}
             detail |= {"array": True} if origin.array else {}
+            detail |= {"dtype": True} if origin.dtype else {}
             detail |= {"kept": origin.kept} if origin.kept else {}
             if origin.line:
                 origin_site = self.core.site(origin.file, origin.line, origin.function, "")

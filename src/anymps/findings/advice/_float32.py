@@ -29,6 +29,8 @@ def _in_float32(expression: str, place: Place) -> Rewritten | None:
         if isinstance(node, ast.Call) and wanted and ast.unparse(node) == wanted:
             splices = _made(node, place)
             return None if splices is None else Rewritten(tuple(splices), shown=place.code.span(node))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == wanted and _is_float64(node, place):
+            return Rewritten((_narrowed(node, place),))  # `dtype = torch.float64`
     calls = [node for node in place.code.nodes if isinstance(node, ast.Call)]
     moves = sum(isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES for call in calls)
     for node in calls:
@@ -71,7 +73,7 @@ def _changed(call: ast.Call, place: Place) -> list[Splice] | None:
     """A dtype that is named, `.double()`, an array, or a move of a tensor whose dtype is not told."""
     dtype = argument(call, "dtype")
     if isinstance(dtype, ast.Attribute) and dtype.attr in ("float64", "double"):
-        return [Splice(place.code.span(dtype)[1] - len(dtype.attr), place.code.span(dtype)[1], "float32")]
+        return [_narrowed(dtype, place)]
     if not isinstance(call.func, ast.Attribute):
         return None
     if call.func.attr == "double" and not call.args:
@@ -79,9 +81,10 @@ def _changed(call: ast.Call, place: Place) -> list[Splice] | None:
         return [Splice(end - len("double"), end, "float")]
     if call.func.attr in ("to", "type"):  # `.to(torch.float64)`, `.to(device, torch.double)`
         for named in call.args:
-            if isinstance(named, ast.Attribute) and place.names.meaning(named) in ("torch.float64", "torch.double"):
-                end = place.code.span(named)[1]
-                return [Splice(end - len(named.attr), end, "float32")]
+            if isinstance(named, ast.Attribute) and _is_float64(named, place):
+                return [_narrowed(named, place)]
+    if call.func.attr == "to" and _names_dtype(call, place):
+        return None  # it has the last word, whatever the tensor is before
     if call.func.attr == "from_numpy":
         return [_after(call, place, ".float()")]
     made = call.func.value
@@ -90,6 +93,25 @@ def _changed(call: ast.Call, place: Place) -> list[Splice] | None:
             return inner
         return [_after(made, place, ".float()")]
     return None
+
+
+def _names_dtype(call: ast.Call, place: Place) -> bool:
+    """Whether `.to` is given a dtype by a name of the program's: `.to(device, dtype)`, `.to(y.dtype)`."""
+    named = argument(call, "dtype") or (call.args[1] if len(call.args) > 1 else None)
+    if named is None:
+        last = call.args[0] if call.args else None
+        word = last.attr if isinstance(last, ast.Attribute) else getattr(last, "id", "")
+        named = last if "dtype" in word else None
+    return named is not None and not place.names.meaning(named).startswith("torch.")
+
+
+def _is_float64(node: ast.Attribute, place: Place) -> bool:
+    return place.names.meaning(node) in ("torch.float64", "torch.double")
+
+
+def _narrowed(dtype: ast.Attribute, place: Place) -> Splice:
+    end = place.code.span(dtype)[1]
+    return Splice(end - len(dtype.attr), end, "float32")
 
 
 def _after(node: ast.expr, place: Place, text: str) -> Splice:

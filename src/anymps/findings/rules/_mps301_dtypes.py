@@ -104,7 +104,7 @@ RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about tensors that MPS refuses for what they are."""
     for refused in refused_as(recording, RefusalKind.FLOAT64):
-        yield _float64(refused)
+        yield _float64_by_name(refused) if refused.detail.get("dtype") else _float64(refused)
     complex64 = "Make it complex64 before it goes to the device."
     yield from told_as_raised(recording, RefusalKind.COMPLEX128, DTYPE, complex64)
     yield from told_as_raised(recording, RefusalKind.DTYPE, DTYPE)
@@ -118,6 +118,25 @@ def _by_default(refused: Refused) -> bool:
         return False
     lines = (refused.site.source, refused.origin.source, refused.expression)
     return not any(word in line for line in lines for word in ("float64", "double", "numpy"))
+
+
+def _float64_by_name(refused: Refused) -> Finding:
+    """A line that asks for a dtype by a name of the program's."""
+    set_at = f", set at {at(refused.origin)}," if refused.origin.known else ""
+    where = f" at {at(refused.origin)}" if refused.origin.known else ""
+    return FLOAT64.finding(
+        refused.site,
+        what=(
+            f"{refused.name}{set_at} is float64; a tensor of that dtype on mps raised {refused.error}{refused.called}."
+        ),
+        count=refused.count,
+        fix=f"Make {refused.name} float32{where} if the device is mps.",
+        related_sites=[refused.origin],
+        edit=float32_edit(refused.expression),
+        edit_at=[refused.origin],
+        safety=Safety.PROVED,
+        written=f"Write `{{new}}`{where}.",
+    )
 
 
 def _float64(refused: Refused) -> Finding:
