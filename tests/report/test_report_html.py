@@ -198,6 +198,6 @@ def test_a_line_with_one_fix_is_to_be_changed_once() -> None:
     again = replace(fault, id="MPS695", what="its NaN", sequence=2)
     other = replace(fault, what="another thing", fix="Another fix.")
     tree = Page("".join(renderer("html").pieces(recording, [fault, other, number, again])))
-    first = tree.text.partition("What to fix first")[2].partition("Findings")[0]
+    first = tree.text.partition("What to change first")[2].partition("Findings")[0]
     assert [first.count(what) for what in ("the fault", "its numbers", "its NaN", "another thing")] == [1, 0, 0, 1]
     assert first.index("the fault") < first.index("another thing")

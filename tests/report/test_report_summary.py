@@ -18,7 +18,7 @@ def summary(recording: Recording, whole: str = "anymps report") -> str:
 
 WITH_FINDINGS = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU. 2 findings: 2 warnings.
-Change first: nets/model.py:19, about 332 to 660 us a step on a Mac
+Change first: nets/model.py:19, costs about 332 to 660 us a step on a Mac
   MPS102  Operator runs on the CPU in the loop
   line    x = x * torch.heaviside(x.detach(), self.zero)
   fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch

@@ -23,8 +23,8 @@ def report(recording: Recording, width: int = 100) -> str:
 
 WITH_FINDINGS = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 findings: 2 warnings. First to change: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of
-a step's 4 waits are needless; without them the host could run 277 operators ahead, not 202.
+2 findings: 2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a
+step's 4 waits are needless; without them the host could run 277 operators ahead, not 202.
 No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
 (missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
@@ -193,7 +193,7 @@ Limits
 
 REFUSED = """\
 Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
-1 finding: 1 error. First to change: train.py:14 (MPS301).
+1 finding: 1 error. Change first: train.py:14 (MPS301).
 
 Steps
 

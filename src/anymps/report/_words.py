@@ -51,7 +51,7 @@ def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
 def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin.
 
-    Of a run that goes on they tell what is so far.
+    While a run goes on, they describe it so far.
     """
     fresh = news(recording, findings)
     summary = how_many(fresh)
@@ -61,7 +61,7 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
     first = first_to_change(fresh)
     if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
-        summary += f" First to change: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
+        summary += f" Change first: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
     if is_suite(recording):
         return [session(recording, _mac(recording), used=not unused(recording)), summary]
     judged = judge(recording, findings)

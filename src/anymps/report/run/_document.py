@@ -1,4 +1,4 @@
-"""The report of a run as a document: what to fix first, the step, waits, timeline, memory, findings, lines."""
+"""The report of a run as a document: what to change first, the step, waits, timeline, memory, findings, lines."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def _sections(
     told = tuple(limits(recording, running=running))
     yield Section(
         "limits",
-        "What is not modelled",
+        "Limits of this report",
         (
             Items((*told, *not_modelled(recording)), Form.PAGE),
             Items(told or ("None that this report knows of.",), Form.TEXT),
         ),
-        "Not modelled",
+        "Limits",
         "Limits",
     )
 
@@ -141,7 +141,7 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
     """The findings to begin with, in the order of the verdict's own choice."""
     serious = [pair for pair in zip(findings, notes, strict=True) if pair[0].severity is not Severity.INFO]
     serious.sort(key=lambda pair: (pair[0].severity, -pair[0].cost_per_step_ns[1]))
-    # One change of a line mends all that is found there with the same fix, such as a known fault and its wrong numbers.
+    # One change of a line fixes all that is found there with the same fix, such as a known fault and its wrong numbers.
     each_once: dict[tuple[str, str], tuple[Finding, Note]] = {}
     for pair in serious:
         each_once.setdefault((pair[1].spot.where, pair[1].fix), pair)
@@ -155,7 +155,7 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
         for finding, its_note in list(each_once.values())[:_FIRST]
     )
     if changes:
-        yield Section("first", "What to fix first", (Changes(changes),), "Fix first", forms=Form.PAGE)
+        yield Section("first", "What to change first", (Changes(changes),), "Change first", forms=Form.PAGE)
 
 
 def _timeline(recording: Recording) -> Iterator[Section]:

@@ -102,8 +102,8 @@ def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Ite
 
 def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
     where, much = _where(recording, finding), cost(finding)
-    comma = "," if where else ""
-    yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), f"{comma} {much}" if much else "")
+    costs = (f", costs {much}" if where else f" {much}") if much else ""
+    yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), costs)
     rows = [(finding.id, Text(finding.title))]
     if finding.site.source:
         rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
