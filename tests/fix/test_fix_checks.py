@@ -16,9 +16,10 @@ from anymps.commands.fix._mend import Mender
 from anymps.commands.fix._runs import Progress, Tried, _of_worker
 from anymps.commands.fix._runs import Runs as RunsOfScript
 from anymps.commands.isolated._proof_session import Order
-from anymps.fix import Budget, Program, Ran
+from anymps.fix import Budget, Cause, Program, Ran
 
 RAN, EMPTY = Ran("", (0.5, 0.25), (), {}), Ran("", (), (), {})
+USED = replace(RAN, used=True)
 CUDA = "AssertionError: Torch not compiled with CUDA enabled"
 
 
@@ -47,10 +48,12 @@ def programs(tmp_path: Path) -> tuple[Program, Program]:
 
 
 def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ...] = (), **tries: Tried) -> list[str]:
-    """Why the change is refused, or what is told of it."""
+    """Why the change is refused or, with `not seen`, not proved; or what is told of it."""
     checks = Checks(cast(Any, Runs(**tries)), Budget(), Progress(), options)
     found = checks(*programs)
-    return [found.why] if found is not None else checks.notes
+    if found is None:
+        return checks.notes
+    return [found.why if found.cause is Cause.DIFFERS else f"{found.cause.value}: {found.why}"]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +73,6 @@ def judged(programs: tuple[Program, Program], options: tuple[tuple[str, ...], ..
             "the script stops: NameError: x",
         ),
         (Tried(RAN, ("cpu",)), Tried(RAN, ("meta",)), "the model is on meta instead of cpu"),
-        (Tried(RAN, ("cpu",)), Tried(EMPTY, (), cut=True), "nothing was computed within 10 s"),
-        (Tried(EMPTY, (), cut=True), Tried(RAN, ("mps",)), "nothing was computed within 10 s"),
         (
             Tried(replace(RAN, error=CUDA, losses=()), ()),
             Tried(RAN, ("cpu",)),
@@ -94,7 +95,27 @@ def test_without_a_gpu(programs: tuple[Program, Program], before: Tried, after: 
     assert judged(programs, before_cpu=before, after_cpu=after) == [f"without a GPU {told}"]
 
 
-CUT, NOT_CHECKED = Tried(EMPTY, (), cut=True), "with --no-cuda nothing was computed within 10 s: not checked"
+CUT = Tried(EMPTY, (), cut=True, limit=12.0)
+NO_TIME = "within 12 s (--runs allows more)"
+NOT_CHECKED = f"not seen: with --no-cuda nothing was computed {NO_TIME}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (Tried(RAN, ("cpu",)), CUT, "nothing was computed"),
+        (CUT, Tried(RAN, ("mps",)), "nothing was computed"),
+        (Tried(RAN, ("cpu",)), replace(CUT, places=("cpu",)), "no loss was computed"),
+        (replace(CUT, places=("cpu",)), Tried(RAN, ("cpu",)), "no loss was computed"),
+    ],
+)
+def test_what_was_not_seen_without_a_gpu_is_no_proof(
+    programs: tuple[Program, Program], before: Tried, after: Tried, told: str
+) -> None:
+    """A run that was ended for its time before a loss tells nothing of one; with the time that it had."""
+    assert judged(programs, before_cpu=before, after_cpu=after) == [f"not seen: without a GPU {told} {NO_TIME}"]
+
+
 ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(replace(RAN, error="ValueError: x"), ())
 
 
@@ -105,8 +126,8 @@ ON_CPU, ON_MPS, FAILED = Tried(RAN, ("cpu",)), Tried(RAN, ("mps",)), Tried(repla
         (ON_CPU, ON_MPS, ["with --no-cuda the model is on mps instead of cpu"]),
         (ON_CPU, FAILED, ["with --no-cuda the script stops: ValueError: x"]),
         (FAILED, ON_MPS, ["without a GPU the first 2 losses agree"]),
-        (ON_CPU, CUT, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
-        (CUT, ON_MPS, ["without a GPU the first 2 losses agree", NOT_CHECKED]),
+        (ON_CPU, CUT, [NOT_CHECKED]),
+        (CUT, ON_MPS, [NOT_CHECKED]),
     ],
 )
 def test_with_an_option(programs: tuple[Program, Program], before: Tried, after: Tried, told: list[str]) -> None:
@@ -125,9 +146,13 @@ def test_options_are_tried_where_a_change_names_a_device(programs: tuple[Program
         "without a GPU the first 2 losses agree"
     ]
     budget = Budget(spent=300.0, longest=10.0)
-    checks = Checks(cast(Any, Runs(before_cpu=ON_CPU, after_cpu=ON_CPU)), budget, Progress(), (("--no-cuda",),))
-    assert checks(before, after) is None
-    assert checks.notes[-1] == "not checked within the time of 3 runs: --no-cuda"
+    options = (("--no-cuda",), ("--device", "cpu"))
+    found = Checks(cast(Any, Runs(before_cpu=ON_CPU, after_cpu=ON_CPU)), budget, Progress(), options)(before, after)
+    assert found is not None
+    assert (found.cause, found.by_device) == (Cause.NOT_SEEN, True)
+    assert found.why == (
+        "it was not run with --no-cuda and --device cpu within the time of 3 runs (--runs allows more)"
+    )
 
 
 def test_the_script_as_it_stands_is_tried_once(programs: tuple[Program, Program]) -> None:
@@ -152,8 +177,9 @@ def test_a_run_that_is_cut_has_no_error(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("tried", "told"),
     [
-        (Tried(RAN, (), used=True, cut=True), Tried(RAN, (), used=True, cut=True)),
-        (Tried(RAN, (), used=True), Tried(RAN, (), used=True, cut=True)),  # its first steps
+        (Tried(USED, (), cut=True), Tried(USED, (), cut=True)),
+        (Tried(USED, ()), Tried(USED, (), cut=True)),  # its first steps
+        (Tried(replace(EMPTY, used=True), (), cut=True), None),
         (Tried(RAN, ()), Tried(RAN, (), cut=True)),
         (Tried(EMPTY, (), cut=True), None),
     ],
@@ -161,7 +187,7 @@ def test_a_run_that_is_cut_has_no_error(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_run_without_answers_that_is_cut(
     programs: tuple[Program, Program], monkeypatch: pytest.MonkeyPatch, tried: Tried, told: Tried | None
 ) -> None:
-    """Before anything was on mps that says nothing of the script."""
+    """Before a loss was computed that says nothing of the script's steps."""
     monkeypatch.setattr(RunsOfScript, "try_out", lambda *_, **__: tried)
     budget = Budget(spent=45.0, longest=15.0)
     mender = Mender(programs[0], RunsOfScript(("train.py",), Order(""), 600), budget)

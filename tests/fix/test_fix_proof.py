@@ -16,7 +16,7 @@ from anymps.commands.isolated._proof_session import Order
 from anymps.findings import RULES, Finding
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
-from anymps.fix import Budget, Disagreement, Edit, Program, Ran, edits_for, prove
+from anymps.fix import Budget, Cause, Disagreement, Edit, Program, Ran, edits_for, prove
 from anymps.fix._same_run import disagreement
 from anymps.forecast import HostTimes
 from anymps.forecast._same_work import HostTime
@@ -148,15 +148,38 @@ def test_what_does_not_hold_elsewhere_is_not_kept(program: Program, edits: Seque
     }
 
 
+@pytest.mark.parametrize("by_device", [True, False])
+def test_what_was_not_seen_is_not_kept(tmp_path: Path, by_device: bool) -> None:
+    """An option is about edits that name a device, a run without a GPU about all. `unproved` has the open ones."""
+    program, edits = training_edits(tmp_path, ("MPS409", 2), ("MPS812", 3))
+    before = Ran("", (0.5,), (), {"MPS409": 1, "MPS812": 1})
+    tried: list[str] = []
+
+    def run(changed: Program) -> Ran:
+        tried.append(text_of(changed))
+        return replace(before, rules={})
+
+    def check(before: Program, after: Program) -> Disagreement | None:
+        unseen = not by_device or "mps" in text_of(after)
+        return Disagreement("not seen", cause=Cause.NOT_SEEN, by_device=by_device) if unseen else None
+
+    proof = prove(program, edits, before, run, check, Budget(runs=9))
+    open_ones = ["MPS812", "MPS409"][by_device:]
+    assert [outcome.edit.finding.id for outcome in proof.outcomes if outcome.cause is Cause.NOT_SEEN] == open_ones
+    assert len(tried) == (2 if by_device else 1)
+    assert ("fused" in text_of(proof.program), "mps" in text_of(proof.program)) == (by_device, False)
+    assert ("fused" in text_of(proof.unproved), "mps" in text_of(proof.unproved)) == (True, True)
+
+
 def test_lines_to_which_the_run_did_not_come(program: Program, edits: Sequence[Edit]) -> None:
     """They are changed in the unproved program alone."""
     reached = frozenset({(str(program.main.path.resolve()), 1)})
     proof = prove(
         program, edits, BEFORE, lambda changed: replace(BEFORE, rules=rules_of(text_of(changed)), reached=reached)
     )
-    assert {outcome.edit.finding.id: (outcome.why, outcome.ran) for outcome in proof.outcomes} == {
-        "MPS812": ("", True),
-        "MPS811": ("the run did not reach its line (--unproved changes it anyway)", False),
+    assert {outcome.edit.finding.id: (outcome.why, outcome.cause) for outcome in proof.outcomes} == {
+        "MPS812": ("", None),
+        "MPS811": ("the run did not reach its line", Cause.NOT_REACHED),
     }
     assert text_of(proof.program) == "o = Adam(p, fused=True)\no.zero_grad(set_to_none=False)\n"
     assert text_of(proof.unproved) == "o = Adam(p, fused=True)\no.zero_grad()\n"
@@ -193,7 +216,7 @@ def test_a_statement_over_several_lines_was_reached_at_any_of_them(tmp_path: Pat
     reached = frozenset({(str(program.main.path.resolve()), line)})
     ran = Ran("", (0.5,), (), {"MPS812": 1}, reached=reached)
     proof = prove(program, edits, ran, lambda changed: replace(ran, rules={}))
-    assert [outcome.ran for outcome in proof.outcomes] == [came]
+    assert [outcome.cause is None for outcome in proof.outcomes] == [came]
     assert ("fused" in text_of(proof.program)) is came
 
 
@@ -207,7 +230,7 @@ def test_a_statement_in_two_branches_was_reached_where_mps_is(tmp_path: Path, li
     reached = frozenset({(str(program.main.path.resolve()), line)})
     ran = Ran("", (0.5,), (), {"MPS409": 1}, reached=reached)
     proof = prove(program, edits, ran, lambda changed: replace(ran, rules={}))
-    assert [outcome.ran for outcome in proof.outcomes] == [came]
+    assert [outcome.cause is None for outcome in proof.outcomes] == [came]
 
 
 @pytest.mark.parametrize(
@@ -283,6 +306,47 @@ def test_the_same_error_in_the_same_place_is_no_progress(edits: Sequence[Edit]) 
     for alike in (replace(after, trail=()), replace(after, error="E: no")):
         assert disagreement(before, None, alike, edits) is not None
     assert disagreement(replace(before, trail=()), None, after, edits) is not None
+
+
+def test_the_next_line_that_stops_is_another_finding(program: Program, edits: Sequence[Edit]) -> None:
+    """Where the script got further; at the line of the first finding the rule must be silent, wherever that is now."""
+    main = str(program.main.path)
+    before = Ran("E: no", (0.5,), (), {"MPS811": 1, "MPS812": 1}, trail=((main, 1),))
+    after = replace(before, trail=((main, 8),), rules={"MPS812": 1}, found=frozenset({("MPS812", main, 8)}))
+    moved = {8: 9, 4: 2, 3: 1}
+
+    def old_line(_: str, line: int) -> int:
+        return moved[line]
+
+    assert disagreement(before, None, after, edits, old_line) is None
+    for there, rule, line in ((3, "MPS812", 1), (4, "MPS811", 2)):
+        told = replace(after, found=frozenset({(rule, main, there)}))
+        found = disagreement(before, None, told, edits, old_line)
+        assert found is not None
+        assert (found.why, [edit.line for edit in found.guilty]) == (f"{rule} is still reported", [line])
+
+
+def test_a_stop_on_mps_has_its_own_cause(tmp_path: Path) -> None:
+    """It speaks against the edits that choose mps alone, which are not tried again; others are proved without them."""
+    program, edits = training_edits(tmp_path, ("MPS409", 2), ("MPS812", 3))
+    before = Ran("", (0.5,), (), {"MPS409": 1, "MPS812": 1})
+    tried: list[str] = []
+
+    def run(changed: Program) -> Ran:
+        tried.append(text_of(changed))
+        on_mps = "mps" in text_of(changed)
+        return replace(before, error="TypeError: no" if on_mps else "", used=on_mps, rules={})
+
+    proof = prove(program, edits, before, run)
+    assert {outcome.edit.finding.id: outcome.cause for outcome in proof.outcomes} == {
+        "MPS409": Cause.STOPS_ON_MPS,
+        "MPS812": None,
+    }
+    assert len(tried) == 2
+    there = replace(before, used=True)
+    stopped = disagreement(there, None, replace(there, error="TypeError: no"), edits)
+    assert stopped is not None
+    assert stopped.cause is Cause.DIFFERS
 
 
 def test_what_was_hidden_on_the_cpu_is_not_caused(edits: Sequence[Edit]) -> None:

@@ -12,7 +12,7 @@ from anymps.commands.fix._command import _unseen
 from anymps.findings import RULES
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import LineEdit, Safety
-from anymps.fix import Edit, Outcome, Program, Ran, edits_for, file_patch, later_uses, new_statements, prove
+from anymps.fix import Edit, Outcome, Program, Ran, Suggestion, edits_for, file_patch, later_uses, new_statements, prove
 from anymps.fix._edits import apply_all
 from anymps.record import Site
 from processes import run_python
@@ -61,8 +61,9 @@ def test_what_is_not_proved_is_marked_in_the_patch(tmp_path: Path) -> None:
     site = Site(str(tmp_path / "train.py"), 1, "", "")
     edits, _ = edits_for([RULES["MPS812"].finding(site, what="It.", count=1)], program)
     ((old, new),) = apply_all(edits, program).differences()
-    assert file_patch(old, new, tmp_path, edits).splitlines() == [
-        "# not proven, the run did not reach this line: MPS812 in line 1",
+    unproved = [Suggestion(edit.finding, "the run did not reach its line", edit) for edit in edits]
+    assert file_patch(old, new, tmp_path, unproved).splitlines() == [
+        "# not proven, the run did not reach its line: MPS812 in line 1",
         "--- a/train.py",
         "+++ b/train.py",
         "@@ -1 +1 @@",

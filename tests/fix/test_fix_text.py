@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from anymps.fix import Budget, Program, edits_for
+from anymps.fix import Budget, Program, edits_for, names_device
 from anymps.fix._edits import NOT_KNOWN
 from anymps.fix._imports import source_files
-from anymps.fix._lines import changed_lines, new_line, new_statements, old_line, statement_lines
+from anymps.fix._lines import new_line, new_statements, old_line, statement_lines
 from anymps.fix._main_guard import guarded_line, with_guard
 from anymps.fix._script import Script
 from anymps.record import Site
@@ -150,10 +150,25 @@ def test_lines_that_occur_often_move_like_others() -> None:
     assert [new_line(text, "new()\n" + text, line) for line in (1, 150, 300)] == [2, 151, 301]
 
 
-def test_which_lines_differ() -> None:
-    """Of both texts, without empty ones, in their order."""
-    assert list(changed_lines("a\nb\nc\n", "a\nx\n\nc\nd\n")) == ["b", "x", "d"]
-    assert list(changed_lines("a\n", "a\n")) == []
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ("x = y.to(device)\n", "x = y.float().to(device)\n", False),
+        ('x = y.to("cpu")\n', 'x = y.float().to("cpu")\n', False),
+        ("x = y.to(device)\n", "x = z(device=device)\n", True),
+        ("device = f()\n", "device = f('mps')\n", True),
+        ("x = f()\n", "x = f('cpu')\n", True),
+        ("x = cpu\n", "x = 1\n", False),
+        ("a.cuda()\n", "a.to(d)\n", True),
+    ],
+)
+def test_a_change_that_names_a_device(tmp_path: Path, before: str, after: str, names: bool) -> None:
+    """A line that only stands beside the name of one does not."""
+    (tmp_path / "train.py").write_text(before)
+    program = Program.read(tmp_path / "train.py")
+    changed = program.main.with_text(after)
+    assert changed is not None
+    assert names_device(program, program.having(changed)) is names
 
 
 STATEMENTS = """\
@@ -312,3 +327,19 @@ def test_which_files_are_the_scripts(tmp_path: Path) -> None:
     assert sorted(edit.label for edit in edits) == [f"{rule.id} at {name}.py:2" for name in ("a", "loaded", "started")]
     unknown = [(one.edit.label, one.why) for one in suggestions if one.edit is not None]
     assert unknown == [(f"{rule.id} at started.py:4", NOT_KNOWN)]
+
+
+@pytest.mark.parametrize(
+    ("after", "lines"),
+    [
+        ("i\ny\nx\nx\nz\n", [1, 2, 3, 4, 5]),  # the first of three alike
+        ("i\nx\ny\nx\nz\n", [1, 2, 3, 4, 5]),
+        ("i\ny\nx\ny\nz\n", [1, 2, 3, 4, 5]),
+        ("d\ni\ny\nx\nx\nz\n", [2, 3, 4, 5, 6]),  # with a line more above them
+        ("i\ny\nx\nx\nz\nd\n", [1, 2, 3, 4, 5]),
+    ],
+)
+def test_lines_that_are_alike_are_told_apart(after: str, lines: list[int]) -> None:
+    """By how few lines changed then: a line is not taken for the one above it, which was changed."""
+    before = "i\nx\nx\nx\nz\n"
+    assert [new_line(before, after, line) for line in range(1, 6)] == lines

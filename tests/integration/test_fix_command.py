@@ -211,7 +211,7 @@ def test_what_is_proved_is_a_patch(folder: Path) -> None:
         "+    total += loss.detach()",
     ]
     assert "anymps: 3 changes proven: MPS301 in line 8, MPS812 in line 9, MPS201 in line 17" in result.err
-    assert "  before, the script stopped: TypeError: Cannot convert a MPS Tensor to float64" in result.err
+    assert "  before, the script stopped at train.py:8: TypeError: Cannot convert a MPS Tensor to float64" in result.err
     assert (folder / "train.py").read_text() == TRAIN
     assert not (folder / "model.pt").exists()
     applied = subprocess.run(["git", "apply", "--check"], input=result.out, cwd=folder, text=True, check=False)
@@ -313,7 +313,7 @@ def test_a_script_that_still_needs_cuda_is_told(folder: Path) -> None:
     assert result.status == 0, result.err
     assert "+model = torch.nn.Linear(4, 2).to(device)" in result.out
     stopped, nothing_written = result.err.splitlines()[-2:]
-    assert stopped.startswith("anymps: without --cuda-as-mps the changed script stops: "), result.err
+    assert stopped.startswith("anymps: without --cuda-as-mps the changed script stops at port.py:3: "), result.err
     assert nothing_written == (
         "anymps: nothing was changed on disk: save the patch for git apply, or run the same command with --write"
     )
@@ -344,7 +344,7 @@ def test_a_script_with_workers_is_guarded(folder: Path) -> None:
         'train()\nprint("done")', 'if __name__ == "__main__":\n    train()\n    print("done")'
     )
     assert "anymps: 1 change proven: MPS802 in line 11" in result.err.splitlines()
-    assert "  before, the script stopped: RuntimeError: DataLoader worker" in result.err
+    assert "  before, the script stopped at port.py:7: RuntimeError: DataLoader worker" in result.err
 
 
 def test_a_read_only_script_is_not_replaced(folder: Path) -> None:
@@ -380,7 +380,7 @@ def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     result = fix(folder, "port.py")
     assert result.status == 0, result.err
     assert "anymps: 1 change proven: MPS812 in line 9" in result.err, result.err
-    assert "  before and after, the script stops: ValueError: no more data in " in result.err
+    assert "  before and after, the script stops at port.py:15: ValueError: no more data in " in result.err
     assert not (folder / "runs").exists()
 
 
@@ -390,7 +390,7 @@ def test_the_traceback_of_a_worker(folder: Path) -> None:
     result = fix(folder, "port.py")
     lines = result.err.splitlines()
     at = lines.index("  in a process that it started:")
-    assert lines[at - 1].startswith("  the script stops: RuntimeError: DataLoader worker (pid(s) ")
+    assert lines[at - 1].startswith("  the script stops at port.py:8: RuntimeError: DataLoader worker (pid(s) ")
     assert lines[at + 1] == "  Traceback (most recent call last):"
     assert f'    File "{folder / "port.py"}", line 4, in <module>' in lines
     assert "  KeyError: 'missing'" in lines
@@ -446,7 +446,7 @@ def test_the_mac_of_the_projects_settings(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M1 8GB"\n')
     for words, size in (((), 5), (("--mac", "M2 16GB"), 11)):
         result = run_command("-m", "anymps", "fix", *words, "port.py", cwd=folder)
-        assert f"  the script stops: ValueError: {size} GiB" in result.err.splitlines(), result.err
+        assert f"  the script stops at port.py:4: ValueError: {size} GiB" in result.err.splitlines(), result.err
     (folder / "pyproject.toml").write_text('[tool.anymps]\nmac = "M7 8GB"\n')
     result = run_command("-m", "anymps", "fix", "port.py", cwd=folder)
     assert (result.status, result.err.count("\n")) == (2, 1)
@@ -480,7 +480,7 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
     assert "other.py" not in told.err
     assert ('device = "cuda"' not in told.out, "+model" in told.out) == (True, True)
     made = fix(folder, "--cuda-as-mps", "--unproved", "--write", "--force", "port.py")
-    assert made.out.splitlines()[0] == "# not proven, the run did not reach this line: MPS409 in line 6"
+    assert made.out.splitlines()[0] == "# not proven, the run did not reach its line: MPS409 in line 6"
     assert "anymps: 1 change not proven: MPS409 in line 6" in made.err.splitlines()
     assert why not in made.err
     written = (folder / "port.py").read_text()
@@ -491,7 +491,7 @@ def test_lines_to_which_no_run_came(folder: Path) -> None:
 
 
 def test_a_script_that_stops_once_it_chooses_mps(folder: Path) -> None:
-    """What stops it there is seen where it runs on mps at first, and a line says how."""
+    """What stops it there is mended too, as where it is on mps from the start."""
     (folder / "port.py").write_text(
         "import numpy as np\nimport torch\n\n"
         'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
@@ -499,12 +499,40 @@ def test_a_script_that_stops_once_it_chooses_mps(folder: Path) -> None:
         "x = torch.from_numpy(np.ones((3, 4)))\n"
         "print(model(x.to(device).float()).shape)\n"
     )
-    told = fix(folder, "port.py")
-    assert told.status == 0, told.err
-    lines = told.err.splitlines()
-    assert "anymps: with --cuda-as-mps, anymps fix also looks at the line that stops the script on mps" in lines, (
-        told.err
+    done = []
+    for words in ((), ("--cuda-as-mps",)):
+        made = fix(folder, *words, "port.py")
+        assert "anymps: 2 changes proven: MPS409 in line 4, MPS301 in line 6" in made.err.splitlines(), made.err
+        done.append(made)
+    plain, answered = (made.err.splitlines() for made in done)
+    assert done[0].out == done[1].out
+    at = plain.index("anymps: going on from there, with mps in place of CUDA")
+    assert plain[at - 1].startswith(
+        "anymps: on mps the script stops at port.py:7: TypeError: Cannot convert a MPS Tensor"
     )
-    made = fix(folder, "--cuda-as-mps", "port.py")
-    assert "anymps: 2 changes proven: MPS409 in line 4, MPS301 in line 6" in made.err.splitlines(), made.err
-    assert "also looks" not in made.err
+    assert ("anymps: the changed script runs on mps" in plain, "going on" in done[1].err) == (True, False)
+    assert "anymps: the changed script runs on mps without --cuda-as-mps" in answered
+
+
+CHAIN = """
+import numpy as np
+import torch
+
+mean = torch.from_numpy(np.zeros(4))
+std = torch.from_numpy(np.ones(4))
+mean = mean.to("mps")
+std = std.to("mps")
+print(((torch.ones(4, device="mps") - mean) / std).sum().item())
+torch.fft.fft(torch.ones(4, dtype=torch.complex128).to("mps"))
+""".lstrip()
+
+
+def test_from_one_line_that_stops_to_the_next(folder: Path) -> None:
+    """In one run of the command; the line that stops it in the end is named."""
+    (folder / "port.py").write_text(CHAIN)
+    result = fix(folder, "port.py")
+    assert result.status == 0, result.err
+    assert "anymps: 2 changes proven: MPS301 in lines 4 and 5" in result.err.splitlines(), result.err
+    lines = result.err.splitlines()
+    assert any(line.startswith("  before, the script stopped at port.py:6: TypeError: ") for line in lines), result.err
+    assert any(line.startswith("  after, it stops at port.py:9: TypeError: ") for line in lines), result.err

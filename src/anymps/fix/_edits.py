@@ -11,12 +11,13 @@ from anymps._errors import UsageError
 from anymps.findings import Finding, rule_of
 from anymps.findings import edits as edits_of
 from anymps.findings.edits import Guard, Insert, Safety
+from anymps.fix._cause import Cause
 from anymps.fix._imports import source_files
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
-NOT_KNOWN: Final = "no run is known to have reached it (--unproved changes it anyway)"
+NOT_KNOWN: Final = "no run is known to have reached it"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Suggestion:
     why: str
     edit: Edit | None = None
     """What would be made of it, where no run is known to have come."""
+    cause: Cause = Cause.NO_EDIT
 
 
 def edits_for(
@@ -53,7 +55,7 @@ def edits_for(
 ) -> tuple[list[Edit], list[Suggestion]]:
     """The edits for findings in a program, in each file from its last line to its first, and what stays a suggestion.
 
-    A line is edited for one finding only: what else is told of it can be fixed afterwards. `loaded` are files of
+    A line is edited for one finding only: what else is told of it can be fixed in the next round. `loaded` are files of
     modules that a run of the program had, those among them that its source does not name.
     """
     edits: dict[tuple[Path, int], Edit] = {}
@@ -71,7 +73,8 @@ def edits_for(
             suggestions.append(Suggestion(finding, why))
         elif (place := (fitting.file, fitting.line)) in edits:
             other = edits[place].finding.id
-            suggestions.append(Suggestion(finding, f"its line is changed for {other}: run anymps fix again afterwards"))
+            why = f"its line is changed for {other}: run anymps fix again afterwards"
+            suggestions.append(Suggestion(finding, why, cause=Cause.LINE_TAKEN))
         else:
             edits[place] = fitting
     for edit in elsewhere:
@@ -80,7 +83,7 @@ def edits_for(
             edits[place] = replace(edit, finding=replace(edit.finding, count=1)) if swallowed else edit
             swallowed = False
         elif place not in edits:
-            suggestions.append(Suggestion(edit.finding, NOT_KNOWN, edit))
+            suggestions.append(Suggestion(edit.finding, NOT_KNOWN, edit, Cause.NOT_REACHED))
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
 
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
+_Block = tuple[str, int, int, int, int]  # as of SequenceMatcher.get_opcodes
 _BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
 
 
@@ -38,14 +39,6 @@ def old_line(before: str, after: str, line: int) -> int:
     return new_line(after, before, line)
 
 
-def changed_lines(before: str, after: str) -> Iterator[str]:
-    """The lines that differ, of both texts, without those that are empty."""
-    old, new = before.splitlines(), after.splitlines()
-    for tag, first, last, start, end in _blocks(before, after):
-        if tag != "equal":
-            yield from filter(str.strip, (*old[first:last], *new[start:end]))
-
-
 def statement_lines(text: str, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement at a line; of a block, those of its head."""
     found: tuple[int, int] | None = None
@@ -72,8 +65,26 @@ def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
     return lines
 
 
-def _blocks(before: str, after: str) -> Sequence[tuple[str, int, int, int, int]]:
-    return SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
+@lru_cache(maxsize=16)
+def _blocks(before: str, after: str) -> Sequence[_Block]:
+    """What became of the lines of a text. Lines that are alike are told apart by how few lines changed then."""
+    old, new = before.splitlines(), after.splitlines()
+    most = min(len(old), len(new))
+    first = next((at for at in range(most) if old[at] != new[at]), most)
+    same = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)
+    inner, other = old[first : len(old) - same], new[first : len(new) - same]
+    found = SequenceMatcher(None, inner, other, autojunk=False).get_opcodes()
+    if len(inner) == len(other):
+        in_place = [at for at in range(len(inner)) if inner[at] != other[at]]
+        moved = sum(max(last - start, end - begin) for tag, start, last, begin, end in found if tag != "equal")
+        if len(in_place) <= moved:
+            kinds = ["replace" if at in in_place else "equal" for at in range(len(inner))]
+            found = [(kind, at, at + 1, at, at + 1) for at, kind in enumerate(kinds)]  # type: ignore[misc]
+    return [
+        ("equal", 0, first, 0, first),
+        *((tag, start + first, last + first, begin + first, end + first) for tag, start, last, begin, end in found),
+        ("equal", len(old) - same, len(old), len(new) - same, len(new)),
+    ]
 
 
 def new_statements(before: str, after: str) -> list[int]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from anymps.findings.edits import Safety
 from anymps.fix._budget import Budget
+from anymps.fix._cause import Cause
 from anymps.fix._edits import Edit, apply_all
 from anymps.fix._later_uses import later_uses
-from anymps.fix._lines import changed_lines, new_line, statement_lines, with_branches
+from anymps.fix._lines import new_line, statement_lines, with_branches
 from anymps.fix._program import Program
-from anymps.fix._same_run import Disagreement, Ran, disagreement
+from anymps.fix._same_run import Disagreement, Ran, disagreement, gets_further
 
 NOT_TRIED = "{}; not tried alone within the time of {} runs (--runs allows more)"
-NOT_RUN = "the run did not reach its line (--unproved changes it anyway)"
+NOT_RUN = "the run did not reach its line"
 
+_DEVICE_WORD = re.compile(r"""cuda|mps|device|accelerator|autocast|(?<=["'])cpu(?=["'])""")
 _TENSOR = ".detach()"  # of an edit that keeps a tensor where there was a number
 
 Place = tuple[Path, int]
@@ -28,7 +33,7 @@ Check = Callable[[Program, Program], Disagreement | None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one edit: kept if `why` is empty. `ran` is false where the run did not come to its line.
+    """What became of one edit: kept if there is no `cause` against it, which `why` says in words.
 
     `unseen` are lines that get a tensor of a kept edit in place of a number and were not reached, by the name that
     they use: whether they can take one, no run tells.
@@ -36,15 +41,21 @@ class Outcome:
 
     edit: Edit
     why: str = ""
-    ran: bool = True
+    cause: Cause | None = None
     unseen: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not kept, and nothing speaks against it."""
+        return self.cause is not None and self.cause.is_open
 
 
 @dataclass(frozen=True)
 class Proof:
     """The program with the edits that are proved; `after` is None where there are none.
 
-    `unproved` is that program with the edits as well to which the run did not come.
+    `unproved` is that program with the edits as well that nothing speaks against. `tried` is the program that ran
+    `after`, and `further` whether that run shows what the one before did not come to.
     """
 
     program: Program
@@ -52,6 +63,8 @@ class Proof:
     before: Ran
     after: Ran | None
     unproved: Program
+    tried: Program
+    further: bool = False
 
 
 @dataclass
@@ -62,7 +75,7 @@ class _Prover:
     check: Check | None
     budget: Budget
     again: Ran | None = None
-    whys: dict[Place, str] = field(default_factory=dict)
+    whys: dict[Place, Disagreement] = field(default_factory=dict)
     together: dict[Place, str] = field(default_factory=dict)  # why the last group in which an edit was is not proved
 
     def against(self, tried: Sequence[Edit]) -> tuple[Ran, Disagreement | None]:
@@ -71,9 +84,7 @@ class _Prover:
         after = self.run(changed)
         self.budget.spend(after.seconds)
 
-        def before_line(file: str, line: int) -> int:
-            return line_between(changed, self.program, file, line)
-
+        before_line = partial(line_between, changed, self.program)
         found = disagreement(self.before, self.again, after, tried, before_line)
         mixed = len({_is_safe(edit) for edit in tried}) > 1  # then a run is kept for those that are safe alone
         has_time = self.budget.left >= self.budget.longest * (2 if mixed else 1)
@@ -81,12 +92,18 @@ class _Prover:
             self.again = self.run(self.program)
             self.budget.spend(self.again.seconds)
             found = disagreement(self.before, self.again, after, tried, before_line)
-        hidden = self.before.error and after.error and not self.before.stops_like(after)  # there is more to mend
+        hidden = self.before.error and after.error and self.gets_further(changed, after)  # there is more to mend
         if found is None and self.check is not None and not (hidden and not names_device(self.program, changed)):
             found = self.check(self.program, changed)
             if found is not None and not found.guilty:
-                found = replace(found, guilty=tuple(edit for edit in tried if self._names_device(edit)))
+                concerned = (edit for edit in tried if not found.by_device or self._names_device(edit))
+                found = replace(found, guilty=tuple(concerned))
+        if found is not None and found.cause is Cause.STOPS_ON_MPS:  # what let it choose mps
+            found = replace(found, guilty=tuple(edit for edit in tried if self._names_device(edit)))
         return after, found
+
+    def gets_further(self, changed: Program, after: Ran) -> bool:
+        return gets_further(self.before, by_lines_of(self.program, changed, after))
 
     def _names_device(self, edit: Edit) -> bool:
         return names_device(self.program, apply_all([edit], self.program))
@@ -116,7 +133,7 @@ def prove(
         if prover.together and not prover.budget.allows_run:
             for edit in (*group, *(edit for rest in groups for edit in rest)):
                 why = NOT_TRIED.format(prover.together[_place(edit)], prover.budget.runs)
-                prover.whys.setdefault(_place(edit), why)
+                prover.whys.setdefault(_place(edit), Disagreement(why, cause=Cause.NO_TIME))
             break
         tried = _in_order([*kept, *group], edits)
         after, found = prover.against(tried)
@@ -127,27 +144,34 @@ def prove(
         groups = [*_smaller(group, found, prover.whys), *groups]
     outcomes = [_outcome(edit, kept, best, prover) for edit in edits]
     proved = [outcome.edit for outcome in outcomes if not outcome.why]
-    not_run = [outcome.edit for outcome in outcomes if not outcome.ran]
+    left = [outcome.edit for outcome in outcomes if outcome.is_open]
+    tried_all = apply_all(kept, program)
     return Proof(
         program=apply_all(proved, program),
         outcomes=tuple(outcomes),
         before=before,
         after=best if proved else None,
-        unproved=apply_all(sorted([*proved, *not_run, *unreached], key=_place, reverse=True), program),
+        unproved=apply_all(sorted([*proved, *left, *unreached], key=_place, reverse=True), program),
+        tried=tried_all,
+        further=bool(proved) and best is not None and prover.gets_further(tried_all, best),
     )
 
 
-def _smaller(group: list[Edit], found: Disagreement, whys: dict[Place, str]) -> list[list[Edit]]:
+def _smaller(group: list[Edit], found: Disagreement, whys: dict[Place, Disagreement]) -> list[list[Edit]]:
     """What to try in place of a group that something speaks against; `whys` gets those that it speaks against alone."""
     guilty = [edit for edit in group if edit in found.guilty]
     if len(guilty) == 1 or len(group) == 1:
         lone = (guilty or group)[0]
-        whys[_place(lone)] = found.why
+        whys[_place(lone)] = found
         rest = [edit for edit in group if edit is not lone]
+        return [rest] if rest else []
+    if found.cause in (Cause.NOT_SEEN, Cause.STOPS_ON_MPS):  # fewer of them would show no more
+        whys.update(dict.fromkeys(map(_place, guilty or group), found))
+        rest = [edit for edit in group if edit not in guilty] if guilty else []
         return [rest] if rest else []
     if guilty and len(guilty) < len(group):
         innocent = [edit for edit in group if edit not in guilty]
-        whys.update(dict.fromkeys(map(_place, guilty), found.why))
+        whys.update(dict.fromkeys(map(_place, guilty), found))
         return [innocent, *_halves(guilty)]
     sure, rest = ([edit for edit in group if _is_safe(edit) is safe] for safe in (True, False))
     return [sure, rest] if sure and rest else _halves(group)
@@ -165,7 +189,8 @@ def _halves(group: list[Edit]) -> list[list[Edit]]:
 
 def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover) -> Outcome:
     if edit not in kept:
-        return Outcome(edit, prover.whys[_place(edit)])
+        against = prover.whys[_place(edit)]
+        return Outcome(edit, against.why, against.cause)
     if best is None or best.reached is None:
         return Outcome(edit)
     changed = apply_all(kept, prover.program)
@@ -174,7 +199,7 @@ def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover
     first, last = with_branches(text, statement_lines(text, line))
     reached = frozenset(number for file, number in best.reached if file == str(edit.file))
     if reached.isdisjoint(range(first, last + 1)):
-        return Outcome(edit, NOT_RUN, ran=False)
+        return Outcome(edit, NOT_RUN, Cause.NOT_REACHED)
     old, new = (_statement(program, edit.file, at) for program, at in ((prover.program, edit.line), (changed, line)))
     if new.count(_TENSOR) == old.count(_TENSOR):
         return Outcome(edit)  # it keeps what it kept
@@ -209,7 +234,15 @@ def line_between(one: Program, other: Program, file: str, line: int) -> int:
     return line if first == second else new_line(first, second, line)
 
 
+def by_lines_of(program: Program, ran: Program, what: Ran) -> Ran:
+    """What one state of a program did, with the lines of another state at which it stopped."""
+    return replace(what, trail=tuple((file, line_between(ran, program, file, line)) for file, line in what.trail))
+
+
 def names_device(before: Program, after: Program) -> bool:
-    """Whether the lines that differ between two programs say where something runs."""
-    lines = "\n".join(line for old, new in after.differences_from(before) for line in changed_lines(old.text, new.text))
-    return any(word in lines for word in ("cuda", "mps", "device", "accelerator", '"cpu"', "'cpu'", "autocast"))
+    """Whether two programs say otherwise where something runs: by the words for it, which differ in number."""
+    return any(_device_words(old.text) != _device_words(new.text) for old, new in after.differences_from(before))
+
+
+def _device_words(text: str) -> Counter[str]:
+    return Counter(_DEVICE_WORD.findall(text))

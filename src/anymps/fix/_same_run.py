@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isclose, isnan
+from os.path import realpath
 from pathlib import Path
 
 from anymps.findings import RULES, rule_of
+from anymps.fix._cause import Cause
 from anymps.fix._edits import Edit
 from anymps.fix._messages import comparable
 
@@ -29,7 +31,8 @@ class Ran:
     `worker` what a process that the script started printed when an exception ended it. `reached` are the changed lines
     that the run came to, None if nobody looked. It took `seconds`. `host` are the host's times in its typical step as
     plain values, which `anymps.forecast.HostTimes` reads. `places` are the types of devices of the parameters that an
-    optimizer stepped last, `modules` the files of the program's own modules that were imported.
+    optimizer stepped last, `modules` the files of the program's own modules that were imported. `used` says whether
+    anything was on mps. `found` are the places of findings: rule, file and line.
     """
 
     error: str
@@ -44,12 +47,26 @@ class Ran:
     host: tuple[Sequence[Sequence[object]], float] = ((), 0.0)
     places: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    used: bool = False
+    found: frozenset[tuple[str, str, int]] = frozenset()
+
+    @property
+    def place(self) -> str:
+        """The innermost line of the program's own at which it stopped: ` at train.py:9`; empty where none is known."""
+        return _last(self.trail)
 
     @property
     def stopped(self) -> str:
         """The error, and that of a process which the script started, in one line."""
         lines = self.worker.splitlines()
         return f"{self.error} (a process that it started: {lines[-1]})" if lines else self.error
+
+    def stops_there_too(self, other: Ran) -> bool:
+        """Whether two runs ended with the same error at the same line; where one tells no line, the words alone count.
+
+        Both lines are those of one text.
+        """
+        return self.stops_like(other) and (not self.trail or not other.trail or self.trail == other.trail)
 
     def stops_like(self, other: Ran) -> bool:
         """Whether two runs ended with the same words, but for numbers of one run."""
@@ -61,12 +78,15 @@ class Disagreement:
     """Why a run after edits does not prove them, in one clause.
 
     `guilty` are the edits that it speaks against, none if that cannot be told. `chance`: it may lie in what differs
-    between two runs of the unchanged script.
+    between two runs of the unchanged script. Where a run elsewhere than on the Mac found it, `by_device` says that only
+    edits which name a device can be guilty.
     """
 
     why: str
     guilty: tuple[Edit, ...] = ()
     chance: bool = False
+    cause: Cause = Cause.DIFFERS
+    by_device: bool = True
 
 
 def disagreement(
@@ -83,13 +103,14 @@ def disagreement(
     """
     trail = tuple((file, old_line(file, line)) for file, line in after.trail)
     if after.error and not before.error:
-        return Disagreement(f"the script stops{_last(trail)}: {after.stopped}", _at(edits, trail))
+        cause = Cause.STOPS_ON_MPS if after.used and not before.used else Cause.DIFFERS
+        return Disagreement(f"the script stops{_last(trail)}: {after.stopped}", _at(edits, trail), cause=cause)
     if "mps" in before.places and after.places and "mps" not in after.places:
         return Disagreement(f"the model is on {' and '.join(after.places)} instead of {' and '.join(before.places)}")
-    told = {rule: f"{rule} is still reported" for rule in _still_told(before, after, edits)}
+    further = bool(before.error) and not (after.error and before.stops_there_too(replace(after, trail=trail)))
+    told = _told_there(after, edits, old_line) if further else _still_told(before, after, edits)
     if told:
-        return Disagreement(next(iter(told.values())), tuple(edit for edit in edits if edit.finding.id in told))
-    further = before.error and not (after.error and _same(before, after, trail))
+        return Disagreement(f"{told[0]} is still reported", tuple(edit for edit in edits if edit.finding.id in told))
     if further:  # what comes later is new; what came before is not
         if after.error and _is_earlier(before, after, trail):
             return Disagreement(f"the script stops earlier{_last(trail)}: {after.stopped}", _at(edits, trail))
@@ -104,14 +125,19 @@ def disagreement(
     return _numbers_differ(before, again, after)
 
 
+def gets_further(before: Ran, after: Ran) -> bool:
+    """Whether a run shows what the one before did not come to: lines after the one that stopped it, or work on mps.
+
+    The lines at which both stopped are those of one text.
+    """
+    if after.used and not before.used:
+        return True
+    return bool(before.error) and not (after.error and before.stops_there_too(after))
+
+
 def _about_waits(rule: str) -> bool:
     """Whether a rule is about waits: a value that is kept as a tensor waits where it is read then."""
     return rule in RULES and RULES[rule].about_waits
-
-
-def _same(before: Ran, after: Ran, trail: Trail) -> bool:
-    """Whether two runs ended with the same error: in the same words, but for numbers of this one run, and place."""
-    return before.stops_like(after) and (not trail or not before.trail or trail == before.trail)
 
 
 def _is_earlier(before: Ran, after: Ran, trail: Trail) -> bool:
@@ -126,6 +152,13 @@ def _still_told(before: Ran, after: Ran, edits: Sequence[Edit]) -> list[str]:
     asked = Counter(edit.finding.id for edit in edits if edit.finding.count)
     most = {rule: max(before.rules.get(rule, 0) - fixed, 0) for rule, fixed in asked.items()}
     return [rule for rule, count in most.items() if after.rules.get(rule, 0) > count]
+
+
+def _told_there(after: Ran, edits: Sequence[Edit], old_line: Callable[[str, int], int]) -> list[str]:
+    """The rules that still speak at the lines of their findings: what they say of later lines is new."""
+    there = {(rule, file, old_line(file, line)) for rule, file, line in after.found}
+    sites = ((edit.finding.id, edit.finding.site) for edit in edits if edit.finding.count)
+    return list(dict.fromkeys(rule for rule, site in sites if (rule, realpath(site.file), site.line) in there))
 
 
 def _at(edits: Sequence[Edit], trail: Trail) -> tuple[Edit, ...]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +56,9 @@ _NETWORK_WORDS = (
 _REFUSED = ("Permission denied", "errno 13", "os error 13")  # the system's words, those of torch's zip writer, Rust's
 _OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 
+PATIENCE = 4
+"""How many times its seconds a process may wait for the processor, for a disk or for others."""
+_GLANCE = 0.2  # seconds between two looks at a clock that is about to reach its limit
 _GRACE = 20.0  # seconds to close the recording
 _running: set[int] = set()  # process ids of measurements
 
@@ -182,12 +188,18 @@ def _killed(number: int) -> Stopped:
 
 
 def run_isolated(
-    command: Sequence[str], output: BinaryIO, seconds: float, errors: BinaryIO | None = None
+    command: Sequence[str],
+    output: BinaryIO,
+    seconds: float,
+    errors: BinaryIO | None = None,
+    *,
+    patient: bool = False,
 ) -> int | None:
     """Run the command and return its status, negative for a signal, as `subprocess` has it.
 
     None if it had to be told to stop after `seconds`; what it recorded is kept then. Its standard error goes to the
-    output, or to `errors`.
+    output, or to `errors`. If `patient`, the process may use its seconds of the processor, however busy the machine is:
+    it is told to stop once it has used so many, or after PATIENCE times as long.
 
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """
@@ -212,7 +224,7 @@ def run_isolated(
         supervisor.handed_over()
         _running.add(process.pid)
         try:
-            return _wait(process, seconds)
+            return _wait(process, seconds, PATIENCE * seconds if patient else seconds)
         finally:
             end_group(process.pid)
             process.wait()
@@ -223,14 +235,31 @@ def run_isolated(
         os.close(writer)
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    try:
-        return process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> int | None:
+    """Its status, or None after telling it to stop: `seconds` after its start, if it used the processor as long by
+    then, else once it has, and `at_most` seconds after its start.
+    """
+    began = time.monotonic()
+    limit = seconds
+    while limit > 0:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=limit)
+        missing = seconds - _processor_seconds(process.pid)
+        limit = min(max(missing, _GLANCE), at_most - (time.monotonic() - began)) if missing > 0 else 0.0
+    process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
     return None
+
+
+def _processor_seconds(pid: int) -> float:
+    """How long a process that runs, or has just ended, used the processor; infinity where the system does not tell."""
+    if sys.platform != "linux":
+        return math.inf
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # its clock, as clock_getcpuclockid of the C library names it
+    except OSError:
+        return math.inf
 
 
 def end_group(leader: int) -> None:

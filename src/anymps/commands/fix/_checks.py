@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from anymps._text import listed
 from anymps.commands.fix._runs import Progress, Runs, Tried
-from anymps.fix import Budget, Disagreement, Program, agree, names_device
+from anymps.fix import Budget, Cause, Disagreement, Program, agree, by_lines_of, names_device
 from anymps.plan import end_all
 
 _STEPS = 5
@@ -48,9 +49,9 @@ class Checks:
                 return found
         for number, words in enumerate(options):
             if self.budget.left <= 0:
-                rest = ", ".join(" ".join(one) for one in options[number:])
-                self.notes.append(f"not checked within the time of {self.budget.runs} runs: {rest}")
-                break
+                rest = listed([" ".join(one) for one in options[number:]])
+                why = f"it was not run with {rest} within the time of {self.budget.runs} runs (--runs allows more)"
+                return Disagreement(why, cause=Cause.NOT_SEEN)
             found = self._with_option(before, after, words)
             if found is not None:
                 return found
@@ -74,10 +75,9 @@ class Checks:
             self.notes.append(f"{where} the script stopped before ({first.ran.error}); {now}")
             return None
         if second.ran.error and not first.ran.error:
-            return Disagreement(f"{where} the script stops: {second.ran.error}")
+            return Disagreement(f"{where} the script stops{_place(before, after, second)}: {second.ran.error}")
         if _cut_before_model(first, second):
-            self.notes.append(f"{where} nothing was computed within {self._seconds:.0f} s")
-            return None
+            return _not_seen(f"{where} nothing was computed", first, second, by_device=False)
         if first.places != second.places:
             return Disagreement(f"{where} {_moved(first, second)}")
         found = _losses_differ(first, second)
@@ -88,7 +88,7 @@ class Checks:
                 f"{where} the first {compared} losses agree" if compared > 1 else f"{where} the loss agrees"
             )
         elif first.cut or second.cut:
-            self.notes.append(f"{where} no loss was computed within {self._seconds:.0f} s")
+            return _not_seen(f"{where} no loss was computed", first, second, by_device=False)
         else:
             how = f"stops as before: {second.ran.error}" if second.ran.error else "runs as before"
             self.notes.append(f"{where} the script {how}")
@@ -104,10 +104,9 @@ class Checks:
         if first.ran.error or not (first.places or first.cut):
             return None  # it could not be run with it as it was
         if second.ran.error:
-            return Disagreement(f"with {name} the script stops: {second.ran.error}")
+            return Disagreement(f"with {name} the script stops{_place(before, after, second)}: {second.ran.error}")
         if _cut_before_model(first, second):
-            self.notes.append(f"with {name} nothing was computed within {self._seconds:.0f} s: not checked")
-            return None
+            return _not_seen(f"with {name} nothing was computed", first, second)
         if first.places != second.places:
             return Disagreement(f"with {name} {_moved(first, second)}")
         self.notes.append(f"with {name} the model is on {' and '.join(second.places)}, as before")
@@ -135,6 +134,17 @@ class Checks:
 def _cut_before_model(*tries: Tried) -> bool:
     """Whether one of the runs was ended for its time before any model of it was called: it tells of no device."""
     return any(tried.cut and not tried.places for tried in tries)
+
+
+def _not_seen(what: str, first: Tried, second: Tried, *, by_device: bool = True) -> Disagreement:
+    """A run that was ended for its time before it showed what is compared."""
+    limit = next(tried.limit for tried in (first, second) if tried.cut)
+    return Disagreement(f"{what} within {limit:.0f} s (--runs allows more)", cause=Cause.NOT_SEEN, by_device=by_device)
+
+
+def _place(before: Program, after: Program, second: Tried) -> str:
+    """Where the changed script stopped, by the lines of the other."""
+    return by_lines_of(before, after, second.ran).place
 
 
 def _moved(first: Tried, second: Tried) -> str:

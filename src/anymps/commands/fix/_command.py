@@ -15,13 +15,13 @@ from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say
 from anymps.commands._target import Target
-from anymps.commands.fix._runs import Runs, Tried
+from anymps.commands.fix._runs import Runs
 from anymps.commands.isolated import Order, ProofSession
 from anymps.report import clean, plural
 
 if TYPE_CHECKING:
     from anymps.commands.fix._mend import Mended
-    from anymps.fix import Edit, Outcome, Ran
+    from anymps.fix import Edit, Outcome, Ran, Suggestion
 
 
 @script_command("fix", "Fix a script's findings, keeping only proven changes.", private="--prove")
@@ -39,7 +39,7 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     if prove is not None:
         return run_target(target, ProofSession(Order.read(prove)))
     target.check()
-    from anymps.commands.fix._mend import Mender
+    from anymps.commands.fix._onwards import mend_on, result_alone
     from anymps.device import build
     from anymps.findings import read_settings
     from anymps.fix import Budget, Program, check_may_write, file_patch, how_to_apply, patch_folder, write_all
@@ -52,20 +52,23 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
     order = Order("", asked, steps=asked.steps)
     budget = Budget(asked.runs)
-    mender = Mender(program, Runs(words, order, asked.seconds), budget)
-    mended = mender.mend()
+    done = mend_on(program, Runs(words, order, asked.seconds), budget)
+    mended = done.mended
     fixed = mended.unproved if asked.unproved else mended.program
     differences = list(fixed.differences())
-    not_run = [outcome.edit for proof in mended.proofs for outcome in proof.outcomes if not outcome.ran]
-    not_run = [*not_run, *mended.unreached] if asked.unproved else []
+    unproved = mended.open if asked.unproved else []
     folder = patch_folder((new.path for _, new in differences), program.root)
     for old, new in differences:
-        sys.stdout.write(file_patch(old, new, folder, not_run))
+        sys.stdout.write(file_patch(old, new, folder, unproved))
     sys.stdout.flush()
-    _tell(mended, not_run)
-    if not asked.cuda_as_mps and _stopped_after_the_choice(mended):
-        say("with --cuda-as-mps, anymps fix also looks at the line that stops the script on mps")
-    alone = _result_without_cuda(mender.alone(fixed)) if asked.cuda_as_mps and differences else ""
+    _tell(mended, unproved)
+    alone = ""
+    if asked.cuda_as_mps and differences:
+        alone = result_alone(done.mender.alone(fixed), "--cuda-as-mps")
+    elif done.alone is not None:
+        alone = result_alone(done.alone, "")
+    if done.note:
+        say(done.note)
     if budget.spent:
         say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
     if alone:
@@ -81,54 +84,32 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     return 0
 
 
-def _tell(mended: Mended, not_run: Sequence[Edit]) -> None:
-    """What was proved and what was not. The changes of `not_run` are made without a proof."""
+def _tell(mended: Mended, unproved: Sequence[Suggestion]) -> None:
+    """What was proved and what was not. The changes of `unproved` are made without a proof."""
     proofs, main = mended.proofs, mended.program.main.path.resolve()
-    kept = [outcome.edit for proof in proofs for outcome in proof.outcomes if not outcome.why]
-    if kept:
-        say(f"{plural(len(kept), 'change')} proven: {_names(kept, main)}")
-        first, last = proofs[0].before, next(proof.after for proof in reversed(proofs) if proof.after is not None)
-        for line in [*_table(first, last), *(f"  {clean(note)}" for note in mended.notes)]:
+    kept, after = mended.kept, mended.after
+    if kept and after is not None:
+        say(f"{plural(len(kept), 'change')} proven: {_names([outcome.edit for outcome in kept], main)}")
+        for line in [*_table(proofs[0].before, after), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
-        for line in _unseen([outcome for proof in proofs for outcome in proof.outcomes], main):
+        for line in _unseen(kept, main):
             say_plain(line)
     else:
         say("no change could be proven" if proofs else "nothing can be fixed automatically")
         if mended.before is not None and mended.before.error:
             for line in _stop("the script stops", mended.before):
                 say_plain(line)
-    if not_run:
-        say(f"{plural(len(not_run), 'change')} not proven: {_names(not_run, main)}")
-    made = [edit.finding for edit in not_run]
+    made = [one.edit for one in unproved if one.edit is not None]
+    if made:
+        say(f"{plural(len(made), 'change')} not proven: {_names(made, main)}")
     for suggestion in mended.suggestions:
         finding = suggestion.finding
-        if finding in made:
+        if suggestion in unproved:
             continue
         place = _place(finding.site.file, finding.site.line)
-        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}"))))
+        anyway = " (--unproved changes it anyway)" if suggestion.cause.is_open else ""
+        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}{anyway}"))))
         say_plain(f"         {finding.fix}")
-
-
-def _stopped_after_the_choice(mended: Mended) -> bool:
-    """Whether a script that chose between CUDA and the CPU stops as soon as it chooses mps."""
-    return any(
-        "cuda" in suggestion.finding.site.source
-        and "mps" in suggestion.finding.fix
-        and suggestion.why.startswith("the script stops")
-        for suggestion in mended.suggestions
-    )
-
-
-def _result_without_cuda(tried: Tried | None) -> str:
-    """How the changed script does where nothing answers for CUDA, as on a Mac."""
-    if tried is None:
-        return "no time was left to run the changed script without --cuda-as-mps (--runs allows more)"
-    what = "the first steps of the changed script run" if tried.cut else "the changed script runs"
-    if tried.ran.error:
-        return f"without --cuda-as-mps the changed script stops: {tried.ran.error}"
-    if not tried.used:
-        return f"{what} without --cuda-as-mps, but not on mps"
-    return f"{what} on mps without --cuda-as-mps"
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:
@@ -137,7 +118,7 @@ def _names(edits: Iterable[Edit], main: Path) -> str:
     for edit in sorted(edits, key=lambda change: (change.file != main, change.file, change.line)):
         lines.setdefault((edit.finding.id, edit.file), []).append(edit.line)
     return ", ".join(
-        f"{rule} in {'line' if len(places) == 1 else 'lines'} {', '.join(map(str, places))}"
+        f"{rule} in {'line' if len(places) == 1 else 'lines'} {listed(list(map(str, places)))}"
         + (f" of {file.name}" if file != main else "")
         for (rule, file), places in lines.items()
     )
@@ -159,15 +140,16 @@ def _place(file: str, line: int) -> str:
 
 def _table(before: Ran, after: Ran) -> list[str]:
     """What differs between two runs; how the first one ended, if not well; and what agrees."""
-    rows = [("", "before", "after")]
     names = list(dict.fromkeys([*before.told, *after.told]))
+    rows = [("", "before", "after")] if names else []
     rows += [(name, before.told.get(name, ""), after.told.get(name, "")) for name in names]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [f"  {name:{widths[0]}}  {one:{widths[1]}}  {two}".rstrip() for name, one, two in rows]
-    if before.error and not before.stops_like(after):
-        return [*lines, *_stop("before, the script stopped", before)]
+    if before.error and not before.stops_there_too(after):
+        now = _stop("after, it stops", after) if after.error else []
+        return [*lines, *_stop("before, the script stopped", before), *now]
     if after.error:
-        lines.append(f"  before and after, the script stops: {after.error}")
+        lines.append(f"  before and after, the script stops{after.place}: {clean(after.error)}")
     agreed = [f"{plural(len(numbers), what)}" for what, numbers in _compared(after) if numbers]
     return [*lines, f"  {' and '.join(agreed)} agree"] if agreed else lines
 
@@ -175,7 +157,7 @@ def _table(before: Ran, after: Ran) -> list[str]:
 def _stop(how: str, ran: Ran) -> list[str]:
     """How a run ended, with the traceback of the process that ended it where the script had started one."""
     worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
-    return [f"  {clean(line)}" for line in (f"{how}: {ran.error}", *worker)]
+    return [f"  {clean(line)}" for line in (f"{how}{ran.place}: {ran.error}", *worker)]
 
 
 def _compared(ran: Ran) -> list[tuple[str, tuple[float, ...]]]:

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -62,7 +62,7 @@ class KeptRun:
             ran[name] = tuple(ran[name])
         ran["host"] = tuple(ran["host"])
         ran["trail"] = tuple((file, line) for file, line in ran["trail"])
-        return replace(Ran(**ran), rules=Counter(finding.id for finding in findings)), findings
+        return replace(Ran(**ran), rules=Counter(finding.id for finding in findings), found=frozenset()), findings
 
     def save(self, recording: Path, ran: Ran) -> None:
         """Keep a run. Where there is no place for it, nothing is kept."""
@@ -70,7 +70,7 @@ class KeptRun:
             "key": self._key(),
             "sources": _digests({str(self.program.main.path.resolve()), *ran.modules}),
             "recording": _digest(recording),
-            "ran": {**asdict(replace(ran, reached=None)), "rules": {}},
+            "ran": {**asdict(replace(ran, reached=None, found=frozenset())), "rules": {}, "found": ()},
         }
         with suppress(OSError, AnympsError):
             folder = last_recording().parent
@@ -81,11 +81,14 @@ class KeptRun:
             replace_text(folder / _FACTS, json.dumps(facts))  # last: it names the digest of the recording
 
     def _key(self) -> dict[str, Any]:
+        from anymps.fix import Ran
+
         return {
             "words": list(self.words),
             "directory": os.getcwd(),
             "order": {**self.order.asked.device(), "steps": self.order.steps},
             "versions": [__version__, _torch_version()],
+            "facts": sorted(row.name for row in fields(Ran)),
             "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         }
 

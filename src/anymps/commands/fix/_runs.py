@@ -59,13 +59,13 @@ class Progress:
 class Tried:
     """A run without a recording: what it computed, and on which types of devices its model was last.
 
-    `used` says whether anything was on mps at all, `cut` whether it was ended for its time.
+    `cut` says whether it was ended for its time, `limit` the seconds that it had.
     """
 
     ran: Ran
     places: tuple[str, ...]
-    used: bool = False
     cut: bool = False
+    limit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ class Runs:
                     told=told_of(opened, findings, like),
                     host=host_of(opened),
                     reached=None if ran.reached is None else ran.reached | _sites(opened),
+                    found=_places(findings),
                 )
             if keep is not None:
                 keep(recording, ran)
@@ -141,20 +142,20 @@ class Runs:
     ) -> Tried:
         """Run a program without a recording, with words added to its command line, for a few steps or to its end.
 
-        One that takes more than `seconds` is ended, and what it has done by then is told.
+        One that uses more than `seconds` of the processor is ended, and what it has done by then is told.
         """
         order = replace(self.order, recorded=False, device=device, steps=steps or self.order.steps)
         if cuda_as_mps is not None:
             order = replace(order, asked=replace(order.asked, cuda_as_mps=cuda_as_mps))
         limit = min(self.seconds, seconds or self.seconds)
-        with self._ended(program, order, (*self.words, *added), limit) as ended:
+        with self._ended(program, order, (*self.words, *added), limit, patient=seconds is not None) as ended:
             facts = ended.facts
             error = str(facts.get("error", "")) or ("" if facts else last_line(ended.errors))
             ran = self._read(program, ended, {})
             if ended.status is None:
                 error = ""  # it was cut, whatever it made of that
             places = tuple(facts.get("places", ()))
-            return Tried(replace(ran, error=error), places, bool(facts.get("used")), ended.status is None)
+            return Tried(replace(ran, error=error), places, ended.status is None, limit)
 
     def _read(self, program: Program, ended: _Ended, ending: dict[str, object]) -> Ran:
         from anymps.fix import Ran, numbers
@@ -173,10 +174,13 @@ class Runs:
             seconds=ended.seconds,
             places=tuple(facts.get("places", ())),
             modules=tuple(facts.get("modules", ())),
+            used=bool(facts.get("used")),
         )
 
     @contextmanager
-    def _ended(self, program: Program, order: Order, words: Sequence[str], seconds: float) -> Iterator[_Ended]:
+    def _ended(
+        self, program: Program, order: Order, words: Sequence[str], seconds: float, *, patient: bool = False
+    ) -> Iterator[_Ended]:
         from anymps.fix import later_uses, new_statements
 
         with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
@@ -196,7 +200,7 @@ class Runs:
             output, errors = folder / "output", folder / "errors"
             began = time.monotonic()
             with output.open("wb") as out, errors.open("wb") as error:
-                status = run_isolated(command, out, seconds, error)
+                status = run_isolated(command, out, seconds, error, patient=patient)
             took = time.monotonic() - began
             printed, told = (file.read_text(encoding="utf-8", errors="replace") for file in (output, errors))
             yield _Ended(folder, status, printed, told, took)
@@ -224,6 +228,11 @@ def told_of(recording: Recording, findings: Sequence[Finding], like: HostTimes |
         about, span = estimate(predicted.time.seconds, predicted.time.low, predicted.time.high)
         told["a step on the Mac"] = f"about {about} ({span})"
     return told
+
+
+def _places(findings: Sequence[Finding]) -> frozenset[tuple[str, str, int]]:
+    sites = ((finding.id, finding.site) for finding in findings)
+    return frozenset((rule, os.path.realpath(site.file), site.line) for rule, site in sites if site.known)
 
 
 def _sites(recording: Recording) -> frozenset[tuple[str, int]]:
