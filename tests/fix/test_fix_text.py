@@ -10,7 +10,7 @@ from anymps.findings import RULES
 from anymps.fix import Budget, Program, edits_for, names_device
 from anymps.fix._edits import NOT_KNOWN
 from anymps.fix._imports import source_files
-from anymps.fix._lines import new_line, new_statements, old_line, statement_lines
+from anymps.fix._lines import new_line, new_statements, old_line, rows, statement_lines
 from anymps.fix._main_guard import guarded_line, with_guard
 from anymps.fix._script import Script
 from anymps.record import Site
@@ -327,6 +327,16 @@ def test_which_files_are_the_scripts(tmp_path: Path) -> None:
     assert sorted(edit.label for edit in edits) == [f"{rule.id} at {name}.py:2" for name in ("a", "loaded", "started")]
     unknown = [(one.edit.label, one.why) for one in suggestions if one.edit is not None]
     assert unknown == [(f"{rule.id} at started.py:4", NOT_KNOWN)]
+
+
+def test_lines_are_counted_as_python_counts_them() -> None:
+    """A form feed between functions, or a line separator in a text, ends no line; all three ends of lines do."""
+    text = 'a = 1\n\x0c\nb = "\u2028\x1c"\r\nc = 3\rd = 4'
+    assert rows(text) == ["a = 1", "\x0c", 'b = "\u2028\x1c"', "c = 3", "d = 4"]
+    assert (rows(""), rows("\n"), rows("a\n\n")) == ([], [""], ["a", ""])
+    after = text.replace("d = 4", "d = 5")
+    assert [new_line(text, after, line) for line in range(1, 6)] == [1, 2, 3, 4, 5]
+    assert new_statements(text, after) == [5]
 
 
 @pytest.mark.parametrize(

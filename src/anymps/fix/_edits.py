@@ -13,6 +13,7 @@ from anymps.findings import edits as edits_of
 from anymps.findings.edits import Guard, Insert, Safety
 from anymps.fix._cause import Cause
 from anymps.fix._imports import source_files
+from anymps.fix._lines import rows
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
@@ -123,7 +124,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 script.line(line).strip(),
                 first=line,
                 around=script.line(line),
-                recorded=dict(enumerate(script.text.splitlines(), 1)),
+                recorded=dict(enumerate(rows(script.text), 1)),
             )
             found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
             yield Edit(found, file, line, how, ran)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
+
+from anymps.findings.edits import line_starts
 
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
 _Block = tuple[str, int, int, int, int]  # as of SequenceMatcher.get_opcodes
@@ -23,13 +26,20 @@ def tree_of(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+def rows(text: str) -> list[str]:
+    """The lines of a file without their ends, as Python counts them: a form feed or a line separator ends none."""
+    starts = [*line_starts(text), len(text)]
+    found = [text[start:end].rstrip("\r\n") for start, end in itertools.pairwise(starts)]
+    return found if found and found[-1] else found[:-1]
+
+
 def new_line(before: str, after: str, line: int) -> int:
     """Where a line of the text `before` stands in the text `after`: the one most like it if it was changed."""
     for _, first, last, start, end in _blocks(before, after):
         if first < line <= last:
             if last - first == end - start or start == end:
                 return start + min(line - first, max(end - start, 1))
-            old, new = before.splitlines()[line - 1], after.splitlines()
+            old, new = rows(before)[line - 1], rows(after)
             return max(range(start, end), key=lambda at: SequenceMatcher(None, old, new[at]).ratio()) + 1
     return line
 
@@ -68,7 +78,7 @@ def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
 @lru_cache(maxsize=16)
 def _blocks(before: str, after: str) -> Sequence[_Block]:
     """What became of the lines of a text. Lines that are alike are told apart by how few lines changed then."""
-    old, new = before.splitlines(), after.splitlines()
+    old, new = rows(before), rows(after)
     most = min(len(old), len(new))
     first = next((at for at in range(most) if old[at] != new[at]), most)
     same = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)

@@ -14,7 +14,7 @@ from anymps.fix._budget import Budget
 from anymps.fix._cause import Cause
 from anymps.fix._edits import Edit, apply_all
 from anymps.fix._later_uses import later_uses
-from anymps.fix._lines import new_line, statement_lines, with_branches
+from anymps.fix._lines import new_line, rows, statement_lines, with_branches
 from anymps.fix._program import Program
 from anymps.fix._same_run import Disagreement, Ran, disagreement, gets_further
 
@@ -216,7 +216,7 @@ def _outcome(edit: Edit, kept: Sequence[Edit], best: Ran | None, prover: _Prover
 def _statement(program: Program, file: Path, line: int) -> str:
     text = program.script(file).text
     first, last = statement_lines(text, line)
-    return "\n".join(text.splitlines()[first - 1 : last])
+    return "\n".join(rows(text)[first - 1 : last])
 
 
 def _place(edit: Edit) -> Place:

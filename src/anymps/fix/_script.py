@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import io
-import itertools
 import tokenize
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 from anymps._errors import UsageError
 from anymps._text import first_line
 from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
-from anymps.fix._lines import tree_of
+from anymps.fix._lines import rows, tree_of
 from anymps.fix._main_guard import guarded_line, with_guard
 
 
@@ -54,14 +53,12 @@ class Script:
 
     def line(self, number: int) -> str:
         """A line without its end; empty where there is none."""
-        starts = [*line_starts(self.text), len(self.text)]
-        return self.text[starts[number - 1] : starts[number]].rstrip("\r\n") if 0 < number < len(starts) else ""
+        lines = rows(self.text)
+        return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def lines_with(self, word: str) -> list[int]:
         """The lines that hold a word, by number."""
-        starts = [*line_starts(self.text), len(self.text)]
-        rows = (self.text[start:end] for start, end in itertools.pairwise(starts))
-        return [number for number, row in enumerate(rows, 1) if word in row]
+        return [number for number, row in enumerate(rows(self.text), 1) if word in row]
 
     def place(self, number: int) -> Place | None:
         """The statement at a line."""
