@@ -165,6 +165,8 @@ def test_a_script_that_stops_once_it_chooses_mps(tmp_path: Path, capsys: pytest.
     lines = capsys.readouterr().err.splitlines()
     at = lines.index(f"anymps: on mps the script stops at train.py:3: {NO}")
     assert lines[at + 1] == "anymps: going on from there, with mps in place of CUDA"
+    _tell(made.mended, [], "on mps, ")
+    assert f"  before, on mps, the script stopped at train.py:3: {NO}" in capsys.readouterr().err.splitlines()
     assert lines[at + 2] == "anymps: run 3 of 6: the unchanged script"  # it counts on
 
 

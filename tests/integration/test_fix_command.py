@@ -313,7 +313,7 @@ def test_a_script_that_still_needs_cuda_is_told(folder: Path) -> None:
     assert result.status == 0, result.err
     assert "+model = torch.nn.Linear(4, 2).to(device)" in result.out
     stopped, nothing_written = result.err.splitlines()[-2:]
-    assert stopped.startswith("anymps: without --cuda-as-mps the changed script stops at port.py:3: "), result.err
+    assert stopped.startswith("anymps: without --cuda-as-mps the changed script stops at port.py:5: "), result.err
     assert nothing_written == (
         "anymps: nothing was changed on disk: save the patch for git apply, or run the same command with --write"
     )

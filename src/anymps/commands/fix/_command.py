@@ -61,7 +61,7 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     for old, new in differences:
         sys.stdout.write(file_patch(old, new, folder, unproved))
     sys.stdout.flush()
-    _tell(mended, unproved)
+    _tell(mended, unproved, "on mps, " if done.alone is not None else "")
     alone = ""
     if asked.cuda_as_mps and differences:
         alone = result_alone(done.mender.alone(fixed), "--cuda-as-mps")
@@ -84,13 +84,16 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     return 0
 
 
-def _tell(mended: Mended, unproved: Sequence[Suggestion]) -> None:
-    """What was proved and what was not. The changes of `unproved` are made without a proof."""
+def _tell(mended: Mended, unproved: Sequence[Suggestion], where: str = "") -> None:
+    """What was proved and what was not. The changes of `unproved` are made without a proof.
+
+    `where` the first run was, if not where the script runs by itself: `on mps, `.
+    """
     proofs, main = mended.proofs, mended.program.main.path.resolve()
     kept, after = mended.kept, mended.after
     if kept and after is not None:
         say(f"{plural(len(kept), 'change')} proven: {_names([outcome.edit for outcome in kept], main)}")
-        for line in [*_table(proofs[0].before, after), *(f"  {clean(note)}" for note in mended.notes)]:
+        for line in [*_table(proofs[0].before, after, where), *(f"  {clean(note)}" for note in mended.notes)]:
             say_plain(line)
         for line in _unseen(kept, main):
             say_plain(line)
@@ -138,7 +141,7 @@ def _place(file: str, line: int) -> str:
     return f"{Path(file).name}:{line}" if file else ""
 
 
-def _table(before: Ran, after: Ran) -> list[str]:
+def _table(before: Ran, after: Ran, where: str = "") -> list[str]:
     """What differs between two runs; how the first one ended, if not well; and what agrees."""
     names = list(dict.fromkeys([*before.told, *after.told]))
     rows = [("", "before", "after")] if names else []
@@ -146,8 +149,8 @@ def _table(before: Ran, after: Ran) -> list[str]:
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     lines = [f"  {name:{widths[0]}}  {one:{widths[1]}}  {two}".rstrip() for name, one, two in rows]
     if before.error and not before.stops_there_too(after):
-        now = _stop("after, it stops", after) if after.error else []
-        return [*lines, *_stop("before, the script stopped", before), *now]
+        now = _stop(f"after, {where}it stops", after) if after.error else []
+        return [*lines, *_stop(f"before, {where}the script stopped", before), *now]
     if after.error:
         lines.append(f"  before and after, the script stops{after.place}: {clean(after.error)}")
     agreed = [f"{plural(len(numbers), what)}" for what, numbers in _compared(after) if numbers]
