@@ -52,6 +52,7 @@ WIDER_FOR_FEW = 0.4  # in logarithms; judgement
 HARD = 0.5  # in logarithms: what is so much wider has no part in the interval of the others; judgement
 WIDEST = 1.5  # a fifth to four and a half times: there the interval says that nothing is known
 SMALL = 1e-3
+ONE_CHIP = 1.1  # how far apart two people's times on Macs with the same chip and cores are; judgement, see the page
 UNKNOWN = 2.0  # how far the interval of a step reaches before its own is known
 GPU = ("compute", "bandwidth")  # what a step is bound by where the GPU decides; else it is the host
 
@@ -233,6 +234,7 @@ def evaluate() -> dict[str, Any]:
     pairs = Pairs(ROWS, unknown, also & new)
     off = round(float(np.exp(pairs.interval())), 2)
     data["intervals"]["ratio"] = (round(1 / off, 4), off)
+    data["intervals"]["ratio, one chip"] = (round(1 / ONE_CHIP, 4), ONE_CHIP)
     data["between"] = pairs.wider(FEW, WIDER_FOR_FEW, WIDEST)
     data["accuracy"] = {
         "rows": len(ROWS),

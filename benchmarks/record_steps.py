@@ -15,6 +15,7 @@ from functools import partial
 import step_tapes
 import torch
 import transformers
+from step_later import diffusion, gpt, perceptron, update
 from step_models import cifar_epoch, cora, resnet18, scvi, vgg16_bn
 from step_networks import SMALL, keywords, normed_unet, rotary, small
 from step_recording import STEPS, recorded
@@ -194,6 +195,10 @@ MODELS: dict[str, Callable[[], Callable[[], None]]] = {
     "kwt-infer-b256-w64": lambda: keywords(64, 1, train=False),
     "kwt-infer-b256-w128": lambda: keywords(128, 2, train=False),
     "rotary-train-b4-s384": rotary,
+    "diffusion-train-b128-32": diffusion,
+    "gpt_of_letters-train-b12-s64": gpt,
+    **{f"perceptron-train-b{batch}": partial(perceptron, batch) for batch in (256, 512, 4096)},
+    **{f"sgd-update-n500-{n}-m{m}": partial(update, n, m / 10) for n, m in ((1024, 0), (1024, 9), (1048576, 9))},
     "normed_unet-train-b32-64": normed_unet,
 }
 

@@ -185,8 +185,8 @@ def read_rows(path: Path = TIMES / "operators.csv") -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             calls = [OperatorCall.parse(text) for text in line["calls"].split(" + ")]
-            works = tuple(work for call in calls for work in works_of(call))
             mac, release = mac_of(line["chip"], line["gpu_cores"]), torch_release(line["torch"])
+            works = tuple(work for call in calls for work in works_of(call, release.number))
             own = [call for call in calls if runs_own_kernel(call, release)]
             graphs = sum(graphs_of(call) for call in calls if call not in own)
             stated = (line["cores_stated"] == "yes", line["torch_stated"] == "yes")
@@ -218,11 +218,11 @@ def read_step_rows() -> list[Row]:
     """The steps that hold gradients of convolutions, as rows."""
     rows = []
     for line in read_steps():
-        counted = [(call, works_of(call), count) for call, count in step_calls(line["tape"])]
+        release = torch_release(line["torch"])
+        counted = [(call, works_of(call, release.number), count) for call, count in step_calls(line["tape"])]
         works = tuple(work for _, own, count in counted for _ in range(count) for work in own)
         if not any(work.kind in GRADIENTS for work in works):
             continue
-        release = torch_release(line["torch"])
         graphs = [one for one in counted if not runs_own_kernel(one[0], release)]
         rows.append(
             Row(line["source_url"], mac_of(line["chip"], line["gpu_cores"]), line["cores_stated"] == "yes",

@@ -67,6 +67,17 @@ class Pairs:
             "times_median": round(float(np.median(times)), 3),
             "times_eight_tenths": round(float(np.quantile(times, HELD)), 3),
             "held": round(float(np.mean(held)), 3),
+            **self._by_generation(),
+        }
+
+    def _by_generation(self) -> dict[str, float]:
+        """What HELD of the ratios within a generation of chips stay below, and of those between two."""
+        generations = np.array([[chip.split()[1] for chip in pair] for pair in self.chips])
+        one = generations[:, 0] == generations[:, 1]
+        return {
+            "pairs_one_generation": int(np.sum(self.same_torch & one)),
+            "one_generation": round(float(np.expm1(self.interval(one))), 3),
+            "two_generations": round(float(np.expm1(self.interval(~one))), 3),
         }
 
 

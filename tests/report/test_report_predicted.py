@@ -63,9 +63,9 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert time.time.device == pytest.approx(19 * one.device)
     assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
     shown = predicted_sentence(made)
-    assert shown == "A step would take about 81.4 ms on an M3 Pro 18GB (54.7 to 121 ms), bound by compute."
+    assert shown == "A step would take about 81.9 ms on an M3 Pro 18GB (55.0 to 121 ms), bound by compute."
     assert shown in render_terminal(made, []).replace("\n", " ")
-    assert "A step: about 81.4 ms (54.7 to 121 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
+    assert "A step: about 81.9 ms (55.0 to 121 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
     assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(made, []))
     report = json.loads("".join(renderer("json").pieces(made, [])))
     assert report["predicted_step"]["seconds"] == time.time.seconds
@@ -179,7 +179,7 @@ def test_a_comparison_has_the_macs_times() -> None:
     shown = "".join(rendered(diff_document(diff), "terminal"))
     (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
     assert "on the Mac  its ratio" in shown
-    assert whole.rstrip().endswith("64.1 ms -> 30.5 ms       0.48")
+    assert whole.rstrip().endswith("64.4 ms -> 30.6 ms       0.48")
     document = json.loads(render_diff_json(diff))
     schema = json.loads((SCHEMAS / "diff-1.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -77,8 +77,9 @@ class Coefficients:
     for some chips. In a training step dispatches take `training_host` times as long. `rows` counts the timings that a
     class rests on, and `wider` is how much wider its interval is, in logarithms. `intervals` are factors on a
     prediction, 10 % and 90 % quantiles: of an operator's time by its length, of a step that the GPU decides (`step,
-    GPU`) or the host (`step, host`), of what a wait takes (`wait`), and of the ratio between two Macs (`ratio`), which
-    is wider by `between` in a class whose ratios are harder to predict.
+    GPU`) or the host (`step, host`), of what a wait takes (`wait`), of the ratio between two Macs (`ratio`), which
+    is wider by `between` in a class whose ratios are harder to predict, and of that between two Macs with the same chip
+    (`ratio, one chip`).
     """
 
     matrix: dict[str, MatrixClass]

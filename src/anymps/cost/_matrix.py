@@ -27,14 +27,14 @@ def matrix_work(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | Non
 FEW_ROWS: Final = 16
 """Up to so many rows a matrix is read once and multiplied with each of them, without tiles: from about 16 on, MPS takes
 its kernel for matrices again (pytorch issue 189847)."""
-_TIMED: Final = ("float32", "float16", "bfloat16")
+TIMED: Final = ("float32", "float16", "bfloat16")
 
 
 def product(kind: str, m: int, n: int, k: int, batch: int, dtype: str, size: int) -> Work:
     """A product of [m, k] and [k, n], `batch` times, that moves `size` bytes; few rows have a class of their own."""
     if min(m, n, k, batch) < 1:
         return Work("fill", size, dtype)  # nothing to multiply: what is made holds zeros
-    if m <= FEW_ROWS and kind in ("gemm", "linear_view") and dtype in _TIMED:
+    if m <= FEW_ROWS and kind in ("gemm", "linear_view") and dtype in TIMED:
         return Work("few_rows", size, dtype)
     return Work(kind, size, dtype, m, n, k, batch)
 
@@ -113,7 +113,8 @@ def _convolution_backward(_: OperatorCall, tensors: Operands) -> tuple[Work, ...
     return tuple(works)
 
 
-def _attention(_: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+def attention(_: OperatorCall, tensors: Operands) -> tuple[Work, Work, Work]:
+    """A product with the keys, the softmax of the scores, and a product with the values."""
     query, key, value = tensors.inputs[:3]
     *outer, rows, width = query.shape
     columns, deep = value.shape[-2:]
@@ -142,6 +143,6 @@ _MAKERS = {
     "convolution_overrideable": _convolution,
     "mps_convolution": _convolution,
     "convolution_backward": _convolution_backward,
-    "_scaled_dot_product_attention_math_for_mps": _attention,
-    "scaled_dot_product_attention": _attention,
+    "_scaled_dot_product_attention_math_for_mps": attention,
+    "scaled_dot_product_attention": attention,
 }

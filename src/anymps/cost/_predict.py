@@ -10,6 +10,7 @@ from math import fsum
 from typing import Final, Literal
 
 from anymps._errors import CostError
+from anymps.cost._by_release import NEWEST, PYTHON_RUNS, works_by_release
 from anymps.cost._classes import VIEWS, Work, operands, plain_works
 from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
@@ -92,8 +93,8 @@ class StepTime:
     calibration: str = ""
 
 
-def works_of(call: OperatorCall) -> tuple[Work, ...]:
-    """The kernels of a call; none of a view.
+def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work, ...]:
+    """The kernels of a call by a release of torch; none of a view.
 
     Raises CostError for an operator without a class, and where the tensors' texts cannot be read.
     """
@@ -107,7 +108,9 @@ def works_of(call: OperatorCall) -> tuple[Work, ...]:
     if not tensors.outputs and not call.in_place:
         raise CostError(f"anymps: the results of {call.operator} were not recorded: its time is not predicted")
     try:
-        works = matrix_work(call, tensors)
+        works = works_by_release(call, tensors, number)
+        if works is None:
+            works = matrix_work(call, tensors)
         if works is None:
             works = recurrent_work(call.name, tensors)
         if works is None:
@@ -180,7 +183,7 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
     moved = moved_bytes(call)
     if moved:
         return OperatorTime(0.0, 0.0, 0.0, coefficients.transfer.seconds(moved), "transfer", "nothing", 0)
-    works = works_of(call)
+    works = works_of(call, release.number)
     kernels = [(kernel_time(work, mac, release, coefficients), work) for work in works]
     if not kernels:
         return OperatorTime(0.0, 0.0, 0.0, host, "view", "nothing", 0)
@@ -207,8 +210,11 @@ def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease,
 def graphs_of(call: OperatorCall) -> int:
     """How many graphs a call runs that has no Metal kernel: two where it makes the gradients of input and weight.
 
-    That of the bias comes with the weight's. Raises CostError where a tensor's text cannot be read.
+    That of the bias comes with the weight's. What Python runs as a row of operators counts as those. Raises CostError
+    where a tensor's text cannot be read.
     """
+    if call.name in PYTHON_RUNS:
+        return PYTHON_RUNS[call.name]
     if call.name not in _TWO_GRADIENTS:
         return 1
     return max(1, sum(len(read_tensor(made).shape) > 1 for made in call.outputs))

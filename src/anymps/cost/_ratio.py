@@ -24,5 +24,14 @@ def speed_ratio(of: WalkedStep, against: WalkedStep) -> Ratio:
     if not of.seconds or not against.seconds:
         return Ratio(1.0, 1.0, 1.0)
     value = against.seconds / of.seconds
-    off = math.exp(max(of.between, against.between))
+    off = math.exp(_off(of, against))
     return Ratio(value, value / off, value * off)
+
+
+def _off(of: WalkedStep, against: WalkedStep) -> float:
+    """The 80 % interval in logarithms: what is wrong for a chip is wrong for all Macs with it, unless one was timed."""
+    one, other = of.mac, against.mac
+    if one is None or other is None or of.calibration != against.calibration:
+        return max(of.between, against.between)
+    alike = (one.chip, one.gpu_cores) == (other.chip, other.gpu_cores)
+    return max(of.alike, against.alike) if alike else max(of.between, against.between)

@@ -98,9 +98,10 @@ class WalkedStep:
     `seconds` is the time of a step among others like it, `low` and `high` its 80 % interval. `device` is the time of
     the GPU's work in it, `device_low` and `device_high` its interval; `host` is the time in which the host is busy. A
     step's time consists only of what the rest has to wait for: `shares` lists it, the largest part first, and `bound`
-    names that part. `parts` is the same time by the happenings' parts. `lead` is how long the GPU still works for the
-    previous step when the host begins. `between` is the 80 % interval of the ratio to another Mac's time, in
-    logarithms. `waits` lists the costliest places first, and `all_waits` is what a step without any wait would save.
+    names that part. `parts` is the same time by the happenings' parts. `mac` is the Mac it is predicted for. `lead` is
+    how long the GPU still works for the previous step when the host begins. `between` is the 80 % interval of the ratio
+    to another Mac's time, in logarithms, and `alike` that to another Mac with the same chip and cores. `waits` lists
+    the costliest places first, and `all_waits` is what a step without any wait would save.
 
     `calls` is the number of calls to predict, `predicted` the number of those that have a time; `left_out` gives the
     reasons for the others, with their numbers, and `unpredicted` their operators. `graphs` counts the graphs that
@@ -128,6 +129,8 @@ class WalkedStep:
     calibration: str = ""
     lead: float = 0.0
     between: float = 0.0
+    alike: float = 0.0
+    mac: Mac | None = None
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
     _moves: Sequence[Move] = field(default=(), repr=False, compare=False)
     _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False, compare=False)
@@ -186,13 +189,10 @@ def walked_step(
     classes = book.uncertain / device if device else 0.0
     gpu, waited = _bound_by(walked.shares)
     low, high = step_interval(gpu, waited, _widening(walked.shares, classes, busy), coefficients)
-    _, apart = widened(
-        coefficients.intervals["ratio"],
-        math.hypot(
-            _widening(walked.shares, book.apart / device if device else 0.0, busy),
-            waited * math.log(coefficients.intervals["wait"][1]),
-        ),
-    )
+    by_waits = waited * math.log(coefficients.intervals["wait"][1])
+    unlike = _widening(walked.shares, book.apart / device if device else 0.0, busy)
+    _, apart = widened(coefficients.intervals["ratio"], math.hypot(unlike, by_waits))
+    _, alike = widened(coefficients.intervals["ratio, one chip"], by_waits)
     device_low, device_high = widened(coefficients.intervals["step, GPU"], classes)
     return WalkedStep(
         seconds=walked.seconds,
@@ -215,6 +215,8 @@ def walked_step(
         calibration=coefficients.calibration,
         lead=walked.lead,
         between=math.log(apart),
+        alike=math.log(alike),
+        mac=mac,
         _stretches=tuple(rows),
         _moves=moves,
         _start=walked.start,
@@ -339,7 +341,7 @@ class _Book:
     def _on_cpu(self, call: OperatorCall | None) -> float | None:
         """What the CPU takes for a call of a known class, None for another."""
         try:
-            works = works_of(call) if call is not None else ()
+            works = works_of(call, self._release.number) if call is not None else ()
         except CostError:
             return None
         bandwidth = min(0.5 * self._mac.memory_bandwidth, _CPU_BANDWIDTH)

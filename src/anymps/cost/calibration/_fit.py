@@ -154,7 +154,7 @@ class _Solver:
         for timing in timings:
             if moved_bytes(timing.call) or timing.call.name in VIEWS or timing.mode != "pipe":
                 continue
-            works = works_of(timing.call)
+            works = works_of(timing.call, self._release.number)
             factor = self._factor(timing) if len(works) == 1 else None
             if factor is not None:
                 found[works[0].kind, works[0].dtype].append(factor)
@@ -178,7 +178,7 @@ class _Solver:
 
     def _factor(self, timing: Timed) -> float | None:
         """The factor on a kernel's work that its timing says; None where the host hides it."""
-        (work,) = works_of(timing.call)
+        (work,) = works_of(timing.call, self._release.number)
         kernel = kernel_time(work, self._mac, self._release, self._stock)
         launch = LAUNCH_SHARE * self._stock.launch[self._release.era] * 1e-6
         host = self._host(timing.call)

@@ -1,0 +1,77 @@
+"""The kernels of operators that some releases of torch run as others do not: group norms, and attention.
+
+Until 2.12 Python runs a group norm as a row of other operators (`torch/backends/mps/__init__.py` of those releases;
+issue 182805 and pull request 183020 of pytorch say what that costs). Attention goes through a graph that writes out all
+scores. Since 2.9 it also looks for rows that may see nothing, which reads and writes them again (pull request 178545).
+Since 2.13 a kernel of PyTorch's own keeps them on the GPU for the common widths of a head (pull request 181575).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from anymps.cost._classes import Operands, Work
+from anymps.cost._matrix import TIMED, attention, product
+from anymps.cost._tensors import OperatorCall
+
+Number = tuple[int, int]
+
+NEWEST: Final[Number] = (2, 15)
+_NORMS_SINCE: Final[Number] = (2, 13)
+_CHECKED_SINCE: Final[Number] = (2, 9)
+_BLOCKS_SINCE: Final[Number] = (2, 13)
+_BLOCK_WIDTHS: Final = (32, 64, 72, 80, 96, 128, 256)
+_FEW_QUERIES: Final = 8  # have kernels of their own
+
+PYTHON_RUNS: Final = {"native_group_norm": 9, "native_group_norm_backward": 28}
+"""How many operators Python runs in place of these until PyTorch has a kernel: those of its code, without the views."""
+
+
+def works_by_release(call: OperatorCall, tensors: Operands, number: Number) -> tuple[Work, ...] | None:
+    """The kernels of an operator that goes another way in this release than in the newest, or None.
+
+    Raises IndexError or ValueError for other tensors than the operator takes.
+    """
+    if call.name in PYTHON_RUNS and number < _NORMS_SINCE:
+        return _norm_by_python(call, tensors)
+    if "scaled_dot_product_attention" in call.name:
+        return _attention(call, tensors, number)
+    return None
+
+
+def _norm_by_python(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    """What a group norm's operators move: the variance reads the values for the mean and again for what is off it."""
+    given = tensors.inputs[0]
+    dtype, whole = given.dtype, given.size
+    row = min(tensor.size for tensor in tensors.outputs)
+    if call.name == "native_group_norm":
+        large = [("reduce_inner", 2), ("elementwise", 2), ("elementwise", 2)]
+    else:
+        large = [("elementwise", 3), *[("reduce_inner", 1)] * 2]
+        large += [("elementwise", times) for times in (2, 2, 3, 2)]
+    small = PYTHON_RUNS[call.name] - len(large)
+    return (
+        *(Work(kind, times * whole, dtype) for kind, times in large),
+        *(Work("elementwise", 2 * row, dtype) for _ in range(small)),
+    )
+
+
+def _attention(call: OperatorCall, tensors: Operands, number: Number) -> tuple[Work, ...] | None:
+    query, key, value = tensors.inputs[:3]
+    *outer, rows, width = query.shape
+    columns, deep = value.shape[-2:]
+    batch = prod(outer)
+    if rows <= _FEW_QUERIES or query.dtype not in TIMED:
+        return None
+    if number >= _BLOCKS_SINCE and width == deep and width in _BLOCK_WIDTHS:
+        # Its sums are of float32, whatever the inputs are.
+        return (
+            product("bmm", rows, columns, width, batch, "float32", query.size + key.size),
+            product("bmm", rows, deep, columns, batch, "float32", value.size + query.size),
+        )
+    if number < _CHECKED_SINCE:
+        return None
+    scores = 4 * batch * rows * columns
+    first, softmax, second = attention(call, tensors)
+    return first, *[Work("elementwise", 2 * scores, "float32")] * 3, softmax, second

@@ -1,0 +1,66 @@
+"""What a release of torch runs as another does not: group norms by Python, and attention by three kinds of kernels."""
+
+from __future__ import annotations
+
+import pytest
+
+from anymps import parse_mac
+from anymps.cost import OperatorCall, predict_operator
+from anymps.cost._predict import graphs_of, works_of
+
+NORM = OperatorCall.parse(
+    "aten::native_group_norm(float32[128, 64, 32, 32]) -> (float32[128, 64, 32, 32], float32[128, 8], float32[128, 8])"
+)
+BACK = OperatorCall.parse(
+    "aten::native_group_norm_backward(float32[128, 64, 32, 32], float32[128, 64, 32, 32], float32[128, 8], "
+    "float32[128, 8], float32[64]) -> (float32[128, 64, 32, 32], float32[64], float32[64])"
+)
+WHOLE = 4 * 128 * 64 * 32 * 32
+
+
+def attention(width: int, rows: int = 2048, dtype: str = "bfloat16", number: int = 32) -> OperatorCall:
+    """Attention of so many heads."""
+    query, key = f"{dtype}[1, {number}, {rows}, {width}]", f"{dtype}[1, {number}, 2048, {width}]"
+    name = "_scaled_dot_product_attention_math_for_mps"
+    return OperatorCall(f"aten::{name}", (query, key, key), (query, f"{dtype}[1, {number}, {rows}, 2048]"))
+
+
+def milliseconds(call: OperatorCall, mac: str, torch: str) -> float:
+    return 1e3 * predict_operator(call, parse_mac(mac), torch).device
+
+
+def test_python_runs_a_group_norm_until_a_kernel_does() -> None:
+    """Until 2.12 its values are read and written several times, by a row of dispatches."""
+    newer, older = works_of(NORM), works_of(NORM, (2, 12))
+    assert len(newer) == 1
+    assert len(older) == graphs_of(NORM) == 9
+    assert sum(work.size for work in older) > 2 * sum(work.size for work in newer)
+    assert len(works_of(BACK, (2, 12))) == graphs_of(BACK) == 28
+    assert sum(work.size for work in works_of(BACK, (2, 12))) > 12 * WHOLE
+    times = [predict_operator(NORM, parse_mac("M1 16GB"), torch).host for torch in ("2.12", "2.13")]
+    assert times[0] > 8 * times[1]
+
+
+def test_a_graph_reads_the_scores_again_since_it_looks_for_empty_rows() -> None:
+    """Public timings of an M5 Pro with torch 2.12: 24.6 ms for 2048 rows of 32 heads, 101.4 ms for 4096."""
+    older, checked = works_of(attention(100), (2, 8)), works_of(attention(100), (2, 9))
+    assert [work.kind for work in checked] == [older[0].kind, *["elementwise"] * 3, *[work.kind for work in older[1:]]]
+    assert 24.56 / 1.4 < milliseconds(attention(128), "M5 Pro 24GB", "2.12") < 24.56 * 1.4
+
+
+def test_a_kernel_keeps_the_scores_for_common_widths() -> None:
+    """Two products of float32 and no scores; another width or a few queries go the older way."""
+    kept = works_of(attention(128), (2, 13))
+    assert [(work.kind, work.dtype) for work in kept] == [("bmm", "float32")] * 2
+    assert sum(work.size for work in kept) == 4 * 2 * 32 * 2048 * 128
+    assert len(works_of(attention(100), (2, 13))) == 6
+    assert works_of(attention(128, rows=1), (2, 13)) == works_of(attention(128, rows=1), (2, 8))
+    older, newer = (milliseconds(attention(128), "M5 Pro 24GB", torch) for torch in ("2.12", "2.13"))
+    assert newer < 0.7 * older
+
+
+@pytest.mark.parametrize("number", [(2, 8), (2, 12), (2, 15)])
+def test_attention_counts_the_same_products_everywhere(number: tuple[int, int]) -> None:
+    """What differs is what moves."""
+    operations = sum(work.operations for work in works_of(attention(64), number) if work.kind == "bmm")
+    assert operations == 2 * 2 * 32 * 2048 * 2048 * 64
