@@ -70,6 +70,17 @@ def test_a_step_that_the_cpu_would_do_faster() -> None:
     assert found.sentence.endswith("bound by launches. That Mac's CPU alone would take about 744 us.")
 
 
+def test_a_step_with_other_work_says_nothing_of_the_typical_one() -> None:
+    """Here most steps evaluate, too, and read values; how long the others take is no time of theirs."""
+    steps = Steps(virtual=True)
+    for number, reads in ((10, 0), (1000, 4), (1000, 4), (10, 0)):
+        steps.small(number)
+        for _ in range(reads):
+            steps.item()
+        steps.end()
+    assert seen(steps.close()).on_cpu == pytest.approx(1004 * 1500e-9 * SPEED)
+
+
 @pytest.mark.parametrize("meta", [{"virtual": False}, {"virtual": True, "real_calls": {"aten::relu": 1}}])
 def test_what_this_cpu_did_not_compute_says_nothing_of_a_macs(meta: dict[str, object]) -> None:
     """A Mac's own device, and PyTorch's own kernels."""

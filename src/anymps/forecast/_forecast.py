@@ -226,7 +226,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
         raise CostError("anymps: no time can be predicted for this Mac: nothing in the step works on its GPU")
     workers = any(noted.facts.get("workers") for noted in recording.noted("loader"))
     no_time = _no_time(recording, mac, time)
-    on_cpu = _on_cpu(recording, mac, speed)
+    on_cpu = _on_cpu(recording, step, mac, speed)
     faster = not no_time and time.bound == "launch" and on_cpu is not None and on_cpu < time.low
     return Forecast(
         mac,
@@ -242,15 +242,18 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
     )
 
 
-def _on_cpu(recording: Recording, mac: Mac, speed: float) -> float | None:
+def _on_cpu(recording: Recording, typical: Step, mac: Mac, speed: float) -> float | None:
     """The step as this machine's CPU has computed it, in the time of the Mac's; None where something else computed.
 
-    The shortest step but the first one, as what is longer was held up. For small operators only: of large ones the
-    number of cores decides, and how they are built.
+    The shortest of the steps but the first one that wait and fall back as often as the typical one, as what is longer
+    was held up; others do other work, such as an evaluation. For small operators only: of large ones the number of
+    cores decides, and how they are built.
     """
     if recording.meta.get("virtual") is not True or recording.meta.get("real_calls") or not mac.cpu_speed:
         return None
-    spans = [step.duration_ns for step in recording.step_sums()[1:]]
+    steps = recording.step_sums()
+    alike = {(step.waits, step.on_cpu) for step in steps if step.step == typical.step}
+    spans = [step.duration_ns for step in steps[1:] if (step.waits, step.on_cpu) in alike]
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
 
 
