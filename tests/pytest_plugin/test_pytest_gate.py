@@ -102,6 +102,37 @@ def test_planted_faults(gate: Gate) -> None:
     )
 
 
+def test_an_interrupted_test_has_its_name(gate: Gate) -> None:
+    """What a test did before the session was interrupted is the test's, and not what happened between tests."""
+    gate.write(
+        test_it="""\
+            import torch
+
+            def test_ends():
+                torch.ones(3, device="mps")
+
+            def test_hangs():
+                x = torch.ones(3, device="mps")
+                try:
+                    x.double()
+                except TypeError:
+                    raise KeyboardInterrupt
+        """
+    )
+    result = gate.run("--mps-recording", "m.anymps")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(passed=1)
+    assert section(result)[:5] == [
+        "Refused by MPS:",
+        f"  TypeError: {FLOAT64}",
+        "  fix: Write `x.float()`; what needs double precision is computed on the CPU: `.cpu().double()`.",
+        "    once  test_it.py:9  | x.double()",
+        "      in test_it.py::test_hangs",
+    ]
+    suite = anymps.Recording.open(gate.path / "m.anymps").meta["suite"]
+    assert suite == {"tests": 2, "failed": 0, "excused": 0, "manifest": "", "expected": []}
+
+
 def test_lines_of_installed_packages(
     gate: Gate, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

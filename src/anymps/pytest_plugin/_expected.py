@@ -20,7 +20,7 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
     for test in facts:
         for refusal in test.refusals:
             place = (refusal.site.file, refusal.site.line)
-            if test.test and (test.expected or not test.failed):
+            if test.test and (test.expected or test.ended_well):
                 tests.setdefault(place, {})[test.test] = test
             else:
                 news.add(place)

@@ -14,6 +14,8 @@ from anymps.capture import Section
 from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
 
 _ASSERTIONS = ("torch/testing/", "unittest/")
+INTERRUPTED = "interrupted"
+"""The ending of a test that was running when the session was interrupted."""
 _SHOWS = os.path.dirname(str(_pytest.__file__)) + os.sep
 
 
@@ -21,10 +23,10 @@ _SHOWS = os.path.dirname(str(_pytest.__file__)) + os.sep
 class Facts:
     """One test, or with an empty `test` what happened outside of all tests.
 
-    `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`; `expected` whether it failed as it should;
-    `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `said` its first exception's
-    text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the device,
-    `real` how many of them PyTorch's own kernels computed.
+    `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`, `interrupted`; `expected` whether it failed as it
+    should; `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `said` its first
+    exception's text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the
+    device, `real` how many of them PyTorch's own kernels computed.
     Waits leave out the copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or
     to show a tensor is left out everywhere.
     """
@@ -45,7 +47,12 @@ class Facts:
     @property
     def failed(self) -> bool:
         """Whether the test failed, expectedly or not."""
-        return self.ending not in ("", "passed", "skipped", "xfailed")
+        return not self.ended_well and self.ending != INTERRUPTED
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the test ended without failing, so that it asked for what MPS refused in it, or caught it."""
+        return self.ending in ("", "passed", "skipped", "xfailed")
 
     def packed(self) -> dict[str, Any]:
         """As JSON has it; empty parts are left out."""

@@ -16,7 +16,7 @@ from anymps._manifest import Manifest, key
 from anymps._settings import asked_for
 from anymps.capture import SuiteCapture
 from anymps.device import children_used_mps, default_device
-from anymps.pytest_plugin._facts import Facts
+from anymps.pytest_plugin._facts import INTERRUPTED, Facts
 from anymps.pytest_plugin._late import LateErrors, told
 from anymps.pytest_plugin._limits import (
     exceeded_memory,
@@ -65,6 +65,8 @@ class Gate:
         self._manifest = manifest
         self._selection = Selection(config)
         self._outside = Facts("")
+        self._running = ""  # the test between its setup and the end of its teardown
+        self._interrupted: Facts | None = None
         self._root = str(config.rootpath)
         self._numbers: NumberCheck | None = None
         self._wrong: dict[tuple[str, str, str, str], list[Found]] = {}
@@ -139,6 +141,7 @@ class Gate:
         name = os.path.relpath(self._manifest.path, self._root) if self._manifest is not None else None
         verdict = Verdict(entry, marks.fails, name, self._settings.update_manifest)
         run = item.stash[_RUN] = _Run(marks, verdict, LateErrors(self.capture, self._root))
+        self._running = _test_id(item)
         if self.capture is not None:
             self._faults()
             self._wrong.clear()
@@ -185,6 +188,7 @@ class Gate:
             return report
         run.verdict.see(report, error)
         if call.when == "teardown":
+            self._running = ""
             run.stack.close()
             verdict = run.verdict
             facts = Facts(
@@ -203,9 +207,14 @@ class Gate:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Take the last of the tape; a worker of pytest-xdist hands over what belongs to no test, and ends there."""
+        """Take the last of the tape; a worker of pytest-xdist hands over what belongs to no test, and ends there.
+
+        If the session was interrupted (Ctrl-C, `pytest.exit()`), the last belongs to the test that was running.
+        """
+        if self._running:
+            self._interrupted = Facts(self._running, ending=INTERRUPTED)
         if self.capture is not None:
-            self._outside.add(self.capture.cut())
+            (self._interrupted or self._outside).add(self.capture.cut())
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
             self.close(int(exitstatus))
@@ -222,12 +231,12 @@ class Gate:
                 self.capture.close({"status": status}, suite)
 
     def rest(self) -> dict[str, Any]:
-        """What belongs to no test: listed tests that are gone, what happened outside of tests, a lost recording, and
-        whether processes that tests started have used mps."""
+        """What belongs to no finished test: listed tests that are gone, what happened outside of tests and in one that
+        was interrupted, a lost recording, and whether processes that tests started have used mps."""
         gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
         return {
             "gone": gone,
-            "outside": self._outside.packed(),
+            "outside": [facts.packed() for facts in (self._outside, self._interrupted) if facts is not None],
             "failure": self.failure,
             "children_used_mps": children_used_mps(),
         }

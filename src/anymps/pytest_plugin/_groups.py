@@ -14,7 +14,8 @@ MANY_WAITS = 10
 
 @dataclass
 class Group:
-    """Calls of one kind at one line. `unexpected` if one of them was in a test that fails unexpectedly."""
+    """Calls of one kind at one line. `unexpected` if one of them was in a test that failed unexpectedly or was
+    interrupted."""
 
     what: str
     site: Site
@@ -27,7 +28,7 @@ class Group:
         """One more test."""
         self.count += count
         self.tests.add(facts.test)
-        self.unexpected |= facts.failed and not facts.expected
+        self.unexpected |= not facts.ended_well and not facts.expected
 
     def join(self, other: Group) -> None:
         """The same in other tests."""
@@ -90,7 +91,7 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
     caught = 0
     for facts in all_facts:
         for refusal in facts.refusals:
-            if facts.test and not facts.failed:
+            if facts.test and facts.ended_well:
                 caught += 1
                 continue
             is_missing = refusal.kind is RefusalKind.MISSING

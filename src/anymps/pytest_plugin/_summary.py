@@ -220,7 +220,7 @@ class Summary:
         gone = set(rest["gone"])
         # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
         self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
-        self._outside.append(Facts.unpacked(rest["outside"]))
+        self._outside += map(Facts.unpacked, rest["outside"])
         self._children_used_mps |= rest["children_used_mps"]
         self._lost(rest["failure"])
 
