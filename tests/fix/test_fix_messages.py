@@ -54,9 +54,14 @@ def test_names_with_digits_stay(one: str, other: str) -> None:
         ("45.2 samples/sec, 123 it/s", ()),
         ("2026-11-23 12:33:01,250 step 4", (4.0,)),
         ("Epoch [1/5], Loss: 3e-1", (1.0, 5.0, 0.3)),
+        ("max memory 573.4 MB, loss 0.25", (0.25,)),
+        ("peak 1.5GiB of 16 GB; 2048 bytes; step 4", (4.0,)),
+        ("torch.mps.current_allocated_memory(): 123904 acc 0.5", (0.5,)),
+        ("memory=0.6 reserved=1.0 allocated: 2", ()),
+        ("30 MBConv blocks, 5 b", (30.0, 5.0)),
         ("sum tensor(3.2000, device='mps:0', grad_fn=<MulBackward0>)", (3.2,)),
     ],
 )
-def test_times_are_no_results(printed: str, kept: tuple[float, ...]) -> None:
-    """What a line itself calls a time, a speed or a date is another in every run; a device's index says no result."""
+def test_times_and_sizes_are_no_results(printed: str, kept: tuple[float, ...]) -> None:
+    """What a line itself calls a time, a speed, a date or a size of memory; a device's index says no result either."""
     assert numbers(printed) == kept

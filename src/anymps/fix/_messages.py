@@ -20,11 +20,14 @@ _UNIT: Final = r"(?:[mnuµ]?s|secs?|seconds?|mins?|minutes?|hrs?|hours?|millisec
 _WITH_UNIT: Final = re.compile(
     rf"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*(?:{_UNIT}\b(?!\.?\w)|[\w./]*/\s*{_UNIT}\b)"
 )
+_SIZE: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)\s*(?:[kKMGT]i?[bB]|[bB]ytes?)\b(?!/)")
+_MEMORY_WORDS: Final = r"(?:\w*memory\w*|mem|vram|\w*allocated|\w*reserved)"
 _TIME_WORDS: Final = (
     r"(?:elapsed|took|duration|eta|seconds|speed|throughput|fps|\w*time\w*|\w+/s(?:ec)?|m?s/\w+|\w+_per_sec\w*)"
 )
-_NAMED_TIME: Final = re.compile(
-    rf"\b{_TIME_WORDS}\b\W{{0,8}}?[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:\s*\(\s*[\d.]+\s*\))?", re.IGNORECASE
+_NAMED: Final = re.compile(
+    rf"\b(?:{_TIME_WORDS}|{_MEMORY_WORDS})\b\W{{0,8}}?[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:\s*\(\s*[\d.]+\s*\))?",
+    re.IGNORECASE,
 )
 
 
@@ -42,7 +45,11 @@ def comparable(message: str) -> str:
 
 
 def numbers(printed: str) -> tuple[float, ...]:
-    """The numbers in what a program printed, without the index of a device and what the text calls a time or a date."""
+    """The numbers in what a program printed that a change of where it runs must keep.
+
+    Without the index of a device, and what the text calls a time, a date or a size of memory: a loss that stays on the
+    device takes some of it.
+    """
     text = _CLOCK.sub(" ", _DEVICE_INDEX.sub(" ", printed))
-    text = _NAMED_TIME.sub(" ", _WITH_UNIT.sub(" ", text))
+    text = _NAMED.sub(" ", _SIZE.sub(" ", _WITH_UNIT.sub(" ", text)))
     return tuple(float(number) for number in _NUMBER.findall(text))
