@@ -112,6 +112,15 @@ def test_refusal_names_the_line_that_made_a_global() -> None:
     assert (once.detail["default_device"], twice.origin.known) == ("mps", False)
 
 
+@pytest.mark.parametrize(("outer", "inner", "told"), [("cpu", "mps", "mps"), ("mps", "cpu", None)])
+def test_a_block_of_a_default_device(outer: str, inner: str, told: str | None) -> None:
+    """`with torch.device("mps")` is a default device, too, and the innermost one holds."""
+    with anymps.record() as capture, torch.device(outer), torch.device(inner), pytest.raises(RuntimeError):
+        torch.ones(3, device="mps") * torch.Tensor([1.0, 2.0, 3.0])
+    (refusal,) = capture.recording.refusals()
+    assert refusal.detail.get("default_device") == told
+
+
 def test_a_generator_that_does_not_fit_the_default_device() -> None:
     """A refusal tells of the default device where it was mps, and only there."""
     with anymps.record() as capture, pytest.raises(RuntimeError, match="generator"):

@@ -293,6 +293,25 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
             "Move the tensor to the device of the others: `.to(device)`.",
         ),
         (
+            {
+                "name": "self.weight",
+                "expression": "Parameter(Tensor(4))",
+                "kept": "parameter",
+                "default_device": "mps",
+            },
+            "The default device does not reach `Tensor`. "
+            "It is a parameter of its module: move the module before this line, `.to(device)`.",
+        ),
+        (
+            {"name": "w[0]", "expression": "nn.Parameter(torch.FloatTensor(4).fill_(1))", "default_device": "mps"},
+            "The default device does not reach `torch.FloatTensor`. "
+            "Move the tensor to the device of the others: `.to(device)`.",
+        ),
+        (
+            {"name": "x", "expression": "torch.ones(Tensor(3).shape)", "default_device": "mps"},
+            "Move it before this line: `x = x.to(device)`.",
+        ),
+        (
             {"name": "x", "expression": "torch.Tensor([1.0])"},
             "Move it before this line: `x = x.to(device)`.",
         ),

@@ -15,6 +15,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from anymps._paths import is_library
 from anymps.capture._statements import assignments, contains, function_at, methods_of, parsed, statement_at
@@ -131,11 +132,20 @@ def defaults_behind(kind: str) -> dict[str, object]:
     names no other.
     """
     if kind in _PLACED:
-        # Of this thread (`torch.set_default_device`).
-        context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-        return {"default_device": "mps"} if context is not None and context.device.type == "mps" else {}
+        return {"default_device": "mps"} if _default_device() == "mps" else {}
     wide = kind == "float64" and torch.get_default_dtype() is torch.float64
     return {"torch_default": True} if wide else {}
+
+
+def _default_device() -> str:
+    """The type of the default device of this thread, while a call runs; the empty text where none is set.
+
+    The mode of `with torch.device("mps")` is off while it handles the call: its frame tells.
+    """
+    handler = DeviceContext.__torch_function__.__code__
+    modes = [frame.f_locals.get("self") for frame in _outwards(sys._getframe(1)) if frame.f_code is handler]
+    context = modes[-1] if modes else getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return str(context.device.type) if context is not None else ""
 
 
 def find_caller(is_internal: Callable[[str], bool]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -114,7 +115,10 @@ def _devices(refused: Refused) -> Finding:
     )
 
 
-_OLD_MAKERS = re.compile(r"torch\.(?:\w*Tensor|from_numpy|frombuffer|from_dlpack)(?=\()")
+_OLD_MAKERS = re.compile(
+    r"(?:torch\.)?(?:(?:Double|Float|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)?Tensor|from_numpy|frombuffer|from_dlpack)"
+)
+_KEEPERS = frozenset({"Parameter", "Buffer", "Variable"})  # what they are given is what they hold
 
 
 def _beyond_default(refused: Refused) -> str:
@@ -124,9 +128,28 @@ def _beyond_default(refused: Refused) -> str:
     """
     if refused.detail.get("default_device") != "mps":
         return ""
-    maker = _OLD_MAKERS.match(refused.expression)
-    if maker is not None:
-        return f"The default device does not reach `{maker[0]}`."
+    if maker := _old_maker(refused.expression):
+        return f"The default device does not reach `{maker}`."
     if refused.origin.known and refused.origin.function == "<module>":
         return "The default device does not reach what a module makes when it is imported."
+    return ""
+
+
+def _old_maker(expression: str) -> str:
+    """What made the tensor of an expression, if the default device does not reach that: `Tensor`; else the empty text.
+
+    It may be held by a parameter or have been filled: `nn.Parameter(Tensor(3).fill_(1))`.
+    """
+    try:
+        node = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    while isinstance(node, ast.Call):
+        name = ast.unparse(node.func)
+        if _OLD_MAKERS.fullmatch(name):
+            return name
+        if name.rpartition(".")[2] in _KEEPERS and node.args:
+            node = node.args[0]
+        else:
+            node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
     return ""
