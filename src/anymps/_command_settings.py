@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from anymps._setting_row import Row, row
 from anymps._settings import Settings, rows
 
-_LOOK_AT: Final = "Look only at the first N optimizer steps"  # what `--steps 8` means to all commands
+_LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class CompareSettings(Settings):
     )  # fmt: skip
     steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
     full_steps: int = row(
-        "integer", 10, "Compare every call of this many optimizer steps, and of later steps at doubling intervals; "
+        "integer", 10, "Compare every call of this many training steps, and of later steps at doubling intervals; "
         "losses of all steps.", least=1, shows_default=True,
     )  # fmt: skip
     seconds: float = row("number", 600, "Time limit of each run, in seconds.", least=1, shows_default=True)

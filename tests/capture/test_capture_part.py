@@ -59,14 +59,27 @@ def test_what_was_made_before_the_part_is_known(source: str) -> None:
     assert [noted.occurrence.site.source.strip() for noted in recording.noted("optimizer")] == ["optimizer.step()"]
 
 
-def test_the_first_optimizer_counts() -> None:
-    """Of two that take turns, one is a step."""
-    first, second = (torch.optim.SGD([nn.Parameter(torch.ones(2, device="mps"))], lr=0.1) for _ in range(2))
+def weights(count: int) -> list[torch.optim.Optimizer]:
+    """An optimizer for each of some weights."""
+    return [torch.optim.SGD([nn.Parameter(torch.ones(2, device="mps"))], lr=0.1) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("order", "seen", "part"),
+    [
+        ("dg" * 6, 6, [1, 3]), ("dddg" * 6, 6, [1, 3]), ("dddddg" * 12, 12, [1, 3]),
+        ("d" * 15, 15, [10, 12]),  # the other one may still have its first turn, until it would be a rare one
+    ],
+)  # fmt: skip
+def test_optimizers_that_take_turns_make_a_step_together(order: str, seen: int, part: list[int]) -> None:
+    """The part is of rounds, as the report's steps are, and a critic's first steps are no rounds of their own."""
+    optimizers = dict(zip("dg", weights(2), strict=True))
     with anymps.record(steps=(1, 3)) as capture:
-        for _ in range(3):
-            first.step()
-            second.step()
-    assert capture.steps_seen == 3
+        for name in order:
+            torch.ones(1, device="mps")
+            optimizers[name].step()
+    assert (capture.steps_seen, capture.recording.meta["steps"]) == (seen, part)
+    assert (capture.progress.recorded, capture.recording.complete_steps) == (2, 2)
 
 
 def test_a_part_that_never_comes() -> None:
@@ -108,7 +121,7 @@ def test_run_records_a_part(tmp_path: Path) -> None:
     none = run_command(*run, "--steps", "10:30", "train.py", cwd=tmp_path)
     assert none.status == 4
     assert none.err.splitlines()[1:] == [
-        "anymps: nothing was recorded: the optimizer made 6 steps, and --steps is 10:30"
+        "anymps: nothing was recorded: the script made 6 training steps, and --steps is 10:30"
     ]
     odd = run_command(*run, "--steps", "30:10", "train.py", cwd=tmp_path)
     assert (odd.status, odd.err) == (

@@ -16,7 +16,7 @@ HEADED = ("compare", "fix", "plan")
 def test_which_commands_take_steps() -> None:
     """All four say so in the same words."""
     assert sorted(ROWS) == ["compare", "fix", "plan", "run"]
-    assert {row.help.partition(" steps")[0] for row in ROWS.values()} == {"Look only at the first N optimizer"}
+    assert {row.help.partition(" steps")[0] for row in ROWS.values()} == {"Look only at the first N training"}
 
 
 @pytest.mark.parametrize("text", ["8", ":8", "0:8"])

@@ -184,7 +184,7 @@ def test_run_a_part_of_a_notebook(tmp_path: Path) -> None:
     ran = run(tmp_path, "--steps", "100:200", "train.ipynb")
     assert ran.status == 4
     assert ran.err.splitlines()[-1] == (
-        "anymps: nothing was recorded: the optimizer made 10 steps, and --steps is 100:200"
+        "anymps: nothing was recorded: the script made 10 training steps, and --steps is 100:200"
     )
 
 

@@ -8,7 +8,6 @@ from anymps import parse_mac
 from anymps._errors import UsageError
 from anymps.device import enable
 from anymps.plan import Kind, Scenario, Stretch, Trace, Verdict, parse_scenario, representative
-from anymps.plan._step_counter import StepCounter
 from anymps.record import Phase, Site
 from anymps.record._memory import Allocation, Category, MemoryStory
 
@@ -192,38 +191,3 @@ def test_one_mac_of_each_memory_size_is_shown() -> None:
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == 512
     assert not any(mac.chip.startswith("Apple A") for mac in representative() if mac.ram_gib > 8)
-
-
-@pytest.mark.parametrize(
-    ("order", "enough", "taken"),
-    [
-        ("aaaaaa", 3, "aaa"),
-        ("dgdgdgdg", 3, "dgdgdg"),
-        ("ddgddgddgddg", 3, "ddgddgddg"),
-        ("abcabcabcabc", 3, "abcabcabc"),
-        ("aabbbbbb", 3, "aabbb"),
-        ("aarabaaaa", 3, "aarabaaa"),
-        ("dddddgddddd", 3, "ddd"),
-        ("dgdg", 1, "d"),
-        ("abcdefghijklmnopqrstuvwxyz", 3, "abcdefghijklmnopqrstuvwx"),
-    ],
-)
-def test_optimizers_that_take_turns_make_one_step_together(order: str, enough: int, taken: str) -> None:
-    """A plan ends when each of them has stepped often enough, and does not wait for one that stepped before."""
-    counter = StepCounter(enough)
-    assert order[: next(number for number, size in enumerate(order, 1) if counter.step(size))] == taken
-    assert counter.taken == len(taken)
-
-
-@pytest.mark.parametrize(
-    ("order", "enough", "taken"),
-    [
-        ("dddddgdddddgdddddgddddd", 3, "dddddgdddddgdddddg"),
-        ("ddddddddddddddddddddddd", 3, "ddddddddd"),
-        ("dgdg", 1, "dg"),
-    ],
-)
-def test_an_optimizer_that_has_not_stepped_yet_is_waited_for(order: str, enough: int, taken: str) -> None:
-    """A critic may take five steps before its generator takes one; one that is for later is not waited for long."""
-    counter = StepCounter(enough, lambda: "dg")
-    assert order[: next(number for number, size in enumerate(order, 1) if counter.step(size))] == taken

@@ -12,7 +12,7 @@ from torch import nn
 import anymps
 from anymps.findings import find, notes
 from anymps.record import Phase, Recording, RecordingBuilder, RoundKind
-from anymps.record._rounds import Round, cycles
+from anymps.record.loop import Round, Rounds, cycles
 from anymps.report import render_terminal
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -176,6 +176,60 @@ def test_optimizers_made_anew_are_one() -> None:
     (anchors,) = cycles(rounds)
     assert {anchor.site for anchor in anchors} == {2}
     assert len(anchors) == 100
+
+
+def test_an_optimizer_for_each_weight() -> None:
+    """They are many, but they come again: the last of them ends the step, as it does with a few."""
+    order = [key for _ in range(4) for key in range(100)]
+    rounds = [Round(RoundKind.OPTIMIZER, key, 1, time, time) for time, key in enumerate(order)]
+    (anchors,) = cycles(rounds)
+    assert [anchor.key for anchor in anchors] == [99] * 4
+
+
+def ended_after(order: str, needed: int, existing: str = "") -> str:
+    """The steps up to the one with which so many rounds are over."""
+    rounds = Rounds()
+    for number, optimizer in enumerate(order, 1):
+        rounds.step(optimizer)
+        if rounds.have_ended(needed, lambda: existing):
+            return order[:number]
+    return "never"
+
+
+@pytest.mark.parametrize(
+    ("order", "needed", "taken"),
+    [
+        ("aaaaaa", 3, "aaa"), ("dgdgdgdg", 3, "dgdgdg"), ("ddgddgddgddg", 3, "ddgddgddg"),
+        ("abcabcabcabc", 3, "abcabcabc"), ("aabbbbbb", 3, "aabbb"), ("aarab" + "a" * 20, 3, "aarab" + "a" * 8),
+        ("dddddgddddd", 3, "ddd"), ("dgdg", 1, "d"), ("abcdefghijklmnopqrstuvwxyz", 3, "abcdefghijklmnopqrstuvwx"),
+    ],
+)  # fmt: skip
+def test_a_limit_counts_rounds(order: str, needed: int, taken: str) -> None:
+    """It is reached where a recording that ends there has as many steps, and not before each has had its turn."""
+    assert ended_after(order, needed) == taken
+
+
+@pytest.mark.parametrize(
+    ("order", "needed", "taken"),
+    [
+        ("dddddgdddddgdddddgddddd", 3, "dddddgdddddgdddddg"), ("d" * 20, 3, "d" * 10), ("d" * 20, 12, "d" * 12),
+        ("dgdg", 1, "dg"),
+    ],
+)  # fmt: skip
+def test_a_limit_waits_for_an_optimizer_that_has_not_stepped_yet(order: str, needed: int, taken: str) -> None:
+    """Not for longer than it could still be part of each round."""
+    assert ended_after(order, needed, "dg") == taken
+
+
+@pytest.mark.parametrize("order", ["ab" * 3000, "aaaaab" * 900, "abc" * 30 + "d" * 60, "a" * 50 + "bc" * 60])
+def test_rounds_are_counted_as_a_recording_counts_them(order: str) -> None:
+    """While the program runs as well as afterwards, in a long run too."""
+    rounds = Rounds()
+    for number, optimizer in enumerate(order, 1):
+        rounds.step(optimizer)
+        if number in (1, 2, 7, 60, 90, 150, len(order)):
+            before = [Round(RoundKind.OPTIMIZER, ord(name), 1, time, time) for time, name in enumerate(order[:number])]
+            assert rounds.number == sum(map(len, cycles(before)))
 
 
 def test_the_raw_rounds_stay_in_the_file(tmp_path: Path) -> None:

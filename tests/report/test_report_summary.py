@@ -6,8 +6,8 @@ import io
 from dataclasses import replace
 
 from anymps.findings import Severity, find
-from anymps.record import Recording, RecordingBuilder
-from anymps.report import print_summary, render_summary
+from anymps.record import Recording, RecordingBuilder, RefusalKind
+from anymps.report import print_summary, render_summary, render_terminal
 from recordings import META, hostile, refusing, training
 
 
@@ -59,6 +59,35 @@ def test_a_run_that_a_mac_ends() -> None:
     shown = summary(refusing())
     assert shown.startswith(REFUSED)
     assert "A step" not in shown
+
+
+def test_a_line_of_a_package() -> None:
+    """Nobody is to edit it: the user's call that led there is what to change, in the other rows and reports as well."""
+    builder = RecordingBuilder(meta=META)
+    for time, (kind, line, source, caller) in enumerate(
+        [
+            (RefusalKind.FLOAT64, 360, "result[k] = f.get_tensor(k)", "train.py:8"),
+            (RefusalKind.DEVICE, 12, "return x * ones", "train.py:9"),
+        ]
+    ):
+        site = builder.site("/v/lib/python3.11/site-packages/safetensors/torch.py", line, "load_file", source)
+        detail = {"caller": caller, "expression": "np.zeros(3)", "name": "k"}
+        builder.refusal(kind, "TypeError", "no", operator="aten::copy_", start_ns=time, site=site, detail=detail)
+    recording = builder.close()
+    shown = summary(recording)
+    assert shown.partition("Full report")[0].partition("Change")[2] == (
+        " first: train.py:8\n"
+        "  MPS301  float64 on MPS\n"
+        "  within  safetensors/torch.py:360\n"
+        "  fix     The line is in the package safetensors: change the call at train.py:8. Make it float32\n"
+        "          before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.\n"
+        "Then:\n"
+        "  MPS401 error  train.py:9  Tensors on different devices\n"
+    )
+    first, second = find(recording)
+    assert (first.caller, first.change, second.caller) == ("train.py:8", None, "train.py:9")
+    assert second.fix == "Move it to the device of the others before the call at train.py:9."
+    assert "Change first: train.py:8 (MPS301)." in render_terminal(recording, [first, second], width=200)
 
 
 def test_what_has_no_line() -> None:

@@ -350,7 +350,7 @@ def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) ->
             {"status": 0},
             [
                 "Nothing was recorded, so this says nothing about M3 Pro 18GB.",
-                "No findings. The optimizer made 6 steps, and --steps is 10:30.",
+                "No findings. The script made 6 training steps, and --steps is 10:30.",
             ],
         ),
         (

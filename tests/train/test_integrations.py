@@ -59,7 +59,9 @@ def test_too_few_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     with steps(folder=tmp_path) as part:
         train(2)
     assert part.judged is None
-    assert capfd.readouterr().err == "anymps: nothing was recorded: the optimizer made 2 steps, and the part is 10:30\n"
+    assert capfd.readouterr().err == (
+        "anymps: nothing was recorded: the loop made 2 training steps, and the part is 10:30\n"
+    )
 
 
 @pytest.mark.usefixtures("virtual_device")

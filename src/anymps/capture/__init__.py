@@ -12,6 +12,7 @@ from anymps._lazy import lazy_face
 if TYPE_CHECKING:
     from anymps.capture._cells import name_cell
     from anymps.capture._endings import INTERRUPTED, ending_of
+    from anymps.capture._optimizers import OptimizerNumbers
     from anymps.capture._part import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
     from anymps.capture._start import record
@@ -23,6 +24,7 @@ if not TYPE_CHECKING:
         {
             "_cells": "name_cell",
             "_endings": "INTERRUPTED ending_of",
+            "_optimizers": "OptimizerNumbers",
             "_part": "Progress",
             "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
             "_start": "record",

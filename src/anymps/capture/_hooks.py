@@ -14,8 +14,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from anymps.capture._core import Assign, Core, Finish, Undo, stand_in
 from anymps.capture._habits import Habits
 from anymps.capture._looks import Looks
+from anymps.capture._optimizers import OptimizerNumbers
 from anymps.capture._part import Part
 from anymps.record import Phase, Role, RoundKind, Wait
+from anymps.record.loop import Rounds
 
 _BATCH_MARK = "anymps::dataloader"
 _ENGINE = "_engine_run_backward"  # what `backward` and `torch.autograd.grad` have in common
@@ -28,6 +30,7 @@ class Hooks:
         self,
         core: Core,
         assign: Assign,
+        rounds: Rounds,
         *,
         habits: bool = True,
         marks: Core | None = None,
@@ -35,19 +38,21 @@ class Hooks:
         looks: Looks | None = None,
     ) -> None:
         """`core` is the native module or an `ObserverCore`; `assign` says on its ledger what a storage is.
+        `rounds` counts the steps of the program's loop.
 
         Without `habits`, only what belongs to operators is watched: steps, phases, modules. `marks` is the core that
         habits are told to, if it is another one; `part` and `looks` are told of the optimizers' steps.
         """
         self._core = core
         self._assign_storage = assign
+        self._rounds = rounds
         self._part = part
         self._looks = looks
         self.habits = Habits(marks or core) if habits else None
         self._undo: list[Undo] = []
         self._former_phase: list[tuple[int, int]] = []  # with the time when the optimizer began
-        self._optimizers: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
-        self._optimizer_count = 0
+        self._optimizers = OptimizerNumbers()
+        self._has_optimizer = False  # that has stepped
         self._numbers: dict[int, int] = {}
         self.new_modules: list[tuple[int, str, str]] = []
         self._count = 0
@@ -130,19 +135,18 @@ class Hooks:
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         phase, start = self._former_phase.pop() if self._former_phase else (0, self._core.clock_ns())
         self._core.set_phase(phase)
-        number = self._optimizers.get(optimizer)
-        if number is None:
-            self._optimizer_count += 1
-            number = self._optimizers[optimizer] = self._optimizer_count
+        number = self._optimizers.number(optimizer)
+        self._has_optimizer = True
         self._look()
         self._core.note_round(int(RoundKind.OPTIMIZER), number, start)
         self._core.end_step()
+        self._rounds.step(number)
         if self._part is not None:
-            self._part.stepped(optimizer)
+            self._part.stepped(self._optimizers.existing)
 
     def note_call(self, start: int) -> None:
         """A call that began then, and that is a step, whatever it calls, is over."""
-        if not self._optimizer_count:
+        if not self._has_optimizer:
             self._look()
         # An optimizer that it calls has ended a step of its own: this one holds the whole call.
         self._core.note_round(int(RoundKind.CALLED), 0, start)

@@ -1,18 +1,15 @@
-"""The progress of a run, and recording a part of it: the optimizer's steps switch the tape on and off."""
+"""The progress of a run, and recording a part of it: the steps of its loop switch the tape on and off."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anymps._errors import UsageError
 from anymps.capture._core import Core
 from anymps.record.format import StepRow
-
-if TYPE_CHECKING:
-    import torch
+from anymps.record.loop import Rounds
 
 
 def check_steps(steps: tuple[int, int]) -> tuple[int, int]:
@@ -24,37 +21,37 @@ def check_steps(steps: tuple[int, int]) -> tuple[int, int]:
 
 
 class Part:
-    """Calls `begin` after `first` steps of the program's optimizer, and `end` after `last`.
+    """Calls `begin` after `first` steps of the program's loop, and `end` after `last`; `rounds` counts them.
 
-    Of several optimizers the one counts that steps first.
+    Where it had to wait to learn what a step is, the part is that of later or of more steps: `first` and `last` say so.
     """
 
-    def __init__(self, steps: tuple[int, int], begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self, steps: tuple[int, int], rounds: Rounds, begin: Callable[[], None], end: Callable[[], None]
+    ) -> None:
         self.first, self.last = steps
-        self.seen = 0
-        self._begin, self._end = begin, end
-        self._counted_optimizer: weakref.ref[torch.optim.Optimizer] | None = None
-
-    @property
-    def begun(self) -> bool:
+        self._rounds, self._begin, self._end = rounds, begin, end
+        self.begun = self.first == 0
         """Whether the part has been reached."""
-        return self.seen >= self.first
+        self.done = False
+        """Whether the part is over."""
 
     @property
-    def done(self) -> bool:
-        """Whether the part is over."""
-        return self.seen >= self.last
+    def recorded(self) -> int:
+        """The steps of the part that are over."""
+        return max(0, min(self._rounds.number, self.last) - self.first)
 
-    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer has stepped."""
-        if self._counted_optimizer is None or self._counted_optimizer() is None:
-            self._counted_optimizer = weakref.ref(optimizer)
-        if self._counted_optimizer() is not optimizer:
-            return
-        self.seen += 1
-        if self.seen == self.first:
-            self._begin()
-        elif self.seen == self.last:
+    def stepped(self, existing: Callable[[], Collection[int]]) -> None:
+        """An optimizer has stepped; `existing` tells which there are."""
+        if not self.begun:
+            if self._rounds.have_ended(self.first, existing):
+                late = self._rounds.number - self.first
+                self.first, self.last = self.first + late, self.last + late
+                self.begun = True
+                self._begin()
+        elif not self.done and self._rounds.have_ended(self.last, existing):
+            self.last = self._rounds.number
+            self.done = True
             self._end()
 
 
@@ -87,7 +84,7 @@ class HeldMarks:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is. `steps` counts all that its optimizers made, `recorded` those that are in the recording.
+    """How far a run is. `steps` counts all that it made, `recorded` those that are in the recording.
 
     `step_ns` is the time of one of the steps that ended last; 0 before the first has ended. `waits` are those of all
     recorded steps, `allocated` and `peak` bytes of the device. `begun` and `over` tell of a part of a run whether its
@@ -105,15 +102,19 @@ class Progress:
 
 
 class StepClock:
-    """Counts steps as they come off the tape, and keeps the time of the last ones."""
+    """Keeps the time of the last steps, as they come off the tape: one row for each step of an optimizer."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.step_ns = 0.0
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._row_ns = 0.0
+
+    @property
+    def step_ns(self) -> float:
+        """The time of a step, of all optimizers that take turns together."""
+        return self._row_ns * self._rounds.steps / max(1, self._rounds.number)
 
     def add(self, rows: Sequence[StepRow], begin_ns: int = 0) -> None:
         """Steps that have ended; none of them began before `begin_ns`."""
         start, end = (max(rows[0][1], begin_ns), rows[-1][2]) if rows else (0, None)
         if end is not None:
-            self.count += len(rows)
-            self.step_ns = (end - start) / len(rows)
+            self._row_ns = (end - start) / len(rows)

@@ -35,6 +35,7 @@ from anymps.record.format import (
     StepRow,
     quote_file,
 )
+from anymps.record.loop import Rounds
 
 if TYPE_CHECKING:
     from anymps.record import Recording, RecordingWriter
@@ -91,7 +92,9 @@ class Capture:
         steps: tuple[int, int] | None = None,
     ) -> None:
         self._path = path
-        self._part = Part(check_steps(steps), self._begin_part, self._end_part) if steps is not None else None
+        self._rounds = Rounds()
+        asked = check_steps(steps) if steps is not None else None
+        self._part = Part(asked, self._rounds, self._begin_part, self._end_part) if asked is not None else None
         self._source = source
         self._script = script
         self._argv = list(argv)
@@ -106,7 +109,7 @@ class Capture:
         self._delayed: dict[int, RefusalRow] = {}
         self._seconds = 0.0  # of a part that is over
         self._begin_ns = 0  # of a part
-        self._clock = StepClock()
+        self._clock = StepClock(self._rounds)
         self._looks = Looks()
         self._reached = False  # whether any operator ran on mps
         self._real_before: Counter[str] = Counter()  # calls that real kernels computed before it began
@@ -133,7 +136,9 @@ class Capture:
         waits = self._part is not None and not self._part.begun
         self._held = HeldMarks(self.core) if waits else None
         marks, looks = cast("Core | None", self._held), self._looks if self._on_virtual else None
-        self._hooks = Hooks(self.core, assign, habits=self._habits, marks=marks, part=self._part, looks=looks)
+        self._hooks = Hooks(
+            self.core, assign, self._rounds, habits=self._habits, marks=marks, part=self._part, looks=looks
+        )
         copied = self._hooks.habits.copied if self._hooks.habits is not None else None
         self.core.set_callbacks(self._note_refusal, self._note_surfaced, copied, self._hooks.number_of)
         self.core.ledger_start(self._allocation_limit)
@@ -164,8 +169,8 @@ class Capture:
 
     @property
     def steps_seen(self) -> int:
-        """How many steps the optimizer of the run has made, where only a part is recorded; else 0."""
-        return self._part.seen if self._part is not None else 0
+        """How many training steps the run has made, where only a part is recorded; else 0."""
+        return self._rounds.number if self._part is not None else 0
 
     @property
     def progress(self) -> Progress:
@@ -176,8 +181,8 @@ class Capture:
             allocated, peak, *_ = self.core.memory_statistics()["allocated"]
             part, clock = self._part, self._clock
             return Progress(
-                steps=part.seen if part is not None else clock.count,
-                recorded=clock.count,
+                steps=self._rounds.number,
+                recorded=part.recorded if part is not None else self._rounds.number,
                 waits=waits,
                 step_ns=clock.step_ns,
                 allocated=allocated,
@@ -211,12 +216,20 @@ class Capture:
             with self._storing("The run continues."):
                 self._begin_ns = self.core.clock_ns()
                 self._writer.set_meta("begin_ns", self._begin_ns)
+            self._note_part()
 
     def _end_part(self) -> None:
         """The last step of the part is over. The hooks stay: one of them calls this."""
         self._seconds = time.monotonic() - self._started
         self._real_after = real_calls()
         self.core.tape_pause(True)
+        self._note_part()
+
+    def _note_part(self) -> None:
+        """Say which steps the part has: what was asked for, as a rule."""
+        if self._part is not None:
+            with self._storing("The run continues."):
+                self.note_fact("steps", [self._part.first, self._part.last])
 
     @property
     def recording(self) -> Recording:
@@ -264,7 +277,7 @@ class Capture:
                 self._drain(at_end=True)
                 self._writer.set_meta("ending", dict(ending))
                 if self._part is not None:
-                    self._writer.set_meta("steps_seen", self._part.seen)
+                    self._writer.set_meta("steps_seen", self._rounds.number)
                 if self._habits and self.has_begun and not self._reached and not self.core.ledger_state()[0]:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)

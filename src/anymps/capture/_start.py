@@ -24,8 +24,8 @@ def record(
     After the block, `.recording` is the `Recording`. It names `script` and `argv`; the defaults are those of this
     process. `source` is how calls are recorded: `"native"`, by the virtual device, or `"observer"`, by an observer of
     all operators, as on a Mac's own device. The default is the best one that the device supports. `steps` is the part
-    of the run to record: `(10, 30)` begins after 10 optimizer steps and ends after 30, so it has 20. By default
-    everything is recorded.
+    of the run to record: `(10, 30)` begins after 10 training steps and ends after 30, so it has 20. Optimizers that
+    take turns make a step together. By default everything is recorded.
 
     On entering, raises EnableError without a device, for a source that the device does not support, or while another
     recording runs; BuildError on a Mac without a compiler; RecordingError if `path` cannot be written; and UsageError

@@ -141,7 +141,7 @@ class RunSession:
         self._last.keep()
         first, last = steps
         say(
-            f"nothing was recorded: the optimizer made {plural(seen, 'step')}, and --steps is {first}:{last}",
+            f"nothing was recorded: the script made {plural(seen, 'training step')}, and --steps is {first}:{last}",
             self._stderr,
         )
         return 0 if self._asked.allow_unused else UNUSED

@@ -95,7 +95,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One operator call. `number` counts from 0 in the run, `step` the optimizer steps before it.
+    """One operator call. `number` counts from 0 in the run, `step` the training steps before it.
 
     `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
     was on, empty for none. `by_kernel` says that PyTorch's own kernels computed it. `is_random` says that it draws from
@@ -154,7 +154,7 @@ class Ending:
     """How a run ended: `error` in one line, empty if there was none; `site` is the program's line of it.
 
     `is_cut` says that the trace ends before the run did, `used` whether anything was computed on the device, `steps`
-    the optimizer steps. `left_out` are calls that were not traced.
+    the training steps. `left_out` are calls that were not traced.
     """
 
     error: str = ""

@@ -50,6 +50,7 @@ class Finding:
     file. `processes` are those in which it was seen, by name, where the recording is joined of several and these are
     not all in which anything ran. `edit` is what a machine can do about
     it and at which lines, `change` what that makes of the one that the recording holds; `fix` shows its code.
+    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Finding:
     edit: Placed | None = None
     change: Change | None = None
     sequence: int = 0
+    caller: str = ""
 
     @property
     def order(self) -> tuple[object, ...]:

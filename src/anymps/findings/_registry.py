@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anymps.findings._callers import with_callers
 from anymps.findings._catalogue import RULES, rule_of
 from anymps.findings._family import by_id
 from anymps.findings._loop import MIN_STEPS
@@ -26,7 +27,7 @@ def find(recording: Recording) -> list[Finding]:
     findings = [
         finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
     ]
-    found = with_processes(recording, priced(recording, findings))
+    found = with_processes(recording, priced(recording, with_callers(recording, findings)))
     return sorted(found, key=lambda finding: finding.order)
 
 

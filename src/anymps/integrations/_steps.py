@@ -41,7 +41,7 @@ class Judged:
 
 
 class Steps:
-    """Records optimizer steps `first` to `last`; `finish` writes `report.html` and the other files into `folder`."""
+    """Records training steps `first` to `last`; `finish` writes `report.html` and the other files into `folder`."""
 
     def __init__(self, first: int, last: int, folder: str | os.PathLike[str], log: Log | None = None) -> None:
         self._steps = (first, last)
@@ -83,8 +83,8 @@ class Steps:
         capture.__exit__(type(error) if error is not None else None, error, None)
         if not capture.has_begun:
             first, last = self._steps
-            made = plural(capture.steps_seen, "step")
-            _say(f"nothing was recorded: the optimizer made {made}, and the part is {first}:{last}")
+            made = plural(capture.steps_seen, "training step")
+            _say(f"nothing was recorded: the loop made {made}, and the part is {first}:{last}")
             return None
         try:
             self.judged = self._judge(capture.recording)
@@ -118,7 +118,7 @@ class Steps:
 def steps(
     first: int = FIRST, last: int = LAST, *, folder: str | os.PathLike[str] = "anymps", log: Log | None = None
 ) -> Steps:
-    """A context manager around a loop: records and judges its optimizer steps `first` to `last`, and writes a report.
+    """A context manager around a loop: records and judges its training steps `first` to `last`, and writes a report.
 
     At the end of the block, `folder` has `report.html`, `report.txt` and the recording `steps.anymps`, the short report
     is on stderr, and `log` is called with the numbers; `Accelerator.log` fits. The object that `as` names has them too,

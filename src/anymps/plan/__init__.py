@@ -9,6 +9,5 @@ from anymps.plan._measure import Assumption, Dropped, Measured, end_all, measure
 from anymps.plan._other_allocations import Kind, other_allocations
 from anymps.plan._plan import Change, NoLarger, Plan, Recovery, Row, make_plan, representative
 from anymps.plan._scenario import WORDS, Scenario, parse_scenario
-from anymps.plan._step_counter import StepCounter
 from anymps.plan._times import MacTime, step_times
 from anymps.plan._trace import Outcome, Stretch, Trace, Verdict

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import pairwise
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from anymps._vocabulary import Fate, Flag, Phase, RoundKind
+from anymps.record.loop import Round, cycles
 
-_RARE: Final = 10  # times rarer than what comes most often: no part of each round
-_MOST_AT_LINE: Final = 64  # optimizers or modules at one line; more are made anew in each round
 _LEAST: Final = 2  # rounds of a loop without an optimizer: fewer do not repeat
 _ALWAYS: Final = -(1 << 62)  # before all times
 
@@ -44,16 +41,6 @@ ORDER BY e.start_ns, e.id
 """
 
 _AT: Final = "(SELECT b.number FROM bounds b WHERE b.since <= {time} ORDER BY b.since DESC LIMIT 1)"
-
-
-class Round(NamedTuple):
-    """Once round a loop: `key` says which optimizer or module, `site` the line."""
-
-    kind: int
-    key: int
-    site: int
-    start_ns: int
-    end_ns: int
 
 
 def settle_steps(connection: sqlite3.Connection) -> None:
@@ -109,43 +96,6 @@ def _settle_without_optimizer(connection: sqlite3.Connection, rounds: Sequence[R
 
 def _of_kind(rounds: Sequence[Round], kind: RoundKind) -> list[Round]:
     return [round_ for round_ in rounds if round_.kind == kind]
-
-
-def cycles(rounds: Sequence[Round]) -> list[list[Round]]:
-    """The loops that rounds of one kind come from: for each, those rounds that come once each time round, and last."""
-    name = _names(rounds)
-    most = max(Counter(map(name, rounds)).values(), default=0)
-    repeats = Counter(name(after) for before, after in pairwise(rounds) if name(before) == name(after))
-    found: list[list[Round]] = []
-    left = list(rounds)
-    while left:
-        counts = Counter(map(name, left))
-        first = {key: place for place, key in reversed(list(enumerate(map(name, left))))}
-        common = [key for key, number in counts.items() if number * _RARE >= max(counts.values())]
-        last = min(common, key=lambda key: (counts[key], -first[key]))
-        seen: Counter[Hashable] = Counter()
-        between: set[Hashable] = set()
-        for round_ in left:
-            if name(round_) == last:
-                seen.update(between)
-                between = set()
-            else:
-                between.add(name(round_))
-        together = {key for key, number in seen.items() if 2 * number >= counts[last]} | {last}
-        # One that comes now and then among the others has no loop of its own.
-        if counts[last] * _RARE >= most or 2 * repeats[last] >= counts[last]:
-            found.append([round_ for round_ in left if name(round_) == last])
-        left = [round_ for round_ in left if name(round_) not in together]
-    return found
-
-
-def _names(rounds: Sequence[Round]) -> Callable[[Round], Hashable]:
-    """What makes two rounds the same: line and optimizer or module, the line alone where these are made anew."""
-    at_line: dict[int, set[int]] = {}
-    for round_ in rounds:
-        at_line.setdefault(round_.site, set()).add(round_.key)
-    anew = {site for site, keys in at_line.items() if len(keys) > _MOST_AT_LINE}
-    return lambda round_: (round_.site, 0 if round_.site in anew else round_.key)
 
 
 def _loops(rounds: Iterable[Round]) -> list[list[Round]]:

@@ -61,7 +61,7 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
     first = first_to_change(fresh)
     if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
-        summary += f" Change first: {place(first.site, fact(recording, 'directory'))} ({first.id}{price})."
+        summary += f" Change first: {place_to_change(recording, first)} ({first.id}{price})."
     if is_suite(recording):
         return [session(recording, _mac(recording), used=not unused(recording)), summary]
     judged = judge(recording, findings)
@@ -79,6 +79,11 @@ def first_to_change(findings: Sequence[Finding]) -> Finding | None:
         default=None,
     )
     return first if first is not None and first.severity is not Severity.INFO else None
+
+
+def place_to_change(recording: Recording, finding: Finding) -> str:
+    """A finding's line, or the user's that called it where it is one of an installed package."""
+    return clean(finding.caller) or place(finding.site, fact(recording, "directory"))
 
 
 def waits(recording: Recording, findings: Sequence[Finding]) -> str:
@@ -225,7 +230,7 @@ def _not_begun(recording: Recording) -> str:
     first, last = steps
     if seen > first:
         return ""
-    return f"The optimizer made {plural(seen, 'step')}, and --steps is {first}:{last}."
+    return f"The script made {plural(seen, 'training step')}, and --steps is {first}:{last}."
 
 
 def limits(recording: Recording, *, running: bool = False) -> list[str]:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _FEWEST, _MOST = 4, 16
 """Steps that are recorded for the prediction: of few, each may have been held up by another program."""
-_ENDLESS: Final = 1 << 30
-"""The step before which a recording ends: it is ended here, as it counts those of one optimizer alone."""
 _RECORDED_NS: Final = 1e9
 """How long they may take, where there are more than the fewest. A recorded step takes a little longer."""
 
@@ -33,7 +31,7 @@ class BenchSession:
         self._name = ""
         self._timer: StepTimer | None = None
         self._timing: Timing | None = None
-        self._since = self._seen = 0  # steps after those that are timed, and since a recording was asked for
+        self._since = 0  # steps after those that are timed
         self._recorded = _FEWEST
         self._capture: Capture | None = None
         self._unrecorded = ""
@@ -73,11 +71,8 @@ class BenchSession:
         assert self._timer is not None
         if self._timing is not None:
             self._since += 1
-            if self._capture is not None:
-                self._seen += 1
-            # The recording begins with the first step that it sees, and takes down the last one only after this. A
-            # script that calls no module is not waited for.
-            if self._seen >= self._recorded + 2 or (self._capture is None and self._since >= 2 * self._recorded):
+            # A script that calls no module is not waited for.
+            if self._capture.is_over if self._capture is not None else self._since >= 2 * self._recorded:
                 raise StepsDone(0)
         elif counted >= self._asked.repeat:
             self._timer.stop()
@@ -95,7 +90,7 @@ class BenchSession:
             import anymps
 
             before.remove()
-            capture = anymps.record(steps=(1, _ENDLESS))
+            capture = anymps.record(steps=(1, 1 + self._recorded))
             try:
                 self._capture = capture.__enter__()
             except AnympsError as error:  # a Mac without a compiler, a recording of the script's own

@@ -13,7 +13,7 @@ from anymps._errors import UsageError
 from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import divert_writes, end_with_parent
 from anymps.commands.isolated._script_folder import hidden_package, tells_of_retries
-from anymps.commands.isolated._step_limit import counter_of, end_after
+from anymps.commands.isolated._step_limit import end_after
 from anymps.plan import Scenario
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class PlanSession:
         self._order: dict[str, Any] = json.loads(order)
         self._fallback = fallback
         self._capture: Capture | None = None
-        self._counter = counter_of(self._order["steps"])
         self._layer: Layer | None = None
         self._folder = ""
 
@@ -70,7 +69,7 @@ class PlanSession:
         self._hollow.__enter__()  # type: ignore[no-untyped-call]
         capture = anymps.record(self._order["recording"], script=target.name, argv=list(target.arguments))
         self._capture = capture.__enter__()
-        end_after(self._counter, self._keep_facts)
+        end_after(self._order["steps"], self._keep_facts)
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the recording."""
@@ -93,7 +92,6 @@ class PlanSession:
             "unrecorded": unrecorded,
             "batch": self._applied.batch,
             "sequence": self._applied.sequence,
-            "steps": self._counter.taken,
             "last_batch": self._applied.last_batch,
             "embeds": self._hollow.embeds,
             "retries": tells_of_retries(self._folder),

@@ -19,7 +19,7 @@ from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
 from anymps.commands.isolated._reached_lines import ReachedLines
 from anymps.commands.isolated._same_start import hide_mps, seed_generators
-from anymps.commands.isolated._step_limit import counter_of, end_after
+from anymps.commands.isolated._step_limit import end_after
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,7 +109,7 @@ class ProofSession:
         settings = ChildSettings(order.asked.mac, prepare=prepare, device=order.device == "mps")
         self._children.open(settings, order.changed)
         if order.steps is not None:
-            end_after(counter_of(order.steps))
+            end_after(order.steps)
         self._is_open = True
         self._reached.watch()
 

@@ -15,7 +15,7 @@ from anymps.commands._target import Target
 from anymps.commands.isolated._isolation import divert_writes, end_with_parent
 from anymps.commands.isolated._proof_session import error_of, trail_of
 from anymps.commands.isolated._same_start import hide_mps, seed_generators
-from anymps.commands.isolated._step_limit import counter_of, end_after
+from anymps.commands.isolated._step_limit import end_after
 from anymps.compare import Site
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class TraceSession:
         )
         self._run.start()
         if order.steps is not None:
-            end_after(counter_of(order.steps))
+            end_after(order.steps)
 
     def finish(self, ending: dict[str, object]) -> int:
         """Close the trace."""

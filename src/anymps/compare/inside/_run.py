@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from anymps.capture import OptimizerNumbers
 from anymps.compare._trace import Ending, Site
 from anymps.compare.inside._names import rename_devices
 from anymps.compare.inside._tracer import Tracer, is_full_step
 from anymps.compare.inside._writer import TraceWriter
+from anymps.record.loop import Rounds
 
 _MOST_LOSSES = 100_000
 
@@ -21,7 +23,7 @@ _MOST_LOSSES = 100_000
 class TracedRun:
     """Traces this process from `start` until `close`.
 
-    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` optimizer steps are
+    `device` is where the script is to compute: `cpu`, `mps` or `cuda`. The first `full_steps` training steps are
     traced call by call, then steps at doubling intervals. `by_kernels` counts the calls that PyTorch's own kernels have
     computed.
     """
@@ -50,7 +52,7 @@ class TracedRun:
         )
         self._is_entered = False
         self._losses = 0
-        self._optimizers: dict[int, int] = {}
+        self._optimizers, self._rounds = OptimizerNumbers(), Rounds()
 
     def start(self) -> None:
         """Begin: what runs from now on is traced."""
@@ -75,12 +77,12 @@ class TracedRun:
         )
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        """The optimizer that steps first counts the steps."""
-        self._optimizers.setdefault(id(optimizer), len(self._optimizers))
-        if self._optimizers[id(optimizer)]:
-            return
+        """Optimizers that take turns make a step together."""
         tracer = self._tracer
-        tracer.step += 1
+        self._rounds.step(self._optimizers.number(optimizer))
+        if not self._rounds.have_ended(tracer.step + 1, self._optimizers.existing):
+            return
+        tracer.step = max(tracer.step + 1, self._rounds.number)
         was_on, tracer.is_on = tracer.is_on, is_full_step(tracer.step, self._full)
         if was_on != tracer.is_on:
             self._switch()

@@ -18,7 +18,17 @@ from anymps.report._numbers import numbers_of
 from anymps.report._predicted import predicted_in_short
 from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
-from anymps.report._words import cost, fact, first_to_change, how_many, processes, state, verdict, waits
+from anymps.report._words import (
+    cost,
+    fact,
+    first_to_change,
+    how_many,
+    place_to_change,
+    processes,
+    state,
+    verdict,
+    waits,
+)
 from anymps.report.document import (
     DEFAULT_WIDTH,
     QUIET,
@@ -107,13 +117,15 @@ def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
     rows = [(finding.id, Text(finding.title))]
     if finding.site.source:
         rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
+    if finding.caller:
+        rows[1:] = [("within", Text(text.place(finding.site, fact(recording, "directory"))))]
     rows.append(("fix", Text(text.clean(finding.fix), "green")))
     yield pairs(rows)
 
 
 def _where(recording: Recording, finding: Finding) -> str:
-    """The place, and nothing for a finding about the whole run."""
-    return text.place(finding.site, fact(recording, "directory")) if finding.site.known else ""
+    """The place to change, and nothing for a finding about the whole run."""
+    return place_to_change(recording, finding) if finding.site.known else ""
 
 
 def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> Iterator[RenderableType]:

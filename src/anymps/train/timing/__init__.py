@@ -15,7 +15,6 @@ from anymps.train.timing._clock import Stopwatch
 from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
 from anymps.train.timing._regions import Timer
-from anymps.train.timing._rounds import optimizer_key
 from anymps.train.timing._steps import StepTimer
 from anymps.train.timing._timing import COLUMNS, FEW_RUNS, Run, Timing, cells, table, warnings_of
 
@@ -34,7 +33,6 @@ __all__ = [
     "cells",
     "compare",
     "measure",
-    "optimizer_key",
     "table",
     "warnings_of",
 ]

@@ -1,15 +1,16 @@
-"""Times the optimizer steps of an unmodified program."""
+"""Times the training steps of an unmodified program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from anymps.capture import OptimizerNumbers
+from anymps.record.loop import Rounds
 from anymps.train.timing._clock import CLOCK, Clock, Stopwatch, Synchronize
-from anymps.train.timing._rounds import Rounds, optimizer_key
 from anymps.train.timing._timing import Run, Timing
 
 
@@ -31,15 +32,14 @@ class StepTimer:
     ) -> None:
         if warmup < 1:
             raise ValueError(f"warmup must be at least 1, not {warmup}: the first step has no beginning")
-        self.steps = 0
-        """All steps so far, those that do not count included."""
         self._warmup, self._on_step = warmup, on_step
         self._clock, self._synchronize = clock, synchronize
         self._watch: Stopwatch | None = None
-        self._rounds = Rounds(warmup)
+        self._optimizers = OptimizerNumbers()
+        self._rounds = Rounds()
         self._runs: list[Run] = []
         self._before: list[Run] = []  # of a loop that turned out to have another optimizer, or ended
-        self._starts: dict[Hashable, int] = {}  # by the optimizer that ended a step, when the next one began
+        self._starts: dict[int, int] = {}  # by the optimizer that ended a step, when the next one began
         self._over = False
         self._hook: Any = None
 
@@ -49,6 +49,11 @@ class StepTimer:
 
     def __exit__(self, *_: object) -> None:
         self._hook.remove()
+
+    @property
+    def steps(self) -> int:
+        """All steps so far, those that do not count included."""
+        return self._rounds.number
 
     def timing(self, name: str) -> Timing | None:
         """What was measured, or None if no step counts yet."""
@@ -62,17 +67,16 @@ class StepTimer:
         self._over = True
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        rounds = self._rounds
-        if rounds.step(optimizer_key(optimizer)):
+        rounds, before = self._rounds, self._rounds.number
+        rounds.step(self._optimizers.number(optimizer))
+        if rounds.number < before:  # the rounds so far were none
             self._before, self._runs = self._runs or self._before, []
         counts = rounds.number > self._warmup
         # During the warm-up, any optimizer may turn out to end the rounds.
         if not self._over and (rounds.is_over or rounds.number < self._warmup):
             self._time(optimizer, counts=counts)
-        if rounds.is_over:
-            self.steps += 1
-            if self._on_step is not None:
-                self._on_step(len(self._runs))
+        if rounds.is_over and self._on_step is not None:
+            self._on_step(len(self._runs))
         if self._watch is not None:
             self._starts[rounds.name] = self._watch.clock()
 
@@ -83,6 +87,6 @@ class StepTimer:
         queued = self._watch.clock()
         self._watch.synchronize()
         finished = self._watch.clock()
-        if counts:
-            start = self._starts[self._rounds.name]
+        start = self._starts.get(self._rounds.name)
+        if counts and start is not None:
             self._runs.append(Run(queued - start, finished - start))

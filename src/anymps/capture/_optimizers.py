@@ -1,0 +1,37 @@
+"""Tells a program's optimizers apart: one that is made anew for the same parameters is the same. Needs torch."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Collection
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.weak import WeakTensorKeyDictionary
+
+
+class OptimizerNumbers:
+    """A number for each optimizer, by its first parameter."""
+
+    def __init__(self) -> None:
+        self._by_parameter = WeakTensorKeyDictionary()
+        self._without: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._count = 0
+
+    def number(self, optimizer: Optimizer) -> int:
+        """The number of an optimizer, from 1 on."""
+        parameters = optimizer.param_groups[0]["params"]
+        # A wrapper may say that it has another's parameters, which are no tensors then.
+        has_one = bool(parameters) and isinstance(parameters[0], torch.Tensor)
+        known, key = (self._by_parameter, parameters[0]) if has_one else (self._without, optimizer)
+        number: int | None = known.get(key)
+        if number is None:
+            self._count += 1
+            number = known[key] = self._count
+        return number
+
+    def existing(self) -> Collection[int]:
+        """The numbers of the optimizers that there are in this process, whether they have stepped or not."""
+        made = [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy what it is
+        return {self.number(optimizer) for optimizer in made if getattr(optimizer, "param_groups", None)}

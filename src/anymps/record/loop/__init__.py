@@ -1,0 +1,6 @@
+"""Which optimizers of a loop take turns, and so what one round of it is: of a recording, and while a program runs."""
+
+from __future__ import annotations
+
+from anymps.record.loop._cycles import Round, cycles
+from anymps.record.loop._rounds import Rounds
