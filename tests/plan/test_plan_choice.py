@@ -217,7 +217,7 @@ def test_ones_own_mac_comes_first_and_others_are_compared_with_it() -> None:
             assert choice.speed.high / choice.speed.low < 0.8 * apart
     assert own.speed == (1, 1, 1)
     shown = render_plan(plan, width=80)
-    assert "Which Mac?  speed against M1 16GB; predicted" in shown
+    assert "Which Mac?  speed against M1 16GB; predicted, with 80 % intervals" in shown
     assert "  M4 16GB          tight          8   220 ms  compute    1.2x  0.85 to 1.7x" in shown
 
 
@@ -239,7 +239,7 @@ def test_a_mac_without_a_time_compares_with_nothing() -> None:
     rows = choice_table(plan)
     assert "speed" not in rows.names
     assert "No time is predicted for A18 Pro 8GB, so nothing is compared with it." in rows.rest
-    assert "Which Mac?  times are predicted" in render_plan(plan)
+    assert "Which Mac?  predicted, with 80 % intervals" in render_plan(plan)
     assert json.loads(plan_json(plan))["which_mac"][1]["speed"] is None
 
 

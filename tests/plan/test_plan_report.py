@@ -171,7 +171,7 @@ def test_a_plan_that_fits_needs_no_fixes() -> None:
     """Neither text nor page tell what to do, and the unknown batch is explained."""
     for shown in (render_plan(resting(), width=120), Page(plan_page(resting())).text):
         assert "What to change first" not in shown
-        assert "The largest batch is unknown: no data loader gives batches." in " ".join(shown.split())
+        assert "The largest batch is unknown, because no data loader gives batches." in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_mistakes_are_one_line(gate: Gate) -> None:
             f"{gate.path}/bad.txt:2: a line is what happens, file and function, and the line's text "
             "(`item  src/loop.py train  | x.item()`): 'item lib.py train x.item()'",
         ),
-        (("--mps-update-baseline",), "--mps-update-baseline needs --mps-baseline FILE (ini: mps_baseline)"),
+        (("--mps-update-baseline",), "--mps-update-baseline needs --mps-baseline FILE"),
     ):
         result = gate.run(*arguments)
         assert result.ret == pytest.ExitCode.USAGE_ERROR

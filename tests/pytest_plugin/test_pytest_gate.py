@@ -500,12 +500,12 @@ def test_options_in_the_configuration_file(gate: Gate) -> None:
         (["--mps-mac", "M9"], "", "ERROR: --mps: *M9*"),
         (["--mps-mac", "M1 8GB"], "", "ERROR: --mps: the device already acts as M3 Pro 18GB in this process and*"),
         (["--mps-require", "real"], "", "ERROR: --mps: --mps-require real, but the device is virtual"),
-        ([], "mps_require = maybe", "ERROR: --mps-require (ini: mps_require) must be real or virtual, not 'maybe'"),
+        ([], "mps_require = maybe", "ERROR: --mps-require (mps_require) must be real or virtual, not 'maybe'"),
         ([], "mps_fallback = maybe", "ERROR: mps_fallback in the configuration file must be true or false"),
         (
             ["--mps-update-manifest"],
             "",
-            "ERROR: --mps-update-manifest needs --mps-manifest FILE (ini: mps_manifest)",
+            "ERROR: --mps-update-manifest needs --mps-manifest FILE",
         ),
         (
             ["--mps-manifest", "none/m.txt", "--mps-update-manifest"],

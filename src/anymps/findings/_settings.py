@@ -12,6 +12,7 @@ from typing import Any, Final
 from anymps._errors import MacError, UsageError
 from anymps._paths import whole_path
 from anymps._settings import row_of
+from anymps._text import listed
 from anymps.findings._catalogue import RULES, nearest_rule
 from anymps.findings._model import Severity
 from anymps.mac import parse_mac
@@ -131,13 +132,13 @@ def _quoted(value: object) -> str:
 
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise _WrongError(f"{key} = {_quoted(value)}: a text is expected")
+        raise _WrongError(f"{key} must be a non-empty string, not {_quoted(value)}")
     return value
 
 
 def _one_of(key: str, value: object, words: tuple[str, ...]) -> str:
     if value not in words:
-        raise _WrongError(f"{key} = {_quoted(value)}: one of {', '.join(words)} is expected")
+        raise _WrongError(f"{key} must be {listed(words, 'or')}, not {_quoted(value)}")
     return str(value)
 
 
@@ -152,18 +153,18 @@ def _mac(key: str, value: object) -> str:
 
 def _rules(key: str, value: object) -> frozenset[str]:
     if not isinstance(value, list):
-        raise _WrongError(f"{key} = {_quoted(value)}: a list of rules is expected")
+        raise _WrongError(f'{key} must be a list of rules, such as ["MPS201"], not {_quoted(value)}')
     return frozenset(_rule(key, rule) for rule in value)
 
 
 def _per_file(key: str, value: object) -> dict[str, frozenset[str]]:
     if not isinstance(value, dict):
-        raise _WrongError(f'{key} = {_quoted(value)}: a table is expected, such as {{ "tests/*" = ["MPS201"] }}')
+        raise _WrongError(f'{key} must be a table, such as {{ "tests/*" = ["MPS201"] }}, not {_quoted(value)}')
     return {pattern: _rules(f"{key}.{pattern}", rules) for pattern, rules in value.items()}
 
 
 def _severity(key: str, value: object) -> dict[str, Severity]:
     if not isinstance(value, dict):
-        raise _WrongError(f'{key} = {_quoted(value)}: a table is expected, such as {{ MPS201 = "error" }}')
+        raise _WrongError(f'{key} must be a table, such as {{ MPS201 = "error" }}, not {_quoted(value)}')
     words = tuple(severity.label for severity in Severity)
     return {_rule(key, rule): Severity[_one_of(f"{key}.{rule}", word, words).upper()] for rule, word in value.items()}

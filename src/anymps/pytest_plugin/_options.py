@@ -101,11 +101,11 @@ def read_settings(config: pytest.Config, options: argparse.Namespace) -> PytestS
                 value = option.row.bare if value else None
             if option.row.words and value is not None and not option.row.takes(value):
                 words = option.row.choices
-                raise pytest.UsageError(f"{option.flag} (ini: {option.name}) must be {words}, not {value!r}")
+                raise pytest.UsageError(f"{option.flag} ({option.name}) must be {words}, not {value!r}")
             values[option.row.name] = option.row.default if value is None else value
     for name in ("manifest", "baseline"):
         if values[f"update_{name}"] and values[name] is None:
-            raise pytest.UsageError(f"--mps-update-{name} needs --mps-{name} FILE (ini: mps_{name})")
+            raise pytest.UsageError(f"--mps-update-{name} needs --mps-{name} FILE")
     return PytestSettings(**values, reports_from=_directory(config, options, "mps_report"))
 
 

@@ -54,7 +54,7 @@ def _output(text: str, place: Path) -> Output:
     try:
         output = Output.parse(text)
     except ValueError as error:
-        raise pytest.UsageError(f"--mps-report {error}") from None
+        raise pytest.UsageError(f"--mps-report: {error}") from None
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")
     return Output(output.form, str(whole_path(place / output.path)))

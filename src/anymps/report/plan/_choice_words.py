@@ -21,7 +21,7 @@ TITLE: Final = "Which Mac?"
 
 _INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
-_HOST: Final = "The program's own code and data loading are not in the times."
+_HOST: Final = "The times leave out the program's own code and data loading."
 
 
 def choice_table(plan: Plan, width: int | None = None) -> Table:
@@ -113,7 +113,8 @@ def remark(plan: Plan) -> str:
     if not plan.times:
         return ""
     compared = any(choice.speed is not None for choice in plan.choices)
-    return f"speed against {plan.own.choice.mac.name}; predicted" if plan.own and compared else "times are predicted"
+    predicted = "predicted, with 80 % intervals"
+    return f"speed against {plan.own.choice.mac.name}; {predicted}" if plan.own and compared else predicted
 
 
 def times(number: float) -> str:

@@ -55,8 +55,8 @@ _ABOUT_TIMES: Final = (
 _SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
 _UNKNOWN: Final = {
-    "no batch": "The largest batch is unknown: no data loader gives batches. Put {batch} where the script's arguments "
-    "have its size, and give --batch.",
+    "no batch": "The largest batch is unknown, because no data loader gives batches. If the script has an option for "
+    "the batch size, write {batch} as its value and pass --batch.",
     "other course": "The largest batch is unknown: with twice the batch the script runs differently, for example "
     "because an epoch ends sooner.",
     "stopped": "The largest batch is unknown, because with twice the batch the script stops: %s. Its batch may be "
