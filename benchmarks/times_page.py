@@ -153,7 +153,8 @@ to 1 MB.
 
 **Convolutions.** Those that were timed had permuted inputs, which took torch before 2.5 up to three times as long. Plain inputs are assumed to be as
 fast there as in later releases. Before torch 2.5, all cores are assumed to share the sum in the gradient of a small weight. Both are judgements: the
-steps of VGG and ResNet-18 influenced the first, those of the CIFAR ResNets the second.
+steps of VGG and ResNet-18 influenced the first, those of the CIFAR ResNets the second. What a convolution makes is contiguous before 2.5 and laid out like
+its input from 2.5 on (pytorch pull request 128393). So with `--torch 2.1`, a script with `channels_last` has permuted inputs in its first convolution only.
 
 **Attention.** Without gradients, attention is one graph of MPSGraph from torch 2.5 on (pytorch pull request 131362). It is predicted as two products and
 the softmax between them. Since torch 2.9 the graph also looks for rows that may see nothing (178545), which takes three more passes over the scores in

@@ -1,11 +1,11 @@
-"""What a release of torch runs as another does not: group norms by Python, and attention by three kinds of kernels."""
+"""What a release of torch runs as another does not: group norms, three kinds of attention, layouts of convolutions."""
 
 from __future__ import annotations
 
 import pytest
 
 from anymps import parse_mac
-from anymps.cost import OperatorCall, predict_operator
+from anymps.cost import Happening, OperatorCall, predict_operator, walk_step
 from anymps.cost._predict import graphs_of, works_of
 
 NORM = OperatorCall.parse(
@@ -64,3 +64,22 @@ def test_attention_counts_the_same_products_everywhere(number: tuple[int, int]) 
     """What differs is what moves."""
     operations = sum(work.operations for work in works_of(attention(64), number) if work.kind == "bmm")
     assert operations == 2 * 2 * 32 * 2048 * 2048 * 64
+
+
+def convolution(given: int, words: str) -> Happening:
+    """Of pictures with so many channels."""
+    text = f"float32[32, {given}, 64, 64], float32[64, {given}, 3, 3]) -> (float32[32, 64, 64, 64])"
+    return Happening("kernel", OperatorCall.parse(f"aten::convolution({text}{words}"))
+
+
+def test_channels_last_ends_at_the_first_convolution_of_older_releases() -> None:
+    """Before 2.5 what a convolution makes is contiguous, though the recording's torch kept the layout."""
+    mac = parse_mac("M1 16GB")
+
+    def seconds(torch: str, first: str, others: str) -> float:
+        step = [convolution(3, first), *[convolution(64, others) for _ in range(4)]]
+        return walk_step(step, mac, torch).device
+
+    assert seconds("2.4", " {transposed}", " {transposed}") == pytest.approx(seconds("2.4", " {transposed}", ""))
+    assert seconds("2.4", " {transposed}", "") > seconds("2.4", "", "")
+    assert seconds("2.5", " {transposed}", " {transposed}") > 1.05 * seconds("2.5", " {transposed}", "")

@@ -1,13 +1,16 @@
-"""The kernels of operators that some releases of torch run as others do not: group norms, and attention.
+"""The kernels of operators that some releases of torch run as others do not: group norms, attention, convolutions.
 
 Until 2.12 Python runs a group norm as a row of other operators (`torch/backends/mps/__init__.py` of those releases;
 issue 182805 and pull request 183020 of pytorch say what that costs). Attention goes through a graph that writes out all
 scores. Since 2.9 it also looks for rows that may see nothing, which reads and writes them again (pull request 178545).
 Since 2.13 a kernel of PyTorch's own keeps them on the GPU for the common widths of a head (pull request 181575).
+
+What a convolution makes is contiguous until 2.4, and as its input is since 2.5 (pull request 128393; `Convolution.mm`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -22,6 +25,8 @@ _NORMS_SINCE: Final[Number] = (2, 13)
 _CHECKED_SINCE: Final[Number] = (2, 9)
 _BLOCKS_SINCE: Final[Number] = (2, 13)
 _BLOCK_WIDTHS: Final = (32, 64, 72, 80, 96, 128, 256)
+_CONVOLUTIONS_KEEP_SINCE: Final[Number] = (2, 5)
+_CONVOLUTIONS: Final = ("convolution", "_convolution", "convolution_overrideable", "mps_convolution")
 _FEW_QUERIES: Final = 8  # have kernels of their own
 
 PYTHON_RUNS: Final = {"native_group_norm": 9, "native_group_norm_backward": 28}
@@ -38,6 +43,25 @@ def works_by_release(call: OperatorCall, tensors: Operands, number: Number) -> t
     if "scaled_dot_product_attention" in call.name:
         return _attention(call, tensors, number)
     return None
+
+
+class Layouts:
+    """Which convolutions of a step read permuted inputs in a release, whatever is installed where it was recorded.
+
+    Until 2.4 it is those that read what the program permuted, not what another convolution made: those of the first
+    one's shape, as a recording does not say where a tensor comes from.
+    """
+
+    def __init__(self, number: Number) -> None:
+        self._kept = number >= _CONVOLUTIONS_KEEP_SINCE
+        self._permuted = ""
+
+    def as_laid_out(self, call: OperatorCall) -> OperatorCall:
+        """The call as the release makes it; calls come in the order of the program."""
+        if self._kept or not call.transposed or call.name not in _CONVOLUTIONS:
+            return call
+        self._permuted = self._permuted or call.inputs[0]
+        return call if call.inputs[0] == self._permuted else replace(call, transposed=False)
 
 
 def _norm_by_python(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:

@@ -19,6 +19,7 @@ from operator import eq
 from typing import Final, Literal, NamedTuple
 
 from anymps._errors import CostError
+from anymps.cost._by_release import Layouts
 from anymps.cost._clocks import Busy, Move, StepBound, Stretch, seconds_without, stretches, tracks, walk_through
 from anymps.cost._coefficients import Coefficients, TorchRelease
 from anymps.cost._kernel import rates
@@ -254,6 +255,7 @@ class _Book:
     def __init__(self, mac: Mac, release: TorchRelease, coefficients: Coefficients, *, training: bool) -> None:
         _, self._speed = rates(mac)  # raises for a Mac without them, also where nothing happens
         self._mac, self._release, self._coefficients = mac, release, coefficients
+        self._layouts = Layouts(release.number)
         self._transfer = coefficients.transfer
         self._wait = wait_seconds(mac, coefficients)
         self._slower = coefficients.training_host if training else 1.0
@@ -364,6 +366,7 @@ class _Book:
         return None, 0.0, 0.0
 
     def _look_up(self, call: OperatorCall) -> tuple[OperatorTime, float, float] | str:
+        call = self._layouts.as_laid_out(call)
         try:
             time = operator_time(call, self._mac, self._release, self._coefficients)
         except CostError as error:
