@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from anymps.commands import main
-from anymps.commands.bench._session import no_step_left, too_few_steps
+from anymps.commands.bench._session import more_runs, no_step_left, too_few_steps
 
 CODE = """\
 import torch
@@ -59,6 +59,14 @@ def test_function_on_the_cpu(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert head.split() == columns
     assert row.split()[:2] == ["plain", "cpu"] and row.split()[-1] == "8"
     assert captured.err == "noise\n" * 11  # the first, which tells that it prepares nothing; 2 to warm up; 8
+
+
+def test_too_few_runs(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The number to ask for has the option's name; a script that ended before it had made them is to make more."""
+    assert main(["bench", "--device", "cpu", *SHORT, "--repeat", "5", "functions.py:plain"]) == 0
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "too few" in line]
+    assert warnings == ["warning: 5 runs are too few for a median: pass --repeat 8"]
+    assert more_runs(5, 8) == "let the script make more steps"
 
 
 def follows_the_schema(document: object) -> None:

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from anymps._errors import BuildError, EnableError, UsageError
 from anymps._text import first_line
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
-from anymps.commands.bench._session import recorded_steps
+from anymps.commands.bench._session import more_runs, recorded_steps
 
 if TYPE_CHECKING:
     from anymps.commands.bench._prediction import Prediction
@@ -66,6 +67,8 @@ class BenchFunction:
         self._comparison = compare(
             contenders, warmup=asked.warmup, repeat=asked.repeat, min_time=asked.min_time, calls=asked.calls
         )
+        timings = (replace(timing, more=more_runs(timing.n, asked.repeat)) for timing in self._comparison.timings)
+        self._comparison = replace(self._comparison, timings=tuple(timings))
         if asked.predict:
             for timing in self._comparison.timings:
                 if timing.device.startswith("mps"):

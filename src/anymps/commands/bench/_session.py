@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._command_settings import BenchSettings
@@ -55,6 +56,7 @@ class BenchSession:
         if timing is not None:
             from anymps.train.timing import Comparison
 
+            timing = replace(timing, more=more_runs(timing.n, self._asked.repeat))
             found = self._prediction(timing)
             print(bench_text(Comparison((timing,)), [] if found is None else [found], self._asked.form))
         elif self._timer is not None and not ending.get("status"):
@@ -114,6 +116,13 @@ class BenchSession:
 def recorded_steps(timing: Timing) -> int:
     """How many steps are recorded for the prediction, after those that were timed."""
     return max(_FEWEST, min(_MOST, int(_RECORDED_NS / max(1.0, timing.median_ns))))
+
+
+def more_runs(made: int, repeat: int) -> str:
+    """How to time more, where a measurement was to have `repeat` runs and made fewer, or as many."""
+    from anymps.train.timing import FEW_RUNS
+
+    return "let the script make more steps" if made < repeat else f"pass --repeat {FEW_RUNS}"
 
 
 def no_step_left(made: int) -> str:

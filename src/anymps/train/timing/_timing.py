@@ -36,6 +36,7 @@ class Timing:
     for one call. ``first`` is the very first call, which compiles on a GPU; it is not counted (None: not measured).
     ``synchronize_ns`` is the time of a synchronise that has nothing to wait for, which is part of every run. ``reads``
     are the places in the function that read a value from the device. ``virtual`` is True for the virtual device.
+    ``more`` says how to get more runs, where there are too few.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Timing:
     synchronize_ns: int = 0
     reads: tuple[str, ...] = field(default=())
     virtual: bool = False
+    more: str = f"take {FEW_RUNS}"
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -142,7 +144,7 @@ def warnings_of(timing: Timing) -> tuple[str, ...]:
     if timing.virtual:
         found.append(VIRTUAL)
     if timing.n < FEW_RUNS:
-        found.append(f"{timing.n} {'run is' if timing.n == 1 else 'runs are'} too few for a median: take {FEW_RUNS}")
+        found.append(f"{timing.n} {'run is' if timing.n == 1 else 'runs are'} too few for a median: {timing.more}")
     if timing.iqr_ns > WIDE_SPREAD * median:
         found.append(
             f"the middle half of the runs spreads over {percent(timing.iqr_ns / median)} of the median: "
