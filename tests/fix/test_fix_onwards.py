@@ -139,6 +139,29 @@ def test_a_line_is_changed_for_one_finding_after_the_other(tmp_path: Path) -> No
     assert ["fused" in text.splitlines()[2] for text in texts].count(True) == 2  # together, and alone
 
 
+def test_what_was_refused_on_the_cpu_is_tried_again_on_mps(tmp_path: Path) -> None:
+    """The runs that are compared are others then."""
+    program = program_of(tmp_path, CHOOSES)
+    texts: list[str] = []
+
+    class Moving(FakeRuns):
+        def run(self, program: Program, keep: Any = None, like: Any = None) -> tuple[Ran, tuple[Finding, ...]]:
+            text = text_of(program)
+            texts.append(text)
+            main, lines, on_mps = str(program.main.path), text.splitlines(), '"mps"' in text
+            rules = ([] if on_mps else [("MPS409", 2)]) + ([] if "fused" in text else [("MPS812", 3)])
+            found = [
+                RULES[rule].finding(Site(main, number, "", lines[number - 1]), what="It.", count=1)
+                for rule, number in rules
+            ]
+            told = {one.id: 1 for one in found} | ({"MPS812": 1} if len(texts) == 2 else {})
+            return Ran("", (0.5,), (), told, used=on_mps, places=("mps" if on_mps else "cpu",)), tuple(found)
+
+    mended = Mender(program, Moving(("train.py",), Order(""), 600), Budget(runs=20)).mend()
+    assert ["fused" in text for text in texts] == [False, True, False, True]
+    assert ("fused" in text_of(mended.program), mended.suggestions) == (True, [])
+
+
 def test_a_run_that_got_further_costs_no_time(tmp_path: Path) -> None:
     """Each shows what none before it could, and there are at most so many rounds."""
     program = program_of(tmp_path, TEXT + "o = Adam(s)\n" * 30)

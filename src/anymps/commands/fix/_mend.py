@@ -90,10 +90,11 @@ class Mender:
         before, found = self._starting_point()
         mended.before = before
         refused: list[Suggestion] = []
+        barred: list[Suggestion] = []  # nothing has changed since a run spoke against them
         left: list[Suggestion] = []  # open since an earlier round
         for _ in range(_ROUNDS):
             edits, suggestions = edits_for(found, mended.program, self._loaded(before))
-            edits, again = _without(edits, refused)
+            edits, again = _without(edits, barred)
             suggestions = _with_open([*suggestions, *again], left, edits)
             unreached = _in_order(suggestions)
             mended.suggestions = [self._as_it_stands(one, mended.program) for one in suggestions]
@@ -119,6 +120,7 @@ class Mender:
             if proof.after is None or not (proof.further or more):
                 break
             self._budget.free += proof.after.seconds if proof.further else 0.0
+            barred = [] if proof.further else refused
             open_ones = [*suggestions, *map(_suggestion, proof.outcomes)]
             left = [_moved_edit(one, here, proof.program) for one in open_ones if one.edit is not None]
             found = tuple(_moved(one, proof.tried, proof.program) for one in self._found[id(proof.after)])
