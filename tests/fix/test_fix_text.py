@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
+from anymps.findings.edits import Insert
 from anymps.fix import Budget, Program, edits_for, names_device
 from anymps.fix._edits import NOT_KNOWN
 from anymps.fix._imports import source_files
-from anymps.fix._lines import new_line, new_statements, old_line, rows, statement_lines
+from anymps.fix._lines import line_end, new_line, new_statements, old_line, rows, statement_lines
 from anymps.fix._main_guard import guarded_line, with_guard
 from anymps.fix._script import Script
 from anymps.record import Site
@@ -353,3 +354,34 @@ def test_lines_that_are_alike_are_told_apart(after: str, lines: list[int]) -> No
     """By how few lines changed then: a line is not taken for the one above it, which was changed."""
     before = "i\nx\nx\nx\nz\n"
     assert [new_line(before, after, line) for line in range(1, 6)] == lines
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_line_ends_are_those_of_the_file(tmp_path: Path, end: str, mark: bytes) -> None:
+    """Of a new line below the imports, of a statement that becomes several, and of a guard; a byte order mark stays."""
+    lines = ["import torch", "m = f().cuda()", "torch.cuda.empty_cache()", ""]
+    path = tmp_path / "train.py"
+    path.write_bytes(mark + end.join(lines).encode())
+    script = Script.read(path)
+    portable = RULES["MPS409"].edit
+    assert portable is not None
+    inserts: tuple[Insert, ...] = ()
+    for line in (3, 2):
+        made = script.edited(portable, line)
+        assert made is not None
+        script, inserts = made[0], (*inserts, *made[1])
+    done = script.with_inserts(inserts, 2)
+    assert done is not None
+    guarded = with_guard(done.text)
+    assert guarded is not None
+    choice = '"mps" if torch.backends.mps.is_available() else "cuda" if torch.cuda.is_available() else "cpu"'
+    written = [
+        *("import torch", "", f"device = torch.device({choice})", "m = f().to(device)"),
+        *("if torch.backends.mps.is_available():", "    torch.mps.empty_cache()"),
+        *("else:", "    torch.cuda.empty_cache()", ""),
+    ]
+    assert done.data == mark + end.join(written).encode()
+    inner = [f"    {row}" if row else "" for row in written[2:]]
+    assert guarded == end.join([*written[:2], 'if __name__ == "__main__":', *inner])
+    assert line_end("", f"a{end}") == line_end(f"a{end}b") == end

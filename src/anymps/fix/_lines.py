@@ -12,6 +12,7 @@ from typing import Final
 
 from anymps.findings.edits import line_starts
 
+_END: Final = re.compile(r"\r\n|\r|\n")
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
 _Block = tuple[str, int, int, int, int]  # as of SequenceMatcher.get_opcodes
 _BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
@@ -31,6 +32,13 @@ def rows(text: str) -> list[str]:
     starts = [*line_starts(text), len(text)]
     found = [text[start:end].rstrip("\r\n") for start, end in itertools.pairwise(starts)]
     return found if found and found[-1] else found[:-1]
+
+
+def line_end(before: str, after: str = "") -> str:
+    """How the last whole line of a text ends; without one how the first line of the text after it does."""
+    found = _END.findall(before)
+    first = _END.search(after)
+    return found[-1] if found else first[0] if first else "\n"
 
 
 def new_line(before: str, after: str, line: int) -> int:

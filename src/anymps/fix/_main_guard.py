@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Sequence
 
 from anymps.findings.edits import line_starts
-from anymps.fix._lines import tree_of
+from anymps.fix._lines import line_end, tree_of
 
 _HEAD = 'if __name__ == "__main__":'
 _MARGIN = "    "
@@ -44,7 +44,7 @@ def with_guard(text: str) -> str | None:
         above = max(above, _end(body[start - 1]))
     last = _end(body[-1])
     kept = _within_texts(text)
-    end = "\r\n" if lines[line - 1].endswith("\r\n") else "\n"
+    end = line_end(text[: starts[line - 1]], text)
     gap = end if above > 0 and lines[above - 1].strip() else ""
     inner = [
         row if number in kept or not row.strip() else f"{_MARGIN}{row}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from anymps._errors import UsageError
 from anymps._text import first_line
 from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
-from anymps.fix._lines import rows, tree_of
+from anymps.fix._lines import line_end, rows, tree_of
 from anymps.fix._main_guard import guarded_line, with_guard
 
 
@@ -117,7 +117,7 @@ class Script:
             return None
         starts = [*line_starts(self.text), len(self.text)]
         place = starts[ends[-1]]
-        end = "\r\n" if self.text[:place].endswith("\r\n") else "\n"
+        end = line_end(self.text[:place])
         before = "" if self.text[:place].endswith(("\n", "\r")) else end
         return self.with_text(f"{self.text[:place]}{before}{end}{code}{end}{self.text[place:]}")
 
@@ -139,11 +139,8 @@ class Script:
         """A statement with the margin of its line before each further line of it, in the file's own kind."""
         margin = self.text[start - width : start]
         step = "\t" if "\t" in margin else "    "
-        return code.replace("\n    ", f"\n{step}").replace("\n", f"{self._end}{margin}")
-
-    @property
-    def _end(self) -> str:
-        return "\r\n" if "\r\n" in self.text else "\n"
+        end = line_end(self.text[:start], self.text)
+        return code.replace("\n    ", f"\n{step}").replace("\n", f"{end}{margin}")
 
 
 def _words(error: BaseException) -> str:
