@@ -420,6 +420,25 @@ def test_how_far_ahead(extras: list[Extra], reach: Ahead | None, sentence: str) 
     assert words.waits(recording, find(recording)) == sentence
 
 
+def test_an_action_for_an_environment_is_no_needless_wait() -> None:
+    """The program has to have it there, so what the step could do without leaves it out."""
+
+    def act(builder: RecordingBuilder, step: int, time: int) -> None:
+        site = builder.site("train.py", 25, "main", "obs, reward, *_ = env.step(action.cpu().numpy())")
+        builder.entry(
+            "aten::copy_", start_ns=time + 500, duration_ns=10, wait=Wait.COPY_TO_CPU, phase=Phase.OTHER,
+            fate=Fate.COPY, direction=Direction.MPS_TO_CPU, moved_bytes=4, site=site,
+        )  # fmt: skip
+
+    recording = loop(act).close()
+    findings = find(recording)
+    assert [(place.hurts, place.needless) for place in wait_places(recording)] == [(True, False)]
+    assert [finding.id for finding in findings] == ["MPS204"]
+    assert words.waits(recording, findings) == ""
+    recording = loop(act, READ).close()
+    assert words.waits(recording, find(recording)) == "1 of a step's 2 waits is needless."
+
+
 @pytest.mark.parametrize(("now", "without", "told"), [(75, 76, False), (100, 109, False), (100, 110, True)])
 def test_how_far_ahead_is_told_from_a_tenth_on(
     monkeypatch: pytest.MonkeyPatch, now: int, without: int, told: bool

@@ -13,6 +13,7 @@ from typing import Final
 from anymps.findings._costs import cost_of_wait
 from anymps.findings._loop import MIN_STEPS, is_every_step, package_of
 from anymps.findings._prices import cost_without, step_on_mac
+from anymps.findings.advice import reads_action
 from anymps.forecast import Forecast, Place
 from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
 
@@ -22,11 +23,15 @@ HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
 
 @dataclass(frozen=True)
 class WaitPlace:
-    """Waits at one line that either hurt or belong; `reason` is why they belong, empty if they hurt."""
+    """Waits at one line that either hurt or belong; `reason` is why they belong, empty if they hurt.
+
+    Those that hurt are `needless`, unless the program has to have the value there: the action of an environment.
+    """
 
     site: Site
     queues: tuple[WaitQueue, ...]
     hurts: bool
+    needless: bool
     reason: str = ""
     on_mac_ns: tuple[float, float] | None = None
     """What the waits of a step cost on the recording's Mac, lowest and highest; None where the step has no time."""
@@ -88,10 +93,11 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((*queue.site.file_line, reason), []).append(queue)
     step = step_on_mac(recording)
-    places = [
-        WaitPlace(queues[0].site, tuple(queues), not reason, reason, _on_mac(step, queues, hurts=not reason))
-        for (_, _, reason), queues in groups.items()
-    ]
+    places = []
+    for (_, _, reason), queues in groups.items():
+        site, hurts = queues[0].site, not reason
+        needless = hurts and not reads_action(site)
+        places.append(WaitPlace(site, tuple(queues), hurts, needless, reason, _on_mac(step, queues, hurts=hurts)))
     hurting = sorted((place for place in places if place.hurts), key=lambda place: -place.cost_per_step_ns[1])
     belonging = sorted((place for place in places if not place.hurts), key=lambda place: -place.per_step)
     return (*hurting, *belonging)
@@ -121,10 +127,17 @@ def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
 
 def hurting_in(recording: Recording, step: Step) -> int:
     """How many waits of one step are among those that hurt."""
-    hurts = {
-        kind_at(queue.site, queue.wait) for place in wait_places(recording) if place.hurts for queue in place.queues
-    }
-    return sum(kind_at(wait.site, wait.wait) in hurts for wait in recording.step_queues(step).waits)
+    return _waits_at([place for place in wait_places(recording) if place.hurts], recording, step)
+
+
+def needless_in(recording: Recording, step: Step) -> int:
+    """How many waits of one step the program could do without."""
+    return _waits_at([place for place in wait_places(recording) if place.needless], recording, step)
+
+
+def _waits_at(places: list[WaitPlace], recording: Recording, step: Step) -> int:
+    kinds = {kind_at(queue.site, queue.wait) for place in places for queue in place.queues}
+    return sum(kind_at(wait.site, wait.wait) in kinds for wait in recording.step_queues(step).waits)
 
 
 def _longest(counts: list[int], kept: list[bool], left: int) -> int:

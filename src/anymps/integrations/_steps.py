@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError
 from anymps.capture import record
-from anymps.findings import Finding, Settings, Severity, find, hurting_in, read_settings, roots, select
+from anymps.findings import Finding, Settings, Severity, find, needless_in, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import plural, print_summary, render_terminal, renderer, write_file
 
@@ -136,7 +136,7 @@ def _numbers(recording: Recording, findings: tuple[Finding, ...]) -> dict[str, f
     numbers: dict[str, Any] = {
         "errors": sum(finding.severity is Severity.ERROR for finding in findings),
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
-        "needless_waits_per_step": hurting_in(recording, step) if step is not None else 0,
+        "needless_waits_per_step": needless_in(recording, step) if step is not None else 0,
         "operators_on_mps_per_step": sum(share.on_mps for share in shares),
         "operators_on_cpu_per_step": sum(share.on_cpu for share in shares),
         "memory_peak_bytes": peak.allocated if peak is not None else 0,

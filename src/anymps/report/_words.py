@@ -11,8 +11,8 @@ from anymps.findings import (
     Outcome,
     Severity,
     ahead,
-    hurting_in,
     judge,
+    needless_in,
     notes,
     rule_of,
     step_on_mac,
@@ -91,7 +91,7 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     number, where = _needless(recording, findings)
     if not number:
         return ""
-    hurting = [place for place in wait_places(recording) if place.hurts]
+    needless = [place for place in wait_places(recording) if place.needless]
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
     whole = sum(share.waits for share in recording.step_table().typical)
@@ -100,7 +100,7 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     words, them = f"{count(number)} {'wait' if one else 'waits'} in {step}{of}", "it" if one else "them"
     if not where and count(whole) != count(number):
         words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
-    reach = ahead(recording, hurting)
+    reach = ahead(recording, needless)
     if reach is not None and reach.whole:
         return f"{words}; without {them} the host could queue whole steps without waiting."
     if reach is None or reach.without - reach.now < _WORTH_A_WORD * reach.now:
@@ -120,14 +120,14 @@ def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float,
     """That number, and the processes whose steps have so many where others have fewer."""
     if not any(rule_of(finding).about_waits for finding in findings):
         return 0, []
-    hurting = [place for place in wait_places(recording) if place.hurts]
+    needless = [place for place in wait_places(recording) if place.needless]
     lines = recording.lines_by_process
     training = [number for number, steps in lines.steps.items() if steps and number in lines.working]
     if len(recording.parts) < 2 or not lines.whole or not training:
         step = recording.typical_step()
-        return float(hurting_in(recording, step)) if step is not None else 0.0, []
+        return float(needless_in(recording, step)) if step is not None else 0.0, []
     waits = dict.fromkeys(sorted(training), 0.0)
-    for waiting in hurting:
+    for waiting in needless:
         there = lines.waited.get(waiting.site.file_line, frozenset())
         for number in there & waits.keys():
             waits[number] += lines.per_step_there(waiting.per_step, there)

@@ -20,6 +20,7 @@ from anymps.findings.advice._wait_advice import (
     copy_advice,
     instead_of,
     read_advice,
+    reads_action,
     show_advice,
     shown_by,
     shows,

@@ -181,10 +181,10 @@ def _needed(site: Site) -> str:
         return _SAVED
     if line.reads_gradient:
         return _GRADIENT
-    return _ENVIRONMENT if _is_action(site) else ""
+    return _ENVIRONMENT if reads_action(site) else ""
 
 
-def _is_action(site: Site) -> bool:
+def reads_action(site: Site) -> bool:
     """Whether what the line reads is an action that goes to an environment: there, or by a name in a recorded line."""
     line = UserLine.at(site)
     if line.parsed is None:
@@ -274,7 +274,7 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
         what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
     if line.needs_size:
         return Advice(what, _SIZE)
-    if _is_action(at.site):
+    if reads_action(at.site):
         return Advice(what, _ENVIRONMENT)
     if by_element := elements_advice(at):
         return Advice(what, by_element)
