@@ -3,8 +3,8 @@
 Importing it costs next to nothing: pytest imports it in every run for its plugin, with `--mps` or without. A name loads
 what it needs when it is first asked for.
 
-Pytest, which would rewrite the assertions of a plugin's package, is told not to (PYTEST_DONT_REWRITE): there are none
-here, and in a process that a recorded script has started the package is imported before pytest can.
+PYTEST_DONT_REWRITE keeps pytest from rewriting assertions, as it does in a plugin's package: there are none here, and
+in a process that a recorded script has started, the package is imported before pytest can rewrite it.
 """
 
 from __future__ import annotations

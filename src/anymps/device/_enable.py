@@ -171,7 +171,7 @@ def enable(
     With `ANYMPS_STRICT_COPIES=1` in the environment, a copy to the CPU with `non_blocking=True` arrives only at the
     next wait. Until then floats are NaN, integers 0xA5 or 0x5A in every byte, and bools inverted.
 
-    Calling it again with the same arguments does nothing. Raises MacError for a Mac that was never sold, RequireError
+    Calling it again with the same arguments does nothing. Raises MacError if there is no such Mac, RequireError
     if the device is not of the required kind, UnsupportedTorchError and BuildError if torch or the compiler cannot be
     used, and KernelsError if the kernels were not added. Raises EnableError if a backward has already run in this
     process (the autograd engine then has no thread for a new device), if the device already acts as another Mac or uses

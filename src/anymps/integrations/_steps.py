@@ -52,7 +52,7 @@ class Steps:
         self.judged: Judged | None = None
 
     def begin(self) -> None:
-        """Switch a Mac's device on if need be, and wait for the first step. What stands in the way is one line."""
+        """Switch a Mac's device on if need be, and wait for the first step. If that fails, one line says why."""
         from anymps.device import enable, state
 
         try:
@@ -72,9 +72,9 @@ class Steps:
         return self._capture is not None and self._capture.is_over
 
     def finish(self, error: BaseException | None = None) -> Judged | None:
-        """End the recording, write its report, and hand the numbers on. None if there is nothing to tell.
+        """End the recording, write its report and log the numbers. Returns None if nothing was recorded.
 
-        A training goes on whatever happens here: a file that cannot be written is one line, a fault of ours a
+        The training continues whatever happens here: a file that cannot be written gives one line, a bug in anymps a
         traceback.
         """
         capture, self._capture = self._capture, None

@@ -31,7 +31,7 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     `DEFAULT_MACOS`, and `macOS 15` means 15.0. `N-core` counts GPU cores, or CPU cores if no variant has N GPU cores.
     `wired_limit_mb=N`, in the text or as an argument, is the sysctl `iogpu.wired_limit_mb` in MiB.
 
-    Raises MacError, in one line, if a word is not understood or no such Mac was sold; it names the nearest real ones.
+    Raises MacError, in one line, if a word is not understood or there is no such Mac; it names the nearest ones.
     """
     rest = " ".join(text.lower().replace("\u2011", "-").split())
     wired, rest = _take(_WIRED, rest)

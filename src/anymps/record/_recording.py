@@ -78,7 +78,7 @@ class Recording:
     name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
     loops were watched), `steps` (first and last, if only this part was to be recorded), `steps_seen` (how many steps
     the run made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are predicted),
-    `core_speed` (at which a core of the recording machine runs code, relative to an M1's), `compute_speed` (at which it
+    `core_speed` (how fast a core of the recording machine runs code, relative to an M1's), `compute_speed` (how fast it
     computes), `cold_code` (microseconds of a first and of a second run of some code between two steps; empty: not
     measured), `looks` (each time this was measured: begin and end in ns, microseconds without a core, both speeds, both
     times), `loop` ("inference" if the steps are not a training's), and `ending`: how the run ended, with `status` (int)

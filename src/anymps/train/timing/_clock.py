@@ -50,7 +50,7 @@ class Stopwatch:
         return Run(queued - start, self.clock() - start)
 
     def time_synchronize(self) -> int:
-        """What a synchronise takes with nothing to wait for, in nanoseconds: the middle one of five."""
+        """The time of a synchronise that has nothing to wait for, in nanoseconds: the median of five."""
         return sorted(self.time(lambda: None).finished_ns for _ in range(5))[2]
 
 

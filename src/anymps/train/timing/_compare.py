@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the numbers worth less; a sentence that holds for one of several names it."""
+        """Reasons to distrust the numbers; a reason that concerns one of several timings names it."""
         texts: dict[str, list[str]] = {}
         for timing in self.timings:
             for text in warnings_of(timing):

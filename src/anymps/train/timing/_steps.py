@@ -52,7 +52,7 @@ class StepTimer:
 
     @property
     def steps(self) -> int:
-        """All steps so far, those that do not count included."""
+        """All steps so far, including those that do not count."""
         return self._rounds.number
 
     def timing(self, name: str) -> Timing | None:
@@ -63,7 +63,7 @@ class StepTimer:
         return Timing(name, str(self._watch.device), tuple(runs), virtual=self._watch.virtual)
 
     def stop(self) -> None:
-        """Time no further step, and synchronise after none; `on_step` is called all the same."""
+        """Stop timing and synchronising; `on_step` is still called after each step."""
         self._over = True
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
