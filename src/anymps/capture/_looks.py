@@ -1,9 +1,9 @@
 """Looks at the machine between a program's steps: the speed of its core, and how cold its caches are.
 
-Both change within seconds, on a machine that others use too. So each look is kept with its time, and what a step took
-is compared with the looks around it. The looking itself lies between the last call of a step and its end, and is not
-the program's. So its time is kept too, and what of it the thread had no core: this is told at the next step's first
-call, whose own code may be shorter than that.
+Both change within seconds on a machine that others use too. So each look is kept with its time, and a step's time is
+compared with the looks around it. The look itself runs between a step's last call and its end, and must not count as
+the program's own code. So its duration is kept too, and how long the thread had no core meanwhile: the recorder learns
+of it at the next step's first call, because that call's own code may be shorter than the look.
 """
 
 from __future__ import annotations

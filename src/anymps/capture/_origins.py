@@ -255,7 +255,7 @@ def _only_named(node: ast.expr, path: str) -> Origin:
 def _made_in_scope(scope: ast.AST, frame: FrameType, node: ast.expr, path: str) -> Origin | None:
     """The last assignment in a function, or in a module, before the line that it stands at; None without one.
 
-    Where a branch holds the assignment, it may not have run: then only the name is told.
+    Where a branch holds the assignment, it may not have run: then only the name is given.
     """
     name = ast.unparse(node)
     best: tuple[int, ast.expr | None] | None = None

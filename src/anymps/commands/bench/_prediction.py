@@ -118,7 +118,7 @@ class Prediction:
         sentence = self.found.sentence.replace("A step", what)
         if self.told is None or not self.timing.virtual:
             return (sentence,)
-        # That of `anymps run` does not: a reader who has both is told why they differ.
+        # The step that `anymps run` predicts includes no wait. Say so, because a reader may have both numbers.
         wait = "includes a wait for the GPU at the end, and " if self.timing.calls == 1 else ""
         return (f"{sentence} The prediction {wait}{_NOT_COMPARED}",)
 
