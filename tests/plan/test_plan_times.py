@@ -11,6 +11,8 @@ from anymps.cost import Happening, OperatorCall
 from anymps.forecast import StepWork
 from anymps.mac import all_macs
 from anymps.plan import Kind, Outcome, Verdict, representative, step_times
+from anymps.plan._measure import _closures
+from anymps.record import RecordingBuilder, RoundKind
 from anymps.report.plan._words import time_table
 from plans import plan_page, planned, render_plan
 
@@ -96,3 +98,29 @@ def test_a_calibrated_mac_is_named() -> None:
     after = replace(before, times=(replace(first, time=replace(first.time, calibration=told)), *others))
     rest, stock = time_table(after).rest, time_table(before).rest
     assert rest == f"{stock} {first.mac.name}: calibrated on this machine, 14 Nov 2026."
+
+
+def test_an_optimizer_that_calls_its_closure_often() -> None:
+    """The plan says how often the measured steps did; with one backward in the optimizer, or none, nothing is said."""
+    before = planned()
+    stock = time_table(before).rest
+    for counts, many in (((20, 20), "20"), ((1, 20), "1 to 20"), ((1, 1), ""), ((0, 0), "")):
+        told = (
+            f" The optimizer called its closure {many} times in a measured step. If values decide how often, as with "
+            "LBFGS, later steps take less time or more."
+        )
+        rest = time_table(replace(before, base=replace(before.base, closures=counts))).rest
+        assert rest == stock + (told if many else "")
+
+
+@pytest.mark.parametrize(("within", "counts"), [((3, 1), (1, 3)), ((0, 0), (0, 0))])
+def test_closures_are_counted_by_their_backwards(within: tuple[int, ...], counts: tuple[int, int]) -> None:
+    """Those within an optimizer's step; the one before it is the loop's own."""
+    builder = RecordingBuilder()
+    for step, backwards in enumerate(within):
+        start = 1000 * step
+        builder.round(RoundKind.BACKWARD, start_ns=start, end_ns=start + 10)
+        for number in range(backwards):
+            builder.round(RoundKind.BACKWARD, start_ns=start + 30 + 2 * number, end_ns=start + 31 + 2 * number)
+        builder.round(RoundKind.OPTIMIZER, start_ns=start + 20, end_ns=start + 100)
+    assert _closures(builder.close()) == counts

@@ -25,7 +25,7 @@ from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
 from anymps.plan.sandbox import CHANNEL, Supervisor
-from anymps.record import MemoryStory, Occurrence, Recording
+from anymps.record import MemoryStory, Occurrence, Recording, RoundKind
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
@@ -59,6 +59,11 @@ _OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 PATIENCE = 4
 """How many times its seconds a process may wait for the processor, for a disk or for others."""
 _GLANCE = 0.2  # seconds between two looks at a clock that is about to reach its limit
+_CLOSURES = f"""
+SELECT COUNT(*) FROM rounds o JOIN rounds b ON b.start_ns >= o.start_ns AND b.end_ns <= o.end_ns
+WHERE o.kind = {RoundKind.OPTIMIZER:d} AND b.kind = {RoundKind.BACKWARD:d} GROUP BY o.id
+"""
+
 _GRACE = 20.0  # seconds to close the recording
 _running: set[int] = set()  # process ids of measurements
 
@@ -121,6 +126,8 @@ class Measured:
     """What the model reads."""
     work: StepWork | None = None
     """What its typical step does; None without a complete step."""
+    closures: tuple[int, int] = (0, 0)
+    """The fewest and the most backwards that an optimizer ran within one step of its own, as LBFGS does."""
     retries: bool = False
     """Whether its code tells of what to do where memory runs out."""
 
@@ -309,7 +316,13 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | 
         kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,
         retries=bool(known.get("retries")),
         work=step_work(recording),
+        closures=_closures(recording),
     )
+
+
+def _closures(recording: Recording) -> tuple[int, int]:
+    counts = [count for (count,) in recording.stream(_CLOSURES)]
+    return (min(counts), max(counts)) if counts else (0, 0)
 
 
 def _failure(ending: dict[str, object], recording: Recording) -> Stopped:

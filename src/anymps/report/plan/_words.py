@@ -269,11 +269,24 @@ def about_times(plan: Plan) -> tuple[str, ...]:
         for mac_time in plan.times
         if mac_time.time is not None
     )
+    told[closures(plan)] = None
     if not plan.times_of:
         return tuple(filter(None, told))
     of, made_by = (text.clean(version).partition("+")[0] for version in (plan.times_of, plan.torch))
     release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
     return release, *filter(None, told)
+
+
+def closures(plan: Plan) -> str:
+    """That an optimizer decides how much a step does; the empty text where none does."""
+    fewest, most = plan.base.closures
+    if most < 2 or not plan.times:
+        return ""
+    many = f"{fewest:,} to {most:,}" if fewest < most else f"{most:,}"
+    return (
+        f"The optimizer called its closure {many} times in a measured step. If values decide how often, as with LBFGS, "
+        "later steps take less time or more."
+    )
 
 
 def _calibration(mac: str, told: str) -> str:
