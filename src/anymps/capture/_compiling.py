@@ -1,6 +1,6 @@
 """Graph breaks, recompilations and kernels of torch.compile: marks on the tape, and the lines of each kernel.
 
-The first two are told by Dynamo's own functions that log them.
+The first two come from Dynamo's own functions that log them.
 
 `symbolic_convert.log_graph_break`, and `get_and_maybe_log_recompilation_reasons` and `exceeds_recompile_limit` as
 `convert_frame` calls them, are alike in torch 2.11 to 2.15. Dynamo is not imported here: it is watched once the

@@ -15,7 +15,7 @@ from typing import NoReturn
 class ExitWatch:
     """Calls `finish` or `keep` once, whichever end of the process comes first, and only in the process that made it.
 
-    Both are told how it ended: `status`, and where they apply `exception`, `message` and `how`. `finish` returns the
+    Both get how it ended: `status`, and where they apply `exception`, `message` and `how`. `finish` returns the
     exit status that is asked for (0: none of its own); `keep` is called when a signal is about to end the process.
     With `patient`, a first SIGTERM that comes while `finish` is at work waits until it is done: a pool, for one,
     terminates workers that are about to end by themselves.

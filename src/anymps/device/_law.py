@@ -1,4 +1,4 @@
-"""What the native core is told about MPS: rules, messages and limits of a release, as one typed table of tables."""
+"""What the native core learns about MPS: rules, messages and limits of a release, as one typed table of tables."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def _hide_cuda() -> None:
 
 
 def _answer_processor() -> None:
-    """Lightning's MPSAccelerator asks `platform.processor()` for "arm"; it alone is told so."""
+    """Lightning's MPSAccelerator asks `platform.processor()` for "arm"; it alone gets that answer."""
     original = platform.processor
 
     def processor() -> str:

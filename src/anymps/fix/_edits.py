@@ -56,7 +56,7 @@ def edits_for(
 ) -> tuple[list[Edit], list[Suggestion]]:
     """The edits for findings in a program, in each file from its last line to its first, and what stays a suggestion.
 
-    A line is edited for one finding only: what else is told of it can be fixed in the next round. `loaded` are files of
+    A line is edited for one finding only: its other findings can be fixed in the next round. `loaded` are files of
     modules that a run of the program had, those among them that its source does not name.
     """
     edits: dict[tuple[Path, int], Edit] = {}

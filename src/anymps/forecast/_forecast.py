@@ -21,7 +21,7 @@ _SPEED_HERE: Final = 0.65
 """Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
 
 _BUSY: Final = 0.05
-"""The share of a step's time from which on it is told that the machine was busy: less hardly moves the interval."""
+"""From this share of a step's time on, a report says that the machine was busy: less hardly moves the interval."""
 
 _MOST_NAMED: Final = 3
 """Operators without a predicted time that the reason names."""

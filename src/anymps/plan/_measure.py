@@ -204,9 +204,9 @@ def run_isolated(
 ) -> int | None:
     """Run the command and return its status, negative for a signal, as `subprocess` has it.
 
-    None if it had to be told to stop after `seconds`; what it recorded is kept then. Its standard error goes to the
+    None if it had to be stopped after `seconds`; what it recorded is kept then. Its standard error goes to the
     output, or to `errors`. If `patient`, the process may use its seconds of the processor, however busy the machine is:
-    it is told to stop once it has used so many, or after PATIENCE times as long.
+    it is stopped once it has used that many, or after PATIENCE times as long.
 
     The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
     """

@@ -19,7 +19,7 @@ class LinesByProcess:
     `called` is for any call, buffer or mark, `waited` for waits of the host, `refused` for calls that raised and for
     the lines that made what was refused. `steps` counts the complete steps of each process. `working` are the
     processes in which anything ran on mps, or was refused there: notes of habits alone are nothing of that. `whole` is
-    false where some calls were only counted: then a line may have run in more processes than are told.
+    false where some calls were only counted: then a line may have run in more processes than are listed.
     """
 
     called: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ Key = tuple[str, str, str, str, str]
 def key(finding: Finding, directory: str | None) -> Key:
     """What stays the same when lines are added above, or when the run is longer: everything but numbers.
 
-    A line whose text is not known is told by its number instead. Without a directory the file does not count.
+    A line whose text is not known is identified by its number instead. Without a directory the file does not count.
     """
     site = finding.site
     source = " ".join(site.source.split()) or str(site.line)

@@ -33,7 +33,7 @@ _DONE_AT_ONCE = (
     "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the host "
     "runs ahead until it waits."
 )
-_MOST_NAMES = 3  # of processes; one more is told by its name, too
+_MOST_NAMES = 3  # of processes; one more is named, too
 
 
 def fact(recording: Recording, key: str) -> str:

@@ -44,7 +44,7 @@ class _Progress:
 
 
 class _Run:
-    """The answers so far, and who is told of them."""
+    """The answers so far, and who hears of them."""
 
     def __init__(self, mac: str | None, tell: Tell, keep: Keep, worker: Sequence[str]) -> None:
         self.answers = Answers(False, {}, date.today().isoformat())

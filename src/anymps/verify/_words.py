@@ -136,5 +136,5 @@ def mac_of(answers: Answers) -> Mac | None:
 
 
 def played(mac: Mac) -> str:
-    """The text by which the virtual device is told to act as that Mac."""
+    """The text that makes the virtual device act as that Mac."""
     return f"{mac.chip} {mac.gpu_cores}-core {mac.ram_gib}GB, macOS {mac.macos[0]}.{mac.macos[1]}"

@@ -77,7 +77,7 @@ class Waits:
     """The stand-ins of one recording."""
 
     def __init__(self, tape: Tape, raised: Callable[[Exception], None]) -> None:
-        """`raised` is told what a wait raised."""
+        """`raised` gets what a wait raised."""
         self._tape = tape
         self._raised = raised
         self._stand_ins = StandIns()

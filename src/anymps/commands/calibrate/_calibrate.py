@@ -130,7 +130,7 @@ def _lines(found: Calibration, used: list[Timed], all_of_them: int, mac: Mac, to
 
 
 def _group(timing: Timed, mac: Mac, torch: str) -> str:
-    """The class that a timing is told under."""
+    """The class under which a timing is reported."""
     kind = predict_operator(timing.call, mac, torch).kind
     if kind == "transfer":
         return "CPU to or from mps"

@@ -250,13 +250,13 @@ def _moved_edit(suggestion: Suggestion, one: Program, other: Program) -> Suggest
 
 
 def _suggestion(outcome: Outcome) -> Suggestion:
-    """What is told of an edit that is not kept; with the edit where nothing speaks against it."""
+    """What is reported about an edit that is not kept; with the edit itself if nothing speaks against it."""
     cause = outcome.cause or Cause.DIFFERS
     return Suggestion(outcome.edit.finding, outcome.why, outcome.edit if outcome.is_open else None, cause)
 
 
 def _without(edits: Sequence[Edit], refused: Sequence[Suggestion]) -> tuple[list[Edit], list[Suggestion]]:
-    """The edits without those that a run of an earlier round speaks against, and what is told of these."""
+    """The edits without those that a run of an earlier round speaks against, and what is reported about these."""
     known = {_line_of(one.finding): one for one in refused if one.cause is Cause.DIFFERS}
     kept = [edit for edit in edits if _line_of(edit.finding) not in known]
     left = [edit for edit in edits if _line_of(edit.finding) in known]

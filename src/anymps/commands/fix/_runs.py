@@ -142,7 +142,7 @@ class Runs:
     ) -> Tried:
         """Run a program without a recording, with words added to its command line, for a few steps or to its end.
 
-        One that uses more than `seconds` of the processor is ended, and what it has done by then is told.
+        One that uses more than `seconds` of the processor is ended, and what it has done by then is reported.
         """
         order = replace(self.order, recorded=False, device=device, steps=steps or self.order.steps)
         if cuda_as_mps is not None:

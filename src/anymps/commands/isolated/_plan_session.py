@@ -115,5 +115,5 @@ class PlanSession:
     def _keep_facts(self) -> None:
         """Write them once early, in case that the script has to be killed."""
         if not Path(self._order["facts"]).exists():
-            with suppress(OSError):  # told of when the recording is closed
+            with suppress(OSError):  # reported when the recording is closed
                 self._write_facts("")

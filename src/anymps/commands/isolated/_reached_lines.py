@@ -52,7 +52,7 @@ class ReachedLines:
             file = self._file(code.co_filename)
             if file is not None:
                 self._note(file, line)
-            return monitoring.DISABLE  # each line is told of once
+            return monitoring.DISABLE  # each line is reported once
 
         monitoring.use_tool_id(tool, "anymps")
         monitoring.register_callback(tool, monitoring.events.LINE, came)

@@ -2,7 +2,7 @@
 
 The group is gloo's with one rank, so samplers, barriers and objects go their way. No Mac sends tensors on mps between
 processes: gloo knows the CPU and CUDA (torch/distributed/distributed_c10d.py, Backend.backend_capability, torch 2.7 to
-2.15). With one rank there is nothing to send, and each line that would is told.
+2.15). With one rank there is nothing to send, and each line that would send is reported.
 """
 
 from __future__ import annotations

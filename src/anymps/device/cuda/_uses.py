@@ -1,4 +1,4 @@
-"""Who is told that the program used CUDA: a recording, while one runs."""
+"""Who hears that the program used CUDA: a recording, while one runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def called_by(depth: int, *packages: str) -> bool:
 
 
 def told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with each call from outside of torch told of."""
+    """`function`, with each call from outside of torch reported."""
 
     @functools.wraps(function)
     def answered(*args: Any, **kwargs: Any) -> Any:

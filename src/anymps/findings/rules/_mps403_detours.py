@@ -287,7 +287,7 @@ _FILLED: Final = (
 
 
 def round_trips(recording: Recording) -> Iterator[list[Noted]]:
-    """Round trips that are told as a finding (MPS403), by the lines of both copies; `other` is the way to the CPU."""
+    """Round trips reported as a finding (MPS403), by the lines of both copies; `other` is the way to the CPU."""
     groups: dict[tuple[object, ...], list[Noted]] = {}
     for trip in recording.noted("round_trip"):
         sites = (trip.occurrence.site, trip.other)

@@ -173,7 +173,7 @@ RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
 SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _FEWEST_EPOCHS: Final = 3
-# What a program is told whose workers did not start: torch 2.7 to 2.15, and pickle of Python 3.10 to 3.14.
+# The errors of a program whose workers did not start: torch 2.7 to 2.15, and pickle of Python 3.10 to 3.14.
 _DIED: Final = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
 NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
 

@@ -76,7 +76,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _finding(recording: Recording, broken: Noted) -> Finding:
     site, call = broken.occurrence.site, broken.other
-    # A break inside of a package is told at the program's line that led there: nobody edits the package.
+    # A break inside a package is reported at the program's line that led there: nobody edits the package.
     within = is_library(site) and call.known and not is_library(call)
     runs, steps = _runs(recording, broken)
     hot, often = True, f" in {steps:,} of {recording.training_steps:,} steps"

@@ -121,7 +121,7 @@ def _number(kernel: str, index: int, constant: Constant, parameter: Parameter) -
     size = _SIZES[own]
     count = (len(constant.data) - PADDING) // size
     if not parameter.many and len(constant.data) - PADDING < _SIZES[wanted] * min(parameter.count, 3):
-        return  # too few bytes, which is told while the kernel runs
+        return  # too few bytes, which is reported while the kernel runs
     several = count > 1 and (parameter.many or parameter.count > 1)
     problem = ""
     if (own in _FLOATS) != (wanted in _FLOATS) or (own in _FLOATS and own != wanted):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _DEVICES: Final = {"cpu": "the CPU", "cuda": "CUDA", "mps": "mps"}
 _GENERATORS: Final = {"cpu": "the Mersenne Twister", "cuda": "CUDA's Philox", "mps": "Metal's Philox"}
 _MOST_NAMES: Final = 6  # operators of one block
-_LEAST: Final = 0.001  # per cent that are told
+_LEAST: Final = 0.001  # per cent that are shown
 
 _REASONS: Final = {
     "random": "different random streams",

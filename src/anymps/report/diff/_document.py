@@ -41,7 +41,7 @@ def _sides(diff: Diff) -> Section:
 
 
 def _findings(diff: Diff) -> Iterator[Section]:
-    """What is new, then what is told by other numbers, then what is gone."""
+    """What is new, then what has other numbers, then what is gone."""
     before, after = diff.before.directory, diff.after.directory
     new = [(finding, times(finding), text.clean(finding.what)) for finding in diff.new]
     changed = [(change.after, words.numbers(change), words.numbers(change)) for change in diff.changed]

@@ -11,7 +11,7 @@ from anymps.record import Recording
 
 
 def root_of(recording: Recording, root: str | None) -> str:
-    """The directory that paths are told from: `root`, or the one of the run; empty if neither is known."""
+    """The directory that paths are relative to: `root`, or the one of the run; empty if neither is known."""
     directory = recording.meta.get("directory")
     return root or (directory if isinstance(directory, str) else "")
 

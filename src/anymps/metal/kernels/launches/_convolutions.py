@@ -63,7 +63,7 @@ class _Convolution:
         )
 
     def params(self) -> dict[str, Any]:
-        """What all kernels are told of the last two dimensions."""
+        """What all kernels get of the last two dimensions."""
         out = self.sizes
         pairs = ((self.weight.shape[2:], "k"), (self.stride, "s"), (self.padding, "pad"), (self.dilation, "d"))
         return {

@@ -16,7 +16,7 @@ from anymps.metal.kernels.launches._types import NAMES
 
 _NONE, _MEAN = 0, 1
 _ERRORS = 6
-"""The slot of the error buffer: a target beyond the classes is told there."""
+"""The slot of the error buffer: a target beyond the classes is reported there."""
 
 
 def _params(call: Call, x: torch.Tensor) -> dict[str, Any]:
