@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from fuzz.targets import TARGETS  # noqa: E402
+from processes import SOURCE_ROOT  # noqa: E402
 
 _PATIENCE = 120.0  # seconds of the clock for a case; the limit of processor time ends it earlier
 _CASES = 3000  # of one process
@@ -56,8 +57,9 @@ class Worker:
         self._process, self._cases = None, 0
 
     def _start(self) -> None:
+        paths = f"{HERE.parent}{os.pathsep}{SOURCE_ROOT}"
         environment = {
-            **os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
+            **os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2",
             "PYTHONFAULTHANDLER": "", "NO_COLOR": "1", "PYTHONUTF8": "1",
         }  # fmt: skip
         self._process = subprocess.Popen(

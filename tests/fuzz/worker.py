@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from own_cache import new_cache
+
 SECONDS = 30.0
 GROWTH = 1 << 30
 _TROUBLE = re.compile(
@@ -72,10 +74,10 @@ def run(words: list[str]) -> tuple[object, str, str]:
 
 @contextmanager
 def places() -> Iterator[None]:
-    """A current folder and a cache of the case's own."""
+    """A current folder and a cache of the case's own; only the native core is that of all cases."""
     home, cache = os.getcwd(), os.environ.get("ANYMPS_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
-        os.environ["ANYMPS_CACHE_DIR"] = os.path.join(folder, "cache")
+        os.environ["ANYMPS_CACHE_DIR"] = str(new_cache(Path(folder, "cache")))
         os.mkdir(os.path.join(folder, "here"))
         os.chdir(os.path.join(folder, "here"))
         try:

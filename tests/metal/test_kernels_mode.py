@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps._cache import cache_home
 from anymps.report import RealShare, render_summary, render_terminal
 from anymps.report._real_kernels import real_object, real_share
 from kernel_files import bitcode, metallib, module
+from own_cache import new_cache
 from processes import MAC, Result, run_command, run_with_torch
 from recordings import training
 
@@ -56,13 +56,6 @@ def adding(name: str) -> str:
       store float %z, ptr addrspace(1) %to
       ret void""",
     )
-
-
-def new_cache(folder: Path) -> Path:
-    """A cache with the core that was built before, and no kernels."""
-    folder.mkdir(mode=0o755)
-    (folder / "native").symlink_to(cache_home() / "native")
-    return folder
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps._cache import cache_home
 from kernel_files import bitcode, metallib, module
+from own_cache import new_cache
 from processes import MAC, run_command, run_with_torch
 
 RELEASE = torch.__version__.partition("+")[0]
@@ -55,9 +55,7 @@ def scaling(name: str, arrays: int, type_: str = "float", number: str = "float")
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
     """The environment of a program with kernels that multiply by their number, and two that nothing launches."""
-    cache = tmp_path_factory.mktemp("offered") / "cache"
-    cache.mkdir(mode=0o755)
-    (cache / "native").symlink_to(cache_home() / "native")
+    cache = new_cache(tmp_path_factory.mktemp("offered") / "cache")
     (cache / "kernels").mkdir(mode=0o755)
     texts = {
         name: scaling(name, *rest)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps._cache import cache_home
 from anymps.rules import NEWEST, OLDEST, parse_torch_version
 from anymps.rules.faults import all_hazards
 from kernel_files import bitcode, metallib, module
+from own_cache import new_cache
 from processes import MAC, run_command, run_with_torch
 
 INSTALLED = torch.__version__.partition("+")[0]
@@ -42,9 +42,8 @@ def planted(operation: str) -> bytes:
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
     """The installed release's sum takes the difference, the other one's the product."""
-    cache = tmp_path_factory.mktemp("kernels") / "cache"
-    (cache / "kernels").mkdir(mode=0o755, parents=True)
-    (cache / "native").symlink_to(cache_home() / "native")
+    cache = new_cache(tmp_path_factory.mktemp("kernels") / "cache")
+    (cache / "kernels").mkdir(mode=0o755)
     (cache / "kernels" / f"torch-{INSTALLED}.metallib").write_bytes(planted("fsub"))
     (cache / "kernels" / f"torch-{OTHER}.metallib").write_bytes(planted("fmul"))
     return {"ANYMPS_CACHE_DIR": str(cache)}

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from anymps.metal._runtime import begin_runtime
+from own_cache import new_cache
 from processes import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -38,16 +39,10 @@ def kernels(cache: Path) -> list[Path]:
 @pytest.fixture
 def small_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache with the runtime and the headers of the session's, and no shader."""
-    from anymps._cache import cache_home
-
     value()  # makes what the session's cache lacks
-    (tmp_path / "metal").mkdir()
-    for part in ("runtime", "shim", "headers"):
-        source = cache_home() / "metal" / part
-        if source.is_dir():
-            (tmp_path / "metal" / part).symlink_to(source)
-    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
-    return tmp_path
+    cache = new_cache(tmp_path / "cache")
+    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(cache))
+    return cache
 
 
 def test_a_shader_is_compiled_once(small_cache: Path) -> None:
@@ -209,8 +204,6 @@ def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.Mon
 def test_two_processes_at_once(small_cache: Path) -> None:
     """Both run, and one file is left."""
     home = os.environ | {"ANYMPS_CACHE_DIR": str(small_cache)}
-    native = Path(sys.modules["anymps._native"].__file__ or "").parents[1]
-    (small_cache / "native").symlink_to(native)
     pair = [
         subprocess.Popen([sys.executable, "-c", CODE], env=home, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
