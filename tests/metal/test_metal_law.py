@@ -234,7 +234,7 @@ def test_what_is_taken() -> None:
     "module",
     [
         *("metal_shaders", "test_metal_cache", "test_metal_check", "test_metal_check_calls", "test_metal_check_clean"),
-        *("test_metal_dialect", "test_metal_loops", "test_metal_places", "test_metal_tape"),
+        *("test_metal_dialect", "test_metal_loop_bodies", "test_metal_loops", "test_metal_places", "test_metal_tape"),
     ],
 )
 def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
