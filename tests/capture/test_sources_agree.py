@@ -22,6 +22,9 @@ anymps.enable({mac!r}, quiet=True)
 told = {{}}
 before = dict(os.environ)
 peak = "SELECT COALESCE(MAX(allocated), 0) FROM allocations"
+torch.use_deterministic_algorithms(False)  # imports half of torch, as the first script's end would
+gc.collect()
+gc.freeze()  # what is there already is no script's: else each script's collection walks it
 for path in map(pathlib.Path, {paths!r}):
     torch.manual_seed(0)
     ended = ""
