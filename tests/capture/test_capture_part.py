@@ -73,13 +73,33 @@ def weights(count: int) -> list[torch.optim.Optimizer]:
 )  # fmt: skip
 def test_optimizers_that_take_turns_make_a_step_together(order: str, seen: int, part: list[int]) -> None:
     """The part is of rounds, as the report's steps are, and a critic's first steps are no rounds of their own."""
-    optimizers = dict(zip("dg", weights(2), strict=True))
     with anymps.record(steps=(1, 3)) as capture:
+        optimizers = dict(zip("dg", weights(2), strict=True))
         for name in order:
             torch.ones(1, device="mps")
             optimizers[name].step()
     assert (capture.steps_seen, capture.recording.meta["steps"]) == (seen, part)
     assert (capture.progress.recorded, capture.recording.complete_steps) == (2, 2)
+
+
+@SOURCES
+def test_an_optimizer_of_before_is_not_waited_for(source: str) -> None:
+    """One left over from what ran before the recording, such as another cell of a notebook, makes no step later."""
+    left_over = weights(1)
+    capture = train(7, (2, 5), source)
+    assert (capture.steps_seen, capture.recording.meta["steps"], capture.recording.complete_steps) == (7, [2, 5], 3)
+    del left_over
+
+
+def test_a_part_that_began_before_a_step_was_known() -> None:
+    """A critic's first steps count until the generator, made before the recording, has its first turn."""
+    critic, generator = weights(2)
+    with anymps.record(steps=(3, 6)) as capture:
+        for optimizer in [*[critic] * 5, generator] * 8:
+            torch.ones(1, device="mps")
+            optimizer.step()
+    assert (capture.steps_seen, capture.recording.meta["steps"]) == (8, [1, 6])
+    assert (capture.progress.recorded, capture.is_over) == (5, True)
 
 
 def test_a_part_that_never_comes() -> None:

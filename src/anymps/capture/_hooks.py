@@ -59,6 +59,8 @@ class Hooks:
 
     def install(self) -> None:
         """Start to watch."""
+        if self._part is not None:
+            self._optimizers.leave_out_older()
         before = register_optimizer_step_pre_hook(self._before_optimizer)
         after = register_optimizer_step_post_hook(self._after_optimizer)
         self._undo += [before.remove, after.remove]

@@ -17,6 +17,7 @@ class OptimizerNumbers:
     def __init__(self) -> None:
         self._by_parameter = WeakTensorKeyDictionary()
         self._without: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._older: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._count = 0
 
     def number(self, optimizer: Optimizer) -> int:
@@ -31,7 +32,15 @@ class OptimizerNumbers:
             number = known[key] = self._count
         return number
 
+    def leave_out_older(self) -> None:
+        """Have `existing` leave out the optimizers made so far: most are left over from what ran before."""
+        self._older.update(_made())
+
     def existing(self) -> Collection[int]:
         """The numbers of the optimizers that there are in this process, whether they have stepped or not."""
-        made = [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy what it is
+        made = (found for found in _made() if found not in self._older)
         return {self.number(optimizer) for optimizer in made if getattr(optimizer, "param_groups", None)}
+
+
+def _made() -> list[Optimizer]:
+    return [found for found in gc.get_objects() if issubclass(type(found), Optimizer)]  # asks no proxy what it is

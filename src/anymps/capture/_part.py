@@ -23,7 +23,7 @@ def check_steps(steps: tuple[int, int]) -> tuple[int, int]:
 class Part:
     """Calls `begin` after `first` steps of the program's loop, and `end` after `last`; `rounds` counts them.
 
-    Where it had to wait to learn what a step is, the part is that of later or of more steps: `first` and `last` say so.
+    Where it had to learn what a step is, the part is that of later or of more steps: `first` and `last` say so.
     """
 
     def __init__(
@@ -49,7 +49,11 @@ class Part:
                 self.first, self.last = self.first + late, self.last + late
                 self.begun = True
                 self._begin()
-        elif not self.done and self._rounds.have_ended(self.last, existing):
+        elif not self.done:
+            # A further optimizer may have shown that what ended before were no rounds.
+            self.first = min(self.first, self._rounds.number)
+            if not self._rounds.have_ended(self.last, existing):
+                return
             self.last = self._rounds.number
             self.done = True
             self._end()

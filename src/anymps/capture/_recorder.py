@@ -277,6 +277,7 @@ class Capture:
                 self._drain(at_end=True)
                 self._writer.set_meta("ending", dict(ending))
                 if self._part is not None:
+                    self._writer.set_meta("steps", [self._part.first, self._part.last])
                     self._writer.set_meta("steps_seen", self._rounds.number)
                 if self._habits and self.has_begun and not self._reached and not self.core.ledger_state()[0]:
                     if children_used_mps():
