@@ -166,9 +166,8 @@ struct Return<std::vector<at::Tensor>> {
 template <class... R>
 struct Return<std::tuple<R...>> {
   static std::tuple<R...> out(HostArguments& host, std::tuple<R...>&& results) {
-    // Braces keep the order: left to right, as the schema lists the results.
     return std::apply(
-        [&](auto&&... parts) { return std::tuple<R...>{Return<R>::out(host, std::forward<R>(parts))...}; }, std::move(results));
+        [&](auto&&... parts) { return std::tuple<R...>(Return<R>::out(host, std::forward<R>(parts))...); }, std::move(results));
   }
 };
 
