@@ -20,7 +20,6 @@ from anymps.cost._tensors import OperatorCall
 
 Number = tuple[int, int]
 
-NEWEST: Final[Number] = (2, 15)
 _NORMS_SINCE: Final[Number] = (2, 13)
 _CHECKED_SINCE: Final[Number] = (2, 9)
 _BLOCKS_SINCE: Final[Number] = (2, 13)

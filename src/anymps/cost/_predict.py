@@ -10,7 +10,7 @@ from math import fsum
 from typing import Final, Literal
 
 from anymps._errors import CostError
-from anymps.cost._by_release import NEWEST, PYTHON_RUNS, works_by_release
+from anymps.cost._by_release import PYTHON_RUNS, works_by_release
 from anymps.cost._classes import VIEWS, Work, operands, plain_works
 from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
 from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
@@ -19,7 +19,7 @@ from anymps.cost._matrix import matrix_work
 from anymps.cost._recurrent import recurrent_work
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
-from anymps.rules import has_metal_kernel, metal_kernel_since
+from anymps.rules import NEWEST, has_metal_kernel, metal_kernel_since
 
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
 """What decides the time of a call, or of calls without anything else between them."""
