@@ -154,7 +154,7 @@ print(ends, torch.ones(3, device="mps").sum().item())
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 @pytest.mark.parametrize("recorded", [False, True])
 def test_children_free_what_their_parent_has_while_its_threads_allocate(recorded: bool) -> None:
-    """Whatever locks the parent has taken, none of 300 children waits for one when it frees tensors and asks the books."""
+    """Whatever locks the parent has taken, none of 300 children waits for one when it frees tensors."""
     result = run_python(
         ENABLE
         + f"""
