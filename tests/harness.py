@@ -24,8 +24,8 @@ def compile_harness(source: str, subject: str, directory: Path) -> Path:
 
 
 def model_sources(source: str) -> list[Path]:
-    """The native sources of one part of the model: `heap`, `philox` or `replay`."""
-    return sorted((NATIVE / "model").glob(f"{source}*.cpp"))
+    """The native sources of one part of the model, `heap`, `philox` or `replay`, and the locks that it takes."""
+    return sorted((*(NATIVE / "locks").glob("*.cpp"), *(NATIVE / "model").glob(f"{source}*.cpp")))
 
 
 def compile_program(name: str, sources: list[Path], subject: str, directory: Path, *options: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import threading
 import unittest
@@ -437,3 +438,48 @@ def test_threads_are_told_apart(tmp_path: Path) -> None:
             thread.join()
     counts = rows(tmp_path / "run.anymps", "SELECT thread, count(*) FROM entries GROUP BY thread")
     assert sorted(count for _, count in counts) == [200, 200, 200, 200]
+
+
+def test_no_two_threads_write_into_one_piece_of_the_tape(tmp_path: Path) -> None:
+    """A full one that was read may be another thread's next: in what is read, entries of a thread stay together."""
+    turn, over = threading.Event(), threading.Event()
+    x, y = (torch.ones(1, device="mps") for _ in range(2))
+
+    def other() -> None:
+        for _ in range(3):
+            turn.wait()
+            turn.clear()
+            torch.abs(y)
+            over.set()
+
+    thread = threading.Thread(target=other)
+    with anymps.record(tmp_path / "run.anymps", source="native") as capture, capture._lock:  # nothing else reads it
+        core = capture.core
+        core.tape_drain(0)
+        torch.abs(x)
+        while core.tape_pending() % 4096:
+            torch.abs(x)
+        core.tape_drain(0)
+        thread.start()
+        for _ in range(3):
+            turn.set()
+            over.wait()
+            over.clear()
+            torch.abs(x)
+        packed, *_ = core.tape_drain(0)
+        thread.join()
+    writers = [int.from_bytes(packed[start + 48 : start + 52], "little") for start in range(0, len(packed), 64)]
+    assert len(writers) == 6
+    assert [len([*run]) for _, run in itertools.groupby(writers)] == [3, 3]
+
+
+def test_a_machine_without_room_for_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is recorded is written at the end."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with anymps.record(tmp_path / "run.anymps"):
+        torch.ones(8, device="mps") * 2
+    assert rows(tmp_path / "run.anymps", "SELECT count(*) FROM entries") == [(2,)]

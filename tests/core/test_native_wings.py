@@ -121,9 +121,10 @@ def test_the_observer_needs_no_device() -> None:
     assert sorted(path.as_posix() for path in reached if path.parts[0] in ("device", "kernels")) == []
 
 
-def test_the_model_needs_no_torch() -> None:
-    """It is compiled alone by its own tests."""
-    assert [(path, include) for path in of_wing("model") for include in _TORCH.findall(read(path))] == []
+@pytest.mark.parametrize("wing", ["locks", "model"])
+def test_the_lowest_wings_need_no_torch(wing: str) -> None:
+    """They are compiled alone by their own tests."""
+    assert [(path, include) for path in of_wing(wing) for include in _TORCH.findall(read(path))] == []
 
 
 @pytest.mark.parametrize("wing", WINGS)

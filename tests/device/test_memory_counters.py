@@ -205,3 +205,38 @@ except RuntimeError as error:
     limited = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "0.2", "PYTORCH_MPS_LOW_WATERMARK_RATIO": "0.1"}
     assert facts(code, limited) == "MPS backend out of memory "
     assert facts(code, {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "plenty"}) == "fits"
+
+
+_LARGE = {
+    "add": "wide + tall",
+    "arange": "torch.arange(320_000_000, dtype=torch.float32, device='mps')",
+    "cat": "torch.cat([piece] * 20)",
+    "mm": "tall.expand(-1, 8) @ wide.expand(8, -1)",
+    "repeat": "piece.repeat(20)",
+    "sin": "wide.expand(20_000, -1).sin()",
+}
+
+
+@pytest.mark.parametrize("call", _LARGE)
+def test_a_result_that_does_not_fit_is_not_computed(call: str, virtual_device: torch.device) -> None:
+    """Of 1.28 GB, where the Mac has room for 0.6: refused as an empty tensor of that size is, and at no cost here."""
+    told, expected, grown = facts(
+        f"""
+import resource
+def text(make):
+    try:
+        make()
+    except RuntimeError as error:
+        return str(error)
+torch.mps.set_per_process_memory_fraction(0.05)
+wide, tall = torch.ones(1, 16_000, device="mps"), torch.ones(20_000, 1, device="mps")
+piece = torch.ones(16_000_000, device="mps")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+told = text(lambda: {_LARGE[call]})
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps([told, text(lambda: torch.empty(320_000_000, device="mps")), grown // 1024]))
+"""
+    )
+    assert "Tried to allocate 1.19 G" in expected
+    assert told == expected
+    assert grown < 256

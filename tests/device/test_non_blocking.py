@@ -260,22 +260,48 @@ def test_a_copy_between_different_strides_is_recorded_as_a_wait() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """After a wait the methods of Tensor are torch's own again, and without a recording nothing is watched."""
+    """The methods of Tensor are torch's own throughout, and without a recording nothing is watched."""
     y = torch.ones(4, device="mps")
     x = y.to("cpu", non_blocking=True)
-    assert "numpy" not in vars(torch.Tensor)
     assert x.tolist() == [1.0] * 4
 
     def script() -> None:
         copied = y.to("cpu", non_blocking=True)
-        assert {"numpy", "tolist"} <= vars(torch.Tensor).keys()
-        torch.mps.synchronize()
         assert not {"numpy", "tolist"} & vars(torch.Tensor).keys()
+        torch.mps.synchronize()
         assert copied.numpy().tolist() == [1.0] * 4
 
     assert noted(script) == []
     noted(lambda: y.to("cpu", non_blocking=True))
-    assert "numpy" not in vars(torch.Tensor)
+    assert x.tolist() == [1.0] * 4
+
+
+def test_a_programs_own_methods_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that it has put into Tensor, while a copy is under way too; they stay, and what they read is noted."""
+    called = []
+
+    def own(name: str) -> Callable[..., object]:
+        torchs = getattr(torch.Tensor, name)
+
+        def method(self: torch.Tensor) -> object:
+            called.append(name)
+            return torchs(self)
+
+        return method
+
+    methods = {name: own(name) for name in ("numpy", "tolist")}
+    for name, method in methods.items():
+        monkeypatch.setattr(torch.Tensor, name, method)
+
+    def script() -> None:
+        x = torch.ones(4, device="mps").to("cpu", non_blocking=True)
+        x.tolist()
+        torch.mps.synchronize()
+        x.numpy()
+
+    assert [(kind, operator) for kind, operator, *_ in noted(script)] == [("used", "torch.Tensor.tolist")]
+    assert called == ["tolist", "numpy"]
+    assert {name: vars(torch.Tensor)[name] for name in methods} == methods
 
 
 def test_the_oldest_sources_are_let_go() -> None:

@@ -151,6 +151,48 @@ print(ends, torch.ones(3, device="mps").sum().item())
     assert result.lines == ["{0} 3.0"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_children_free_what_their_parent_has_while_its_threads_allocate(recorded: bool) -> None:
+    """Whatever locks the parent has taken, none of 300 children waits for one when it frees tensors."""
+    result = run_python(
+        ENABLE
+        + f"""
+import contextlib, os, signal, threading
+stop, begun = threading.Event(), threading.Barrier(3)
+def use():
+    torch.empty(1000, device="mps")
+    begun.wait()
+    while not stop.is_set():
+        for _ in range(50):
+            torch.empty(1000, device="mps")
+threads = [threading.Thread(target=use) for _ in range(2)]
+ends = set()
+with anymps.record() if {recorded} else contextlib.nullcontext():
+    held = [torch.ones(8, device="mps") for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    for _ in range({300 * SCALE}):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            held.clear()
+            torch.mps.current_allocated_memory()
+            os._exit(0)
+        ends.add(os.waitpid(child, 0)[1])
+        if ends != {{0}}:
+            break
+    stop.set()
+    for thread in threads:
+        thread.join()
+print(ends)
+""",
+        timeout=PATIENCE * 4,
+    )
+    assert result.lines == ["{0}"]
+
+
 @pytest.mark.skipif(
     SCALE == 1, reason="builds the core; tests/core/test_build.py has two processes and a core of one line"
 )

@@ -192,3 +192,49 @@ print(y[0].item())
         "anymps: a signal handler launched the Metal kernel 'more' while another one was checked: the checker "
         "follows one at a time\n64.0\n"
     )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interruptions_leave_the_checker_as_it_was(threads: int) -> None:
+    """Ctrl-C ends a launch in the kernel's own code, never while the checker or the runtime changes its memory."""
+    script = (
+        BEGIN
+        + """
+import itertools, random, threading
+shapes = torch.mps.compile_shader('''
+#include <metal_stdlib>
+using namespace metal;
+kernel void far(device float* x, constant uint& n, uint i [[thread_position_in_grid]]) {
+  threadgroup float all[32];
+  all[i % 32] = x[i * 256];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint k = 0; k < n; ++k) x[i * 256 + k] += all[i % 32] + simd_sum(1);
+}''')
+signal.signal(signal.SIGINT, lambda *_: None)
+main, over = threading.get_ident(), threading.Event()
+
+def send():
+    times = random.Random(1)
+    while not over.wait(times.random() * 0.004):
+        signal.pthread_kill(main, signal.SIGINT)
+
+sender = threading.Thread(target=send)
+sender.start()
+interrupted, told = 0, set()
+for number in itertools.count():
+    try:  # another launch each time: one that repeats a clean launch needs no checker
+        shapes.far(x, number % 251, threads=32 * (1 + number % 12), group_size=32)
+    except KeyboardInterrupt:
+        interrupted += 1
+    except RuntimeError as error:
+        told.add(str(error))
+    if interrupted == 100:
+        break
+over.set()
+sender.join()
+x.zero_()
+shapes.far(x, 0, threads=256, group_size=32)
+print(interrupted, told, x.sum().item())
+"""
+    )
+    assert run(script, threads, ANYMPS_CHECK_SHADERS="1") == "100 set() 0.0\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ import torch
 
 from anymps._threads import torch_threads
 from metal_shaders import HEAD, library
+from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -194,24 +196,42 @@ def test_a_forked_child_launches_nothing(monkeypatch: pytest.MonkeyPatch, checke
     assert out.tolist() == [1.0] * 64
 
 
-def test_a_buffer_moves_while_another_thread_reads_it() -> None:
-    """A launch that may write it gives it margins; its old memory stays while another thread's kernel reads there."""
-    kernels = library(
-        HEAD
-        + """
-kernel void wait(device float* out, device const float* x, device atomic_int* flags, constant uint& last) {
+SHARED = (
+    HEAD
+    + """
+kernel void wait(device float* out, device float* x, device atomic_int* flags, constant uint& last) {
+  x[1] = 7;
   atomic_store_explicit(&flags[0], 1, memory_order_relaxed);
   while (atomic_load_explicit(&flags[1], memory_order_relaxed) == 0) {}
-  out[0] = x[0] + x[last];
+  out[0] = x[2] + x[last];
 }
 kernel void put(device float* x) { x[0] = 5; }
+kernel void through(device float* x, device float* part, device float* out) { x[0] = 9; out[0] = part[0]; part[1] = 3; }
 """
-    )
-    count = 1 << 24  # so large that what is freed leaves the process at once
-    x = torch.zeros(count, device="mps") + 2  # computed: it has no margins
+)
+
+
+@pytest.mark.parametrize("count", [16, 1 << 24])  # what is freed of a large one leaves the process at once
+def test_a_buffer_stays_where_it_is(count: int) -> None:
+    """A launch looks for writes beside it all the same; a part of its storage shows the same bytes, in a launch too."""
+    kernels = library(SHARED)
+    x, out = torch.zeros(count, device="mps") + 2, torch.zeros(1, device="mps")  # computed: it has no margins
+    place = x.data_ptr()
+    part = torch.empty(0, device="mps").set_(x.untyped_storage()[0:64], 0, (16,), (1,))
+    for _ in range(2):  # the second launch takes the short way
+        x.fill_(2)
+        kernels.put(x, threads=1)
+        assert (x.data_ptr(), x[:2].tolist(), part[:2].tolist()) == (place, [5.0, 2.0], [5.0, 2.0])
+        kernels.through(x, part, out, threads=1)
+        assert (out.item(), x[:3].tolist(), part[:3].tolist()) == (9.0, [9.0, 3.0, 2.0], [9.0, 3.0, 2.0])
+
+
+def test_launches_of_two_threads_write_into_one_buffer() -> None:
+    """Each sees the whole buffer, and what the other one writes stays."""
+    kernels = library(SHARED)
+    count = 1 << 20
+    x = torch.zeros(count, device="mps") + 2
     out, flags = torch.zeros(1, device="mps"), torch.zeros(2, dtype=torch.int32, device="mps")
-    kernels.put(flags.view(torch.float32), threads=1)
-    flags.zero_()
     seen = (ctypes.c_int32 * 2).from_address(flags.data_ptr())
     failures: list[BaseException] = []
 
@@ -221,7 +241,6 @@ kernel void put(device float* x) { x[0] = 5; }
         except BaseException as failure:
             failures.append(failure)
 
-    before = x.data_ptr()
     thread = threading.Thread(target=read)
     thread.start()
     try:
@@ -232,5 +251,29 @@ kernel void put(device float* x) { x[0] = 5; }
         seen[1] = 1
         thread.join()
     assert failures == []
-    assert x.data_ptr() != before
-    assert (out.item(), x[0].item(), x[1].item()) == (4.0, 5.0, 2.0)
+    assert (out.item(), x[:3].tolist()) == (4.0, [5.0, 7.0, 2.0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the size of this process from /proc")
+def test_a_machine_without_room_for_threads() -> None:
+    """No other thread's stack fits beside what there is: a launch runs on its own thread alone, and ends well."""
+    result = run_with_torch(
+        ENABLE
+        + """
+import resource
+torch.set_num_threads(4)
+kernels = torch.mps.compile_shader('''#include <metal_stdlib>
+using namespace metal;
+kernel void twice(device float* x, uint i [[thread_position_in_grid]]) { x[i] *= 2; }''')
+kernels.twice
+x = torch.ones(1 << 20, device="mps")
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (6 << 20), resource.RLIM_INFINITY))
+for _ in range(3):
+    kernels.twice(x)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+kernels.twice(x)
+print(x[0].item(), x[-1].item())
+"""
+    )
+    assert result.lines == ["16.0 16.0"]

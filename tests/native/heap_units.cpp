@@ -1,10 +1,8 @@
 // The parts of the heap model, each alone, and the replay of a trace.
 #include "check.h"
 #include "model/heap_free_blocks.h"
-#include "model/heap_lock.h"
 #include "model/model.h"
 
-#include <atomic>
 #include <random>
 #include <set>
 #include <thread>
@@ -91,26 +89,6 @@ TEST(dropped_nodes_come_again_clean) {
   EXPECT(again == first);
   EXPECT_EQUAL(again->size, uint64_t{0});
   EXPECT(nodes.make() != second);
-}
-
-TEST(the_lock_lets_one_thread_in) {
-  SpinLock lock;
-  std::atomic<int> waiting{4};
-  uint64_t count = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (--waiting; waiting > 0;) std::this_thread::yield();  // all begin together
-      for (int j = 0; j < 2000; ++j) {
-        HeapGuard guard(lock);
-        const uint64_t seen = count;
-        if (j % 8 == 0) std::this_thread::yield();  // whoever gets in now takes the same number
-        count = seen + 1;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQUAL(count, uint64_t{8000});
 }
 
 TEST(live_blocks_never_overlap) {

@@ -1,4 +1,4 @@
-"""A recording whose file takes no more, as on a full disk: it ends in one line, and the run goes on."""
+"""A recording whose file takes no more, as on a full disk, or is closed: it ends in one line, and the run goes on."""
 
 from __future__ import annotations
 
@@ -197,3 +197,42 @@ def test_anymps_run_says_so_once(tmp_path: Path) -> None:
     ]
     assert "Traceback" not in result.stderr
     assert result.returncode == 2
+
+
+CLOSING = """
+import os, sys, torch
+x = torch.ones(4, device="mps")
+for number in range(100):
+    x = x + 1
+capture = sys.modules["anymps.capture._recorder"]._current
+capture.flush()
+os.closerange(3, 256)
+files = [open(f"file{number}", "w+b", buffering=0) for number in range(20)]
+for file in files:
+    file.write(b"its own" * 10_000)
+for times in range(3):
+    for number in range(2000):
+        x = x + 1
+    capture.flush()
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
+def test_a_program_that_closes_all_descriptors(tmp_path: Path) -> None:
+    """As daemons do: the numbers are its own files' from then on, and nothing is written into them."""
+    script, path = tmp_path / "train.py", tmp_path / "run.anymps"
+    script.write_text(CLOSING)
+    command = [sys.executable, "-m", "anymps", "run", "--mac", MAC, "--record", str(path), str(script)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, env=clean_environment(), cwd=tmp_path)
+    assert result.stdout == "done\n", result.stderr
+    assert {(tmp_path / f"file{number}").read_bytes() for number in range(20)} == {b"its own" * 10_000}
+    assert [line for line in result.stderr.splitlines() if "descriptors" in line] == [
+        f"anymps: recording stopped: {path} cannot be written: the program has closed file descriptors that it did not "
+        "open. The run continues; what was recorded before can be read."
+    ]
+    assert "Traceback" not in result.stderr
+    assert result.returncode == 2
+    with Recording.open(path) as recording:
+        assert not recording.complete
+        assert [use.count for use in recording.operators() if use.name == "aten::add.Tensor"] == [100]

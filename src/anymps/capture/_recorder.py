@@ -148,7 +148,8 @@ class Capture:
         self._real_before = real_calls() or Counter()
         _current = self
         os.register_at_fork(after_in_child=self._in_child)
-        threading.Thread(target=self._flush_now_and_then, name="anymps-flush", daemon=True).start()
+        with suppress(RuntimeError):  # without room for another thread, what is on the tape is written at the end
+            threading.Thread(target=self._flush_now_and_then, name="anymps-flush", daemon=True).start()
         return self
 
     def __exit__(

@@ -25,11 +25,15 @@ class Device(Protocol):
     def begin_margins(self) -> None:
         """Has new buffers allocated with empty memory around them."""
 
-    def begin_launch(self, tensors: list[torch.Tensor], /) -> None:
+    def begin_launch(self, tensors: list[torch.Tensor], /) -> tuple[list[tuple[int, int, int]], object] | None:
         """Marks the empty memory around the buffers of tensors, for a launch that `end_launch` ends.
 
+        A buffer without any is copied: the first address, the one past the last, and how far away the copy lies.
         Raises RuntimeError in a forked child of a process that has used the device.
         """
 
-    def end_launch(self, tensors: list[torch.Tensor], /) -> tuple[int, int, int, int] | None:
-        """What was written beside them since: index, offset of the first byte, how many bytes, bytes of the buffer."""
+    def end_launch(self, tensors: list[torch.Tensor], begun: object, /) -> tuple[int, int, int, int] | None:
+        """What was written beside them since: index, offset of the first byte, how many bytes, bytes of the buffer.
+
+        `begun` is what `begin_launch` returned; what the launch has changed in copies is written into the buffers.
+        """

@@ -21,6 +21,8 @@ _ALIGNED = 16  # where constants begin
 _FEW = 4096  # threads, which are run by one worker whatever it is asked for: runtime/launch.cpp
 
 Sizes3 = tuple[int, int, int]
+Copied = Sequence[tuple[int, int, int]]
+"""Buffers that a launch runs on copies of: first address, the one past the last, and how far away the copy lies."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,10 @@ class Launcher:
         grid: Sizes3,
         group: Sizes3,
         errors: tuple[int, ErrorBuffer] | None,
+        copied: Copied = (),
     ) -> Report | None:
         """Runs it on tensors whose addresses are this machine's. What stopped it, or None."""
-        addresses = [tensor.data_ptr() for tensor in tensors]
+        addresses = [address_of(tensor, copied) for tensor in tensors]
         count = len(addresses)
         if errors is None and bound.flat and count >= self._buffers:
             packed = _words(count).pack(*addresses)
@@ -151,6 +154,15 @@ class Launcher:
         for index, place in places:
             words[index] = place
         return count, packing.pack(*words, inside, *parts)
+
+
+def address_of(memory: torch.Tensor | torch.UntypedStorage, copied: Copied) -> int:
+    """Where a launch finds it."""
+    address = memory.data_ptr()
+    for first, behind, distance in copied:
+        if first <= address < behind:
+            return address + distance
+    return address
 
 
 def _table(tensors: Table, addresses: Iterator[int]) -> bytes:

@@ -16,7 +16,7 @@ from anymps.metal._check_setting import checks_shaders
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
-from anymps.metal._launch import Launch, Launcher, Repeated, Sizes3, lies_along
+from anymps.metal._launch import Copied, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
 from anymps.metal._signatures import (
     TENSOR,
@@ -239,21 +239,24 @@ class MetalKernel:
                 if not values[place].is_mps:
                     return False
         guarded = [given[place] for place in written] if len(written) != 1 else [given[written[0]]]
-        self._begin(guarded)
-        try:  # addresses after the guard, which may move a buffer
-            if values is None:
-                packed = pack(*map(_address, args))
+        begun = self._begin(guarded)
+        copied = () if begun is None else begun[0]
+        try:
+            if values is not None:
+                packed = pack(*_as_words(values, tensors, narrow, copied))
+            elif copied:
+                packed = pack(*[address_of(one, copied) for one in args])
             else:
-                packed = pack(*_as_words(values, tensors, narrow))
+                packed = pack(*map(_address, args))
             signal = call(entry, packed, plan, alone or _workers())
         except (struct.error, OverflowError):  # a number too large, which `bind_arguments` judges
             return False
         finally:
-            stray = self._end(guarded)  # after a fault, too: the next launch is not to blame
+            stray = self._end(guarded, begun)  # after a fault, too: the next launch is not to blame
         if signal or stray is not None:
             bound = bind_arguments(args, 1, None, arg_casts)
             if signal:
-                self._raise_fault(self._launch.last_report(), bound, "")
+                self._raise_fault(self._launch.last_report(), bound, "", copied=copied)
             if stray is not None:
                 self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
         return True
@@ -271,11 +274,11 @@ class MetalKernel:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
         guarded = [] if self._checks is not None else self._may_be_written(bound)  # checked, it runs on copies
-        self._begin(guarded)
+        begun = self._begin(guarded)
         try:
-            self._run_somewhere(bound, tensors, grid, group, error_buf_idx)
+            self._run_somewhere(bound, tensors, grid, group, error_buf_idx, () if begun is None else begun[0])
         finally:
-            stray = self._end(guarded)  # after a fault, too: the next launch is not to blame
+            stray = self._end(guarded, begun)  # after a fault, too: the next launch is not to blame
         if stray is not None:
             self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
 
@@ -300,16 +303,22 @@ class MetalKernel:
         raise RuntimeError(stray_text(self._name, argument, offset, count, size))
 
     def _run_somewhere(
-        self, bound: Arguments, tensors: list[torch.Tensor], grid: Sizes3, group: Sizes3, error_buf_idx: int | None
+        self,
+        bound: Arguments,
+        tensors: list[torch.Tensor],
+        grid: Sizes3,
+        group: Sizes3,
+        error_buf_idx: int | None,
+        copied: Copied,
     ) -> None:
         """Runs it here, or as an operator."""
         if self._checks is None and not self._device.shaders_by_operator():
-            self._run(bound, tensors, grid, group, error_buf_idx, None)
+            self._run(bound, tensors, grid, group, error_buf_idx, None, copied)
             return
         check = self._checks.start() if self._checks is not None else None
 
         def run(buffers: Sequence[torch.Tensor]) -> None:
-            self._run(bound, buffers, grid, group, error_buf_idx, check)
+            self._run(bound, buffers, grid, group, error_buf_idx, check, copied)
 
         try:
             if tensors and self._device.shaders_by_operator():
@@ -328,6 +337,7 @@ class MetalKernel:
         group: Sizes3,
         error_index: int | None,
         check: CheckedLaunch | None,
+        copied: Copied = (),
     ) -> None:
         """Runs it on tensors whose addresses are this machine's."""
         errors = None if error_index is None else (error_index, ErrorBuffer())
@@ -336,9 +346,9 @@ class MetalKernel:
         else:
             if self._axis is not None and not lies_along(self._axis, grid, group):
                 self._use_fibers()
-            report = self._launch(bound, tensors, grid, group, errors)
+            report = self._launch(bound, tensors, grid, group, errors, copied)
             if report is not None and report.signal:
-                self._raise_fault(report, bound, "", errors is not None)
+                self._raise_fault(report, bound, "", errors is not None, copied)
         message = errors[1].first() if errors is not None else None
         if message is not None:
             self._device.note_shader_error(self._name, message)
@@ -360,10 +370,12 @@ class MetalKernel:
             self._raise_fault(report, launch.bound, why, launch.errors is not None)
         clean.add(key, check.faults)
 
-    def _raise_fault(self, report: Report, bound: Arguments, why: str, with_errors: bool = False) -> NoReturn:
+    def _raise_fault(
+        self, report: Report, bound: Arguments, why: str, with_errors: bool = False, copied: Copied = ()
+    ) -> NoReturn:
         raise_interrupt(report)
         missing = int(self._entry.buffers) - len(bound.slots) - with_errors
-        raise RuntimeError(why or fault_text(self._name, report, _ranges(bound), missing))
+        raise RuntimeError(why or fault_text(self._name, report, _ranges(bound, copied), missing))
 
     def _use_fibers(self) -> None:
         """Has this launch and the later ones run with each thread as a fiber."""
@@ -374,10 +386,12 @@ class MetalKernel:
         self._repeated.clear()
 
 
-def _as_words(values: list[Any], tensors: Sequence[int], narrow: Sequence[tuple[int, str]]) -> list[Any]:
+def _as_words(
+    values: list[Any], tensors: Sequence[int], narrow: Sequence[tuple[int, str]], copied: Copied
+) -> list[Any]:
     """The same list with addresses in place of tensors, and bytes in place of numbers that are cast to two."""
     for place in tensors:
-        values[place] = values[place].data_ptr()
+        values[place] = address_of(values[place], copied) if copied else values[place].data_ptr()
     for place, cast in narrow:
         values[place] = narrowed(values[place], cast)
     return values
@@ -390,11 +404,11 @@ def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
     return [] if isinstance(slot, Constant) else [one for one in slot if one is not None]
 
 
-def _ranges(bound: Arguments) -> list[tuple[int, int, int]]:
+def _ranges(bound: Arguments, copied: Copied) -> list[tuple[int, int, int]]:
     """Argument, address and bytes of each storage."""
     found = []
     for index, slot in enumerate(bound.slots):
         for tensor in _tensors_of(slot):
             storage = tensor.untyped_storage()
-            found.append((index, storage.data_ptr(), storage.nbytes()))
+            found.append((index, address_of(storage, copied), storage.nbytes()))
     return found

@@ -92,15 +92,21 @@ def shader_seconds() -> float:
 
 
 @functools.cache
-def begin_runtime() -> threading.Thread:
-    """Has the runtime compiled beside the first shader, which takes as long. What fails is said by `runtime`."""
+def begin_runtime() -> threading.Thread | None:
+    """Has the runtime compiled beside the first shader, which takes as long. What fails is said by `runtime`.
+
+    None where there is no room for another thread.
+    """
 
     def compiling() -> None:
         with contextlib.suppress(Exception):
             compile_runtime()
 
     thread = threading.Thread(target=compiling, name="anymps compiles")
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
     return thread
 
 
@@ -110,7 +116,9 @@ def runtime() -> ctypes.CDLL:
 
     Raises BuildError without a compiler or a place to keep the result.
     """
-    begin_runtime().join()
+    beside = begin_runtime()
+    if beside is not None:
+        beside.join()
     path = str(compile_runtime())
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     functions = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _OF_PYTHON]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sqlite3
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import RecordingError
+from anymps.record._descriptors import Descriptors
 from anymps.record._file import open_readonly
 from anymps.record._place import check_free, held, name_of_new, remove_recording, take_name
 from anymps.record._redact import redact, redact_arguments, redact_json, redact_note, redact_source
@@ -61,6 +63,7 @@ class RecordingWriter:
         self._abandoned = False
         self._at_rest = False
         identity = self._identity = new_identity()
+        self._descriptors = Descriptors()
         try:
             if self._path is None:
                 self._connection = _create_in_memory(identity, meta)
@@ -69,12 +72,15 @@ class RecordingWriter:
                 # A link stays one, and the file that it means is replaced.
                 self._file = Path(os.path.realpath(self._path))
                 self._connection = _create(self._file, identity, meta)
+                self._descriptors.find(self._file)
+                # Only `close` may end it: where Python does so by itself, nobody looks whose descriptors they are.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
                 register(self._file, self)
         except sqlite3.Error as error:
             raise RecordingError(f"{self._name} cannot be written: {error}") from None
         # A writer that nobody closed leaves an incomplete recording, as a kill does. One that is there when Python ends
         # may still be closed by what ends the run.
-        weakref.finalize(self, _let_go, self._connection, self._process).atexit = False
+        weakref.finalize(self, _let_go, self._connection, self._process, self._descriptors).atexit = False
 
     @classmethod
     def in_memory(cls, meta: Mapping[str, object] | None = None) -> RecordingWriter:
@@ -213,6 +219,10 @@ class RecordingWriter:
             if os.getpid() != self._process or self._closed:
                 return
             self._abandoned = self._closed = True
+            if not self._descriptors.are_ours:
+                unregister(self)
+                self._at_rest = True  # as far as this process is concerned
+                return
             with suppress(sqlite3.Error):  # SQLite has rolled back of its own accord after some errors
                 self._connection.execute("ROLLBACK")
 
@@ -233,6 +243,7 @@ class RecordingWriter:
     def snapshot(self) -> sqlite3.Connection:
         """What was committed so far, as a database in memory."""
         with closed_on_error(connect_memory()) as copy, self._lock:
+            self._check_descriptors()
             # SQLite copies no database whose writer has a transaction open.
             if not self._closed:
                 self._commit(self._connection)
@@ -268,6 +279,7 @@ class RecordingWriter:
                 return
             if self._closed:
                 raise RecordingError(f"{self._name} was closed: nothing more can be written to it")
+            self._check_descriptors()
             try:
                 yield self._connection
             except sqlite3.Error as error:
@@ -275,13 +287,20 @@ class RecordingWriter:
             except OverflowError:
                 raise RecordingError(f"{self._name} cannot be written: a number is too large for the file") from None
 
+    def _check_descriptors(self) -> None:
+        """Raise RecordingError where the numbers by which SQLite writes may be another file's by now."""
+        if not self._descriptors.are_ours:
+            raise RecordingError(
+                f"{self._name} cannot be written: the program has closed file descriptors that it did not open"
+            )
+
     @property
     def _name(self) -> str:
         return "the recording in memory" if self._path is None else str(self._path)
 
 
-def _let_go(connection: sqlite3.Connection, process: int) -> None:
-    if process == os.getpid():  # a forked child must not touch it
+def _let_go(connection: sqlite3.Connection, process: int, descriptors: Descriptors) -> None:
+    if process == os.getpid() and descriptors.are_ours:  # a forked child must not touch it
         connection.close()
 
 

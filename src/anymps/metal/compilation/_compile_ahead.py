@@ -43,9 +43,10 @@ def compile_ahead(caller: FrameType | None) -> None:
     if not _pools:
         # The module itself waits for the one that it asks for, and takes no core.
         _pools.append(ThreadPoolExecutor(cores, "anymps compiles ahead"))
-    for source in sources:
-        if source not in _begun:
-            _begun[source] = _pools[0].submit(compile_shader, source)
+    with contextlib.suppress(RuntimeError):  # there is no room for another thread
+        for source in sources:
+            if source not in _begun:
+                _begun[source] = _pools[0].submit(compile_shader, source)
 
 
 def compiled_shader(source: str, checked: bool) -> Path:

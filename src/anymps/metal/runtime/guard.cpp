@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <link.h>
 #include <mutex>
 #include <sys/mman.h>
-#include <thread>
 #include <ucontext.h>
 #include <unistd.h>
 #include <vector>
@@ -87,48 +87,9 @@ void on_fault(int number, siginfo_t* info, void* context) {
   leave(*here);
 }
 
-std::atomic<Stoppable*> running{nullptr};
 // Those of the pool. Read by handlers of signals, which cannot wait for a lock, and by the watcher, while others are added.
 std::atomic<pthread_t> pool_threads[kMostPoolThreads];
 std::atomic<unsigned> pool_count{0};
-
-void on_stop(int, siginfo_t*, void*) {
-  Guard* const here = the_guard;
-  if (here != nullptr && here->guarded != 0 && here->of->stopped.load()) {
-    here->caught = here->of->why.load();
-    leave(*here);
-  }
-}
-
-int stop_signal() {
-  return SIGRTMAX - 3;
-}
-
-// Has all threads that work for a launch jump out of it; those of others look, and go on.
-void stop(Stoppable& launch, int why) {
-  launch.why.store(why);
-  launch.stopped.store(true);
-  for (unsigned i = 0; i < pool_count.load(); ++i) {
-    pthread_kill(pool_threads[i].load(), stop_signal());
-  }
-  if (pthread_equal(launch.caller, pthread_self()) == 0) {
-    pthread_kill(launch.caller, stop_signal());
-  }
-}
-
-void on_interrupt(int number, siginfo_t* info, void* context) {
-  const int saved = errno;
-  pass_on(number, info, context);
-  Stoppable* const launch = running.load();
-  if (launch != nullptr) {
-    stop(*launch, SIGINT);
-    errno = saved;
-    on_stop(number, info, context);
-  }
-  errno = saved;
-}
-
-double now();
 
 // Where a signal came in between.
 void interrupted(const void* context, uintptr_t& code, uintptr_t& stack) {
@@ -140,6 +101,59 @@ void interrupted(const void* context, uintptr_t& code, uintptr_t& stack) {
   code = at.pc;
   stack = at.sp;
 #endif
+}
+
+// Whether that is the kernel's own code, which holds no lock. Nothing else is interrupted: not a `malloc` of the runtime's or
+// of the checker's. Who wants the kernel to stop asks again.
+bool is_in_kernel(const Stoppable& launch, uintptr_t code) {
+  return code >= launch.code_low.load() && code < launch.code_high.load();
+}
+
+void on_stop(int, siginfo_t*, void* context) {
+  Guard* const here = the_guard;
+  if (here == nullptr || here->guarded == 0 || !here->of->stopped.load()) {
+    return;
+  }
+  uintptr_t code, stack;
+  interrupted(context, code, stack);
+  if (is_in_kernel(*here->of, code)) {
+    here->caught = here->of->why.load();
+    leave(*here);
+  }
+}
+
+int stop_signal() {
+  return SIGRTMAX - 3;
+}
+
+// Has all threads that work for a launch jump out of it; those of others look, and go on. The launch must not end meanwhile:
+// it is the caller's own, or the watcher holds its lock.
+void stop(Stoppable& launch, int why) {
+  launch.why.store(why);
+  launch.stopped.store(true);
+  for (unsigned i = 0; i < pool_count.load(); ++i) {
+    pthread_kill(pool_threads[i].load(), stop_signal());
+  }
+  if (pthread_equal(launch.caller, pthread_self()) == 0) {
+    pthread_kill(launch.caller, stop_signal());
+  }
+}
+
+double now();
+std::atomic<double> last_interrupt{-1};  // when a Ctrl-C came that the watcher is to pass on
+
+void on_interrupt(int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  pass_on(number, info, context);
+  Guard* const here = the_guard;
+  if (here == nullptr || here->guarded == 0) {
+    last_interrupt.store(now());
+    errno = saved;
+    return;
+  }
+  stop(*here->of, SIGINT);
+  errno = saved;
+  on_stop(number, info, context);
 }
 
 // What a launch leaves on its thread, put aside while handlers in Python run, which may launch kernels themselves.
@@ -166,8 +180,7 @@ class Aside {
   sigjmp_buf out_;
 };
 
-// Comes to the caller of a long launch from time to time. Only the kernel's own code is interrupted for it, which holds no
-// lock. Handlers run on the thread's own stack, below what is in use there: a fiber's has no room for them. This handler is
+// Comes to the caller of a long launch from time to time. Only the kernel's own code is interrupted for it. Handlers run on the thread's own stack, below what is in use there: a fiber's has no room for them. This handler is
 // not on the stack for signals, so that others that come meanwhile have that.
 // Ticks queue up while the thread has no core. Each waits for the one before to return: one within the other, they would need
 // more than a fiber's stack has.
@@ -180,7 +193,7 @@ void on_tick(int, siginfo_t*, void* context) {
   Stoppable* const launch = here->of;
   uintptr_t code, stack;
   interrupted(context, code, stack);
-  if (!launch->asks || code < launch->code_low.load() || code >= launch->code_high.load()) {
+  if (!launch->asks || !is_in_kernel(*launch, code)) {
     return;
   }
   const bool own = reinterpret_cast<uintptr_t>(here->base) - stack < kOwn;
@@ -260,23 +273,25 @@ struct Watcher {
   std::vector<Stoppable*> launches;
   bool started = false;
 };
-Watcher* watcher = new Watcher;  // never destroyed: its thread may outlive `main`
+Watcher* const watcher = new Watcher;  // never destroyed: its thread may outlive `main`
 
-// The library that a kernel is in.
-int find_library(dl_phdr_info* info, size_t, void* data) {
-  Stoppable& launch = *static_cast<Stoppable*>(data);
-  uintptr_t low = ~uintptr_t(0), high = 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
-    const uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-    low = std::min(low, start);
-    high = std::max(high, start + info->dlpi_phdr[i].p_memsz);
-  }
+// The memory that a kernel's code is in: of its library, or where LLVM has put it.
+void find_code(Stoppable& launch) {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return;
   const auto code = reinterpret_cast<uintptr_t>(launch.code);
-  if (code < low || code >= high) return 0;
-  launch.code_low.store(low);
-  launch.code_high.store(high);
-  return 1;
+  char* line = nullptr;
+  size_t room = 0;
+  unsigned long low, high;
+  while (getline(&line, &room, maps) > 0) {
+    if (std::sscanf(line, "%lx-%lx", &low, &high) == 2 && code >= low && code < high) {
+      launch.code_low.store(low);
+      launch.code_high.store(high);
+      break;
+    }
+  }
+  std::free(line);
+  std::fclose(maps);
 }
 
 constexpr double kAsks = 0.1;  // seconds between two looks for handlers
@@ -286,14 +301,11 @@ bool tick(Stoppable& launch) {
   if (!launch.asks || launch.asking.load() || now() - launch.asked.load() < kAsks) {
     return false;
   }
-  if (launch.code_high.load() == 0) {
-    dl_iterate_phdr(find_library, &launch);
-  }
   pthread_kill(launch.caller, tick_signal());
   return true;
 }
 
-void watch() {
+void* watch(void*) {
   for (bool hurry = false;;) {
     usleep(hurry ? 2000 : 100000);
     hurry = false;
@@ -302,21 +314,27 @@ void watch() {
       install_handlers(now());
     }
     for (Stoppable* const launch : watcher->launches) {
-      if (anymps_rt_limit > 0 && !launch->stopped.load() && now() - launch->since > anymps_rt_limit) {
+      if (launch->code_high.load() == 0) {
+        find_code(*launch);
+      }
+      if (launch->stopped.load()) {
+        stop(*launch, launch->why.load());  // threads may have been elsewhere
+      } else if (launch->since < last_interrupt.load()) {
+        stop(*launch, SIGINT);
+      } else if (anymps_rt_limit > 0 && now() - launch->since > anymps_rt_limit) {
         stop(*launch, SIGXCPU);
       }
-      hurry = tick(*launch) || hurry;
+      hurry = launch->stopped.load() || tick(*launch) || hurry;
     }
   }
 }
 
-void start_watcher() {
-  pthread_atfork(nullptr, nullptr, [] { watcher = new Watcher; });  // a forked child has none of its parent's threads
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread(watch).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+// Where there is no room for its thread, a launch has no limit of time, and the next one tries again.
+bool start_watcher() {
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_t thread;
+  return start_thread(watch, nullptr, none, thread);
 }
 
 }  // namespace
@@ -360,25 +378,16 @@ Watch::Watch(Stoppable& launch) : launch_(launch) {
   launch.asks = is_first_thread();
   {
     const std::lock_guard<std::mutex> lock(watcher->mutex);
-    if (!watcher->started) {
-      watcher->started = true;
-      start_watcher();
-    }
+    watcher->started = watcher->started || start_watcher();
     watcher->launches.push_back(&launch);
   }
   install_handlers(launch.since);
-  Stoppable* idle = nullptr;
-  running.compare_exchange_strong(idle, &launch);
 }
 
 Watch::~Watch() {
-  {
-    const std::lock_guard<std::mutex> lock(watcher->mutex);
-    auto& all = watcher->launches;
-    all.erase(std::find(all.begin(), all.end(), &launch_));
-  }
-  Stoppable* mine = &launch_;
-  running.compare_exchange_strong(mine, nullptr);
+  const std::lock_guard<std::mutex> lock(watcher->mutex);
+  auto& all = watcher->launches;
+  all.erase(std::find(all.begin(), all.end(), &launch_));
 }
 
 void ask_meanwhile(Stoppable& launch) {
@@ -404,14 +413,23 @@ sigset_t own_signals() {
   return set;
 }
 
+bool start_thread(void* (*work)(void*), void* context, const sigset_t& taken, pthread_t& made) {
+  sigset_t others, before;
+  sigfillset(&others);
+  for (int number = 1; number < NSIG; ++number) {
+    if (sigismember(&taken, number) == 1) sigdelset(&others, number);
+  }
+  pthread_sigmask(SIG_SETMASK, &others, &before);
+  const bool started = pthread_create(&made, nullptr, work, context) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started) pthread_detach(made);
+  return started;
+}
+
 void add_pool_thread(pthread_t thread) {
   const unsigned number = pool_count.load();
   pool_threads[number].store(thread);
   pool_count.store(number + 1);
-}
-
-void forget_pool_threads() {
-  pool_count.store(0);
 }
 
 }  // namespace anymps_rt

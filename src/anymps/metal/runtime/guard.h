@@ -27,7 +27,7 @@ struct Stoppable {
   std::atomic<bool> asking{false};  // that it does so now
   std::atomic<double> asked{0};     // when it last did
   const void* code = nullptr;       // the kernel
-  std::atomic<uintptr_t> code_low{0}, code_high{0};  // of its library, once it runs for long
+  std::atomic<uintptr_t> code_low{0}, code_high{0};  // the memory that it is in, once it runs for long
 };
 
 // The guard of one OS thread. Between `guarded = 1` and `guarded = 0` a signal of the kernel jumps to `out`.
@@ -63,11 +63,14 @@ class Watch {
 // For the caller of a launch that waits for others: has Python run handlers of signals, and stops the launch if one raises.
 void ask_meanwhile(Stoppable& launch);
 
+// Starts a thread that blocks all signals but these: Ctrl-C and the like are for the threads of Python. False where this
+// machine, or a limit, has no room for another one.
+bool start_thread(void* (*work)(void*), void* context, const sigset_t& taken, pthread_t& made);
+
 // The signals that a thread of the pool must not block, and where it says that it is there: one after the other does.
 constexpr unsigned kMostPoolThreads = 1024;
 sigset_t own_signals();
 void add_pool_thread(pthread_t thread);
-void forget_pool_threads();
 
 }  // namespace anymps_rt
 

@@ -315,8 +315,8 @@ int launch(
   } else if (job.pieces != 0) {
     work(&job);
   }
-  if (job.stopped.load() && job.why.load() == kRaised) {
-    job.report.signal = kRaised;  // also where all work was done by then
+  if (job.stopped.load() && (job.report.signal == 0 || job.why.load() == kRaised)) {
+    job.report.signal = job.why.load();  // also where no thread had to jump: it saw that it is to stop, or all work was done
   }
   *report = job.report;
   return job.report.signal;

@@ -7,8 +7,6 @@
 #include <csignal>
 #include <cstdint>
 #include <mutex>
-#include <thread>
-#include <unistd.h>
 
 #include "guard.h"
 
@@ -20,8 +18,7 @@ class Pool {
  public:
   void run(void (*work)(void*), void* context, unsigned workers, void (*meanwhile)(void*)) {
     const std::lock_guard<std::mutex> one(turn_);
-    workers = std::min(workers, kMostPoolThreads + 1);
-    grow(workers - 1);
+    grow(std::min(workers - 1, kMostPoolThreads));
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       work_ = work;
@@ -42,19 +39,14 @@ class Pool {
   }
 
  private:
+  // As far as there is room for threads: fewer do the work as well, if need be the calling one alone.
   void grow(unsigned count) {
-    for (; threads_ < count; ++threads_) {
-      const sigset_t ours = own_signals();
-      sigset_t others, before;
-      sigfillset(&others);
-      for (int number = 1; number < NSIG; ++number) {
-        if (sigismember(&ours, number) == 1) sigdelset(&others, number);
-      }
-      pthread_sigmask(SIG_SETMASK, &others, &before);  // Ctrl-C and the like are for the threads of Python
-      std::thread thread([this] { serve(); });
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-      add_pool_thread(thread.native_handle());
-      thread.detach();
+    const auto begin = [](void* pool) -> void* {
+      static_cast<Pool*>(pool)->serve();
+      return nullptr;
+    };
+    for (pthread_t thread; threads_ < count && start_thread(begin, this, own_signals(), thread); ++threads_) {
+      add_pool_thread(thread);
     }
   }
   void serve() {
@@ -87,17 +79,9 @@ class Pool {
   unsigned wanted_ = 0, busy_ = 0, threads_ = 0;
 };
 
-Pool* the_pool = nullptr;
-pid_t pool_process = 0;
-
+// Never destroyed: its threads may outlive `main`. A forked child launches nothing (device/backend/fork.h of the core).
 Pool& pool() {
-  static std::mutex making;
-  const std::lock_guard<std::mutex> lock(making);
-  if (the_pool == nullptr || pool_process != getpid()) {  // a forked child has none of its parent's threads
-    forget_pool_threads();
-    the_pool = new Pool;
-    pool_process = getpid();
-  }
+  static Pool* const the_pool = new Pool;
   return *the_pool;
 }
 

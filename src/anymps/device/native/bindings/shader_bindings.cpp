@@ -11,6 +11,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace anymps {
 namespace {
@@ -86,31 +88,61 @@ void each_tensor(PyObject* list, const std::function<void(Py_ssize_t, const at::
   }
 }
 
-// begin_launch(tensors): a kernel that may write these is to run; the margins of their buffers are marked. Raises in a
-// forked child of a process that has used the device. Each one that returns needs an `end_launch`.
+using Copies = std::vector<margins::Copy>;
+constexpr const char* kCopies = "anymps.copies";
+
+void delete_copies(PyObject* capsule) {
+  delete static_cast<Copies*>(PyCapsule_GetPointer(capsule, kCopies));
+}
+
+// begin_launch(tensors) -> copies: a kernel that may write these is to run; the margins of their buffers are marked. Raises in
+// a forked child of a process that has used the device. Each one that returns needs an `end_launch`.
 PyObject* begin_launch(PyObject*, PyObject* tensors) {
   return guarded([&]() -> PyObject* {
     enter_device();
-    margins::begin_launch();
-    try {
-      each_tensor(tensors, [](Py_ssize_t, const at::Tensor& tensor) { margins::guard(tensor); });
-    } catch (...) {
-      margins::end_launch();
-      throw;
+    Copies copies;
+    each_tensor(tensors, [&](Py_ssize_t, const at::Tensor& tensor) { margins::guard(tensor, copies); });
+    if (C10_LIKELY(copies.empty())) {
+      Py_RETURN_NONE;
     }
-    Py_RETURN_NONE;
+    PyObject* places = PyList_New(0);
+    for (const margins::Copy& copy : copies) {
+      const auto first = reinterpret_cast<uintptr_t>(copy.bytes), other = reinterpret_cast<uintptr_t>(copy.room.start);
+      PyObject* place = Py_BuildValue(
+          "KKL", static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + copy.room.nbytes),
+          static_cast<long long>(other - first));
+      if (place == nullptr || PyList_Append(places, place) != 0) {
+        Py_XDECREF(place);
+        Py_DECREF(places);
+        return nullptr;
+      }
+      Py_DECREF(place);
+    }
+    return Py_BuildValue("NN", places, PyCapsule_New(new Copies(std::move(copies)), kCopies, &delete_copies));
   });
 }
 
-// end_launch(tensors) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
-// buffer beside which something was written since `begin_launch`, or None.
-PyObject* end_launch(PyObject*, PyObject* tensors) {
+// end_launch(tensors, copies) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the
+// first buffer beside which something was written since `begin_launch`, or None.
+PyObject* end_launch(PyObject*, PyObject* args) {
+  PyObject *tensors, *begun;
+  if (!PyArg_ParseTuple(args, "OO", &tensors, &begun)) {
+    return nullptr;
+  }
   return guarded([&]() -> PyObject* {
-    margins::end_launch();
+    Copies none, *copies = &none;
+    if (C10_UNLIKELY(begun != Py_None)) {
+      PyObject* capsule = PyTuple_Check(begun) && PyTuple_GET_SIZE(begun) == 2 ? PyTuple_GET_ITEM(begun, 1) : Py_None;
+      copies = static_cast<Copies*>(PyCapsule_GetPointer(capsule, kCopies));
+      if (copies == nullptr) {
+        return nullptr;
+      }
+      margins::carry_back(*copies);
+    }
     std::optional<margins::Stray> first;
     Py_ssize_t where = 0;
     each_tensor(tensors, [&](Py_ssize_t i, const at::Tensor& tensor) {
-      const std::optional<margins::Stray> found = margins::stray(tensor);
+      const std::optional<margins::Stray> found = margins::stray(tensor, *copies);
       if (found && !first) {
         first = found;
         where = i;
@@ -134,7 +166,7 @@ PyMethodDef shader_methods[] = {
     {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
     {"begin_margins", begin_margins, METH_NOARGS, "Has new buffers allocated with empty memory around them."},
     {"begin_launch", begin_launch, METH_O, "Marks the empty memory around the buffers of tensors; refused in a forked child."},
-    {"end_launch", end_launch, METH_O, "What was written beside the buffers of tensors, or None."},
+    {"end_launch", end_launch, METH_VARARGS, "What was written beside the buffers of tensors, or None."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

@@ -1,6 +1,8 @@
 // Which calls of a signature are due to be looked at: the first three, then at doubling distances. Needs no torch.
 #pragma once
 
+#include "locks/locks.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -44,7 +46,7 @@ class DueCalls {
   struct Count {
     uint64_t calls = 0, next = 1, distance = 1;
   };
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<uint64_t, Count> counts_;
 };
 

@@ -1,6 +1,8 @@
 // How each operator's calls are written.
 #include "feeds/observed_operators.h"
 
+#include "locks/locks.h"
+
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -99,7 +101,7 @@ Operator::Operator(const c10::OperatorHandle& handle) : rule(rule_of(handle)), c
 }
 
 const Operator* operator_of(const at::RecordFunction& call) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto* all = new std::unordered_map<const char*, std::unique_ptr<const Operator>>;
   struct Known {
     const char* key;

@@ -1,6 +1,7 @@
 // What is remembered from one wait to the next.
 #include "feeds/observed_waits.h"
 
+#include "locks/locks.h"
 #include "recorder/recorder.h"
 
 #include <mutex>
@@ -9,7 +10,7 @@ namespace anymps::observer {
 namespace {
 
 struct Checked {
-  std::mutex mutex;
+  Mutex mutex;
   std::string first;
   uint32_t site = 0;
   bool any = false, same = true;

@@ -1,6 +1,8 @@
 // The list of rules, by number and by name.
 #include "law/rules.h"
 
+#include "locks/locks.h"
+
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -10,7 +12,7 @@ namespace anymps {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::deque<Rule> rules;  // addresses stay
   std::unordered_map<std::string, Rule*> by_name;
   std::vector<std::string> families;

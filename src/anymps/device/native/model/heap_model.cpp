@@ -11,23 +11,23 @@ HeapModel::HeapModel() : state_(std::make_unique<State>()) {}
 HeapModel::~HeapModel() = default;
 
 void HeapModel::configure(const HeapConfig& config) {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   state_->configure(config);
 }
 
 void HeapModel::set_memory_fraction(double fraction) {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   state_->set_high_ratio(fraction);
 }
 
 Block* HeapModel::allocate(size_t nbytes) {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->allocate(nbytes);
 }
 
 void HeapModel::release(Block* block) noexcept {
   if (block == nullptr) return;
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   state_->release(block);
 }
 
@@ -36,47 +36,47 @@ uint64_t HeapModel::drains() const {
 }
 
 void HeapModel::empty_cache() {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   state_->empty_cache();
 }
 
 Statistic HeapModel::allocated() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->allocated;
 }
 
 Statistic HeapModel::reserved() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->reserved;
 }
 
 uint64_t HeapModel::driver() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->driver();
 }
 
 uint64_t HeapModel::high_limit() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->high_limit;
 }
 
 uint64_t HeapModel::low_limit() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->low_limit;
 }
 
 uint64_t HeapModel::live_blocks() const {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   return state_->live;
 }
 
 void HeapModel::reset_peak() {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   for (Statistic* each : {&state_->allocated, &state_->reserved}) each->peak = each->current;
 }
 
 void HeapModel::reset_accumulated() {
-  HeapGuard guard(state_->lock);
+  std::lock_guard<std::mutex> guard(state_->lock);
   for (Statistic* each : {&state_->allocated, &state_->reserved}) each->allocated = each->freed = 0;
 }
 

@@ -1,8 +1,8 @@
 // What the heap model holds, and how a request goes through it. Inside of the heap model only.
 #pragma once
 
+#include "locks/locks.h"
 #include "model/heap_free_blocks.h"
-#include "model/heap_lock.h"
 
 #include <array>
 #include <atomic>
@@ -19,7 +19,7 @@ struct HeapRequest {
 
 class HeapModel::State {
  public:
-  mutable SpinLock lock;
+  mutable Mutex lock;
   HeapConfig config;
   uint64_t high_limit = 0;
   uint64_t low_limit = 0;

@@ -6,6 +6,7 @@
 #include "device/backend/fork.h"
 #include "device/calls/waits.h"
 #include "law/law.h"
+#include "locks/locks.h"
 #include "recorder/recorder.h"
 
 #include <anymps/release.h>
@@ -28,7 +29,7 @@ struct Event : EventUse {
 };
 
 struct Pool {
-  std::mutex mutex;
+  Mutex mutex;
   std::unordered_map<uint32_t, Event> in_use;
   std::set<uint32_t> free;
   uint32_t next = 1;  // ids start at 1 (torch 2.13, MPSEvent.mm)

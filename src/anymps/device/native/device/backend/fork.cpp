@@ -1,6 +1,8 @@
 // A child of fork() cannot use the device that its parent has used: on a Mac Metal crashes or hangs there.
 #include "device/backend/fork.h"
 
+#include "locks/locks.h"
+
 #include <c10/util/Exception.h>
 
 #if !defined(_WIN32)
@@ -15,7 +17,7 @@
 namespace anymps {
 namespace {
 
-std::mutex mark_lock;
+Mutex mark_lock;
 std::string first_use_mark;
 
 void in_child() {
@@ -60,7 +62,7 @@ void enter_device_slowly() {
       "Metal; keep mps out of this process (a DataLoader's workers should make CPU tensors, moved in the main process), or "
       "start it with the 'spawn' method, which is the default on a Mac");
   // First the state, then the mark: a child that is forked while another thread leaves the mark is one of a process that
-  // has used the device, and must not wait for a lock that nobody there gives back.
+  // has used the device.
   process_state.store(ProcessState::Used, std::memory_order_seq_cst);
   leave_mark();
 }

@@ -2,6 +2,7 @@
 #include "device/backend/generator.h"
 
 #include "device/calls/refusals.h"
+#include "locks/locks.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
@@ -71,6 +72,7 @@ const at::Generator& default_generator() {
   static const at::Generator* generator = [] {
     auto* made = new at::Generator(new_generator());
     made->seed();  // from the operating system, as on a Mac
+    fork_waits_for(made->mutex());
     return made;
   }();
   return *generator;

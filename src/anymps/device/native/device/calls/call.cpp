@@ -172,13 +172,18 @@ void Call::carry_back() const {
 
 // The kernel raised, perhaps after it had resized an out= tensor, which stays so on every device.
 void Call::abandon() noexcept {
+  // Nothing may leave here: the kernel's error is on its way already.
   try {
     carry_back();
-  } catch (const c10::Error&) {
-    // The Mac has no room for the resized tensor, which stays as it was; the kernel's error is on its way already.
+  } catch (...) {
+    // The Mac, or this machine, has no room for the resized tensor, which stays as it was.
   }
-  if (span_.on() && !tape::take_refusal_note()) {
-    span_.raised();  // a refusal has written its own entry
+  try {
+    if (span_.on() && !tape::take_refusal_note()) {
+      span_.raised();  // a refusal has written its own entry
+    }
+  } catch (...) {
+    // This machine has no room for the entry.
   }
 }
 

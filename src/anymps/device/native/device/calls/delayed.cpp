@@ -1,6 +1,7 @@
 // The device's error buffer.
 #include "device/calls/delayed.h"
 
+#include "locks/locks.h"
 #include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
@@ -11,7 +12,7 @@
 namespace anymps::delayed {
 namespace {
 
-std::mutex mutex;
+Mutex mutex;
 std::string first;       // the message that the next wait raises
 uint32_t number = 0;     // of its refusal on the tape
 

@@ -1,6 +1,8 @@
 // One look for all the checks since the last wait.
 #include "device/calls/late_checks.h"
 
+#include "locks/locks.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/cat.h>
@@ -26,7 +28,7 @@ struct Check {
   std::function<void(bool good)> answered;
 };
 
-std::mutex mutex;
+Mutex mutex;
 std::vector<Check> checks;
 
 using Flags = std::vector<at::Tensor>;

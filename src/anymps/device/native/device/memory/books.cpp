@@ -3,6 +3,7 @@
 
 #include "device/calls/refusals.h"
 #include "law/law.h"
+#include "locks/locks.h"
 #include "recorder/recorder.h"
 
 #include <c10/util/Exception.h>
@@ -14,7 +15,7 @@
 namespace anymps {
 namespace {
 
-std::mutex configure_mutex;
+Mutex configure_mutex;
 std::atomic<bool> configured{false};
 
 [[noreturn]] void raise(const std::exception& error) {

@@ -1,4 +1,7 @@
 // Empty memory around the buffers that shaders write: what goes beside a buffer lands there, and is seen after the launch.
+//
+// A buffer never moves, as others may hold its address. One that was made without margins, by a CPU kernel or before any shader,
+// lends its bytes to a copy that has them, for each launch.
 #pragma once
 
 #include "device/memory/room.h"
@@ -7,27 +10,36 @@
 #include <c10/core/Allocator.h>
 
 #include <optional>
+#include <vector>
 
 namespace anymps::margins {
 
-// From now on new buffers get margins. Before that, and where no shader runs, they cost nothing.
+// From now on new buffers get margins, small ones too. Before that, and where no shader runs, those cost nothing.
 void begin();
 
-// Memory for a buffer, with margins if they have begun; `room` says where it lies.
+// Memory for a buffer, with margins if it is to have them; `room` says where it lies.
 at::DataPtr allocate(size_t nbytes, Room& room);
 
-// A launch begins or ends. Memory that a buffer is moved from while one runs is kept until none does.
-void begin_launch();
-void end_launch();
+// What one launch sees in place of a buffer.
+struct Copy {
+  c10::Storage storage;
+  char* bytes = nullptr;  // where the buffer lies
+  Room room;              // and where the copy does
+  at::DataPtr memory;
+  at::DataPtr before;  // the same bytes, which the launch does not see
+};
 
-// Gives the buffer of a tensor margins if it has none, which moves its bytes once, and marks them.
-void guard(const at::Tensor& tensor);
+// Marks the margins of a tensor's buffer, or of a copy of it that joins the others.
+void guard(const at::Tensor& tensor, std::vector<Copy>& copies);
 
 struct Stray {
   int64_t offset;  // of the first byte, from the start of the buffer
   size_t count, nbytes;
 };
 // What was written beside the buffer of a tensor that `guard` has seen; the margins are as before afterwards.
-std::optional<Stray> stray(const at::Tensor& tensor);
+std::optional<Stray> stray(const at::Tensor& tensor, std::vector<Copy>& copies);
+
+// Writes into the buffers what a launch has changed in their copies: what others have written there meanwhile stays.
+void carry_back(const std::vector<Copy>& copies);
 
 }  // namespace anymps::margins

@@ -5,6 +5,7 @@
 #include "device/backend/fork.h"
 #include "device/memory/memory.h"
 #include "device/substrates/substrate.h"
+#include "locks/locks.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <anymps/release.h>
@@ -48,7 +49,7 @@ struct PinnedAllocator final : c10::Allocator {
  private:
   static void release(void* context);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_set<const void*> live_;
 };
 

@@ -66,6 +66,15 @@ class Away {
     }
   }
 
+  // The kernel's error is the one to tell.
+  void carry_back_after_error() noexcept {
+    try {
+      carry_back();
+    } catch (...) {
+      // There is no room for the resized tensor, which stays as it was.
+    }
+  }
+
   void bring_results(Stack& stack, size_t first) {
     for (size_t i = first; i < stack.size(); ++i) {
       c10::IValue& value = stack[i];
@@ -204,8 +213,8 @@ void compute_away(const Rule& rule, const c10::OperatorHandle& op, Stack* stack,
   away.take(*stack, first);
   try {
     how.by_cpu(stack, first);
-  } catch (const c10::Error&) {
-    away.carry_back();  // a tensor that was given for the result keeps its new size
+  } catch (...) {
+    away.carry_back_after_error();  // a tensor that was given for the result keeps its new size
     throw;
   }
   away.carry_back();

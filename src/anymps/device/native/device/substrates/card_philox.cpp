@@ -4,6 +4,8 @@
 // nothing is linked. The stream is the default one, on which all of torch's kernels run here.
 #include "device/substrates/card_philox.h"
 
+#include "locks/locks.h"
+
 #include <ATen/Context.h>
 
 #include <algorithm>
@@ -189,7 +191,7 @@ Handle compiled(int card) {
 }
 
 bool launch_draw(int card, uint64_t blocks, std::array<void*, 13>& arguments) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::unordered_map<int, Handle> kernels;
   Handle kernel = nullptr;
   {

@@ -13,6 +13,7 @@
 #include "device/memory/known_integers.h"
 #include "device/memory/memory.h"
 #include "device/substrates/substrate.h"
+#include "locks/locks.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
@@ -428,7 +429,7 @@ class CudaSubstrate final : public Substrate {
   const c10::impl::DeviceGuardImplInterface* const guard_;  // null where the CPU plays the card
   const bool always_away_;
   c10::Allocator* memory_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<uint64_t, Way> ways_;  // by rule and kind of kernel
   std::map<std::string, int64_t> away_;
 };

@@ -3,6 +3,7 @@
 
 #include "device/calls/alias.h"
 #include "device/memory/books.h"
+#include "device/memory/host_results.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
 
@@ -16,7 +17,10 @@ at::Tensor cpu_side(const at::Tensor& tensor) {
   return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
 }
 
-const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> { return std::make_unique<HostSubstrate>(); });
+const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> {
+  host_results::watch();
+  return std::make_unique<HostSubstrate>();
+});
 
 }  // namespace
 

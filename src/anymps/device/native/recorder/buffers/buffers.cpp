@@ -1,6 +1,7 @@
 // Owners that note the end of what they own.
 #include "recorder/buffers/buffers.h"
 
+#include "locks/locks.h"
 #include "recorder/buffers/ledger.h"
 #include "recorder/program/progress.h"
 
@@ -24,7 +25,7 @@ struct Owner {
   uint32_t row;
 };
 
-std::mutex mutex;
+Mutex mutex;
 uint64_t sampled = 0;             // what was allocated at the last look
 std::atomic<uint64_t> freed{0};   // of what was seen, since then
 std::atomic<uint64_t> highest{0};

@@ -1,6 +1,7 @@
 // The ledger's rows: living ones by slot, ended ones until they are drained.
 #include "recorder/buffers/ledger.h"
 
+#include "locks/locks.h"
 #include "recorder/program/progress.h"
 
 #include <c10/util/SmallVector.h>
@@ -14,7 +15,7 @@ namespace ledger {
 namespace {
 
 struct State {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Row> slots = std::vector<Row>(1);  // slot 0 means none
   std::vector<uint32_t> free;
   std::vector<Row> ended;

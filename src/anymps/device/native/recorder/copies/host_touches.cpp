@@ -93,66 +93,49 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// Methods of Tensor that read values without an operator, replaced while a copy to the CPU is under way.
-constexpr const char* kReaders[] = {"numpy", "tolist"};
+// Methods of Tensor that read values without an operator. Their definitions are entered, so that what a program puts in their
+// place stays, and they are noted when it calls them.
+void note_read(PyObject* self, const char* method) {
+  if (C10_LIKELY(!pending.load(std::memory_order_relaxed)) || !THPVariable_Check(self)) {
+    return;
+  }
+  const c10::StorageImpl* storage = host_storage(THPVariable_Unpack(self));
+  if (storage != nullptr && is_watched(storage)) {
+    touched(storage, std::string("torch.Tensor.") + method, false);
+  }
+}
 
-template <size_t which>
-PyObject* read_by(PyObject* self, PyObject* args, PyObject* names) {
-  if (THPVariable_Check(self)) {
-    const c10::StorageImpl* storage = host_storage(THPVariable_Unpack(self));
-    if (storage != nullptr && is_watched(storage)) {
-      touched(storage, std::string("torch.Tensor.") + kReaders[which], false);
+PyCFunctionWithKeywords torchs_numpy = nullptr;
+PyCFunction torchs_tolist = nullptr;
+
+PyObject* numpy(PyObject* self, PyObject* args, PyObject* names) {
+  note_read(self, "numpy");
+  return torchs_numpy(self, args, names);
+}
+
+PyObject* tolist(PyObject* self, PyObject* none) {
+  note_read(self, "tolist");
+  return torchs_tolist(self, none);
+}
+
+// Puts `ours` into the definition of a method of torch._C.TensorBase that is called as torch calls it (2.7 to 2.15).
+template <class Function>
+void enter(const char* name, int flags, Function ours, Function& theirs) {
+  PyObject* base = theirs == nullptr ? PyObject_GetAttrString(THPVariableClass, "__base__") : nullptr;
+  PyObject* method = base == nullptr ? nullptr : PyObject_GetAttrString(base, name);
+  if (method != nullptr && Py_IS_TYPE(method, &PyMethodDescr_Type)) {
+    PyMethodDef* definition = reinterpret_cast<PyMethodDescrObject*>(method)->d_method;
+    if (definition->ml_flags == flags) {
+      theirs = reinterpret_cast<Function>(reinterpret_cast<void*>(definition->ml_meth));
+      definition->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(ours));
     }
   }
-  PyObject* base = PyObject_GetAttrString(THPVariableClass, "__base__");  // torch._C.TensorBase, which has the methods
-  PyObject* method = base == nullptr ? nullptr : PyObject_GetAttrString(base, kReaders[which]);
+  Py_XDECREF(method);
   Py_XDECREF(base);
-  if (method == nullptr) {
-    return nullptr;
-  }
-  const Py_ssize_t size = PyTuple_GET_SIZE(args);
-  PyObject* all = PyTuple_New(size + 1);
-  PyTuple_SET_ITEM(all, 0, Py_NewRef(self));
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyTuple_SET_ITEM(all, i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
-  }
-  PyObject* result = PyObject_Call(method, all, names);
-  Py_DECREF(all);
-  Py_DECREF(method);
-  return result;
+  PyErr_Clear();
 }
 
-template <size_t which>
-PyMethodDef reader() {
-  return {
-      kReaders[which],
-      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&read_by<which>)),
-      METH_VARARGS | METH_KEYWORDS,
-      "The method of torch, noting that the values were taken before the host has waited for them."};
-}
-
-PyMethodDef readers[] = {reader<0>(), reader<1>()};
-
-void replace_readers() {
-  for (PyMethodDef& definition : readers) {
-    PyObject* method = PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(THPVariableClass), &definition);
-    if (method == nullptr || PyObject_SetAttrString(THPVariableClass, definition.ml_name, method) != 0) {
-      PyErr_Clear();
-    }
-    Py_XDECREF(method);
-  }
-}
-
-void put_readers_back() {
-  for (const char* name : kReaders) {
-    if (PyObject_DelAttrString(THPVariableClass, name) != 0) {
-      PyErr_Clear();
-    }
-  }
-}
-
-std::optional<at::CallbackHandle> observer;  // guarded by the GIL, as the next
-bool readers_replaced = false;
+std::optional<at::CallbackHandle> observer;  // guarded by the GIL
 
 }  // namespace
 
@@ -160,16 +143,14 @@ void watch() {
   const PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  const Pending now = what_is_pending();
-  if (now.any && !observer.has_value()) {
+  const bool any = is_any_pending();
+  if (any && !observer.has_value()) {
+    enter("numpy", METH_VARARGS | METH_KEYWORDS, &numpy, torchs_numpy);
+    enter("tolist", METH_NOARGS, &tolist, torchs_tolist);
     observer = at::addGlobalCallback(at::RecordFunctionCallback(&observe).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  } else if (!now.any && observer.has_value()) {
+  } else if (!any && observer.has_value()) {
     at::removeCallback(*observer);
     observer.reset();
-  }
-  if (now.to_cpu != readers_replaced) {
-    now.to_cpu ? replace_readers() : put_readers_back();
-    readers_replaced = now.to_cpu;
   }
   PyErr_Restore(type, value, traceback);
   PyGILState_Release(gil);

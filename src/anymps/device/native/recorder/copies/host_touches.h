@@ -3,7 +3,7 @@
 
 namespace anymps::nonblocking {
 
-// Puts the eyes in place, or takes them away: both cost every call, so they are there only while something is pending.
+// Puts the observer in place, or takes it away: it costs every call, so it is there only while something is pending.
 void watch();
 
 }  // namespace anymps::nonblocking

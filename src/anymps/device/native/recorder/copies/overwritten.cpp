@@ -1,6 +1,8 @@
 // Who reads a tensor after a casting copy to the CPU has overwritten it.
 #include "recorder/copies/overwritten.h"
 
+#include "locks/locks.h"
+
 #include <algorithm>
 #include <mutex>
 
@@ -18,7 +20,7 @@ struct Overwritten {
   bool copied = false;  // the copy's own entry has come by
 };
 
-std::mutex mutex;
+Mutex mutex;
 auto& held = *new std::vector<Overwritten>;  // never destroyed, as threads may still write
 
 const c10::StorageImpl* storage_of(const c10::TensorImpl* tensor) {

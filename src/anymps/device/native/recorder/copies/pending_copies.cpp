@@ -2,6 +2,7 @@
 #include "recorder/copies/pending_copies.h"
 
 #include "law/law.h"
+#include "locks/locks.h"
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/marks.h"
 #include "recorder/program/progress.h"
@@ -25,12 +26,11 @@ constexpr size_t kMostBytes = size_t(256) << 20;
 constexpr size_t kMostCopies = 4096;
 
 // The GIL may be held when this mutex is taken, but is never taken under it.
-std::mutex mutex;
+Mutex mutex;
 auto& copies = *new std::list<Copy>;  // the oldest first; never destroyed, as threads may wait until the very end
 auto& watched = *new std::unordered_map<const c10::StorageImpl*, uint32_t>;  // how many copies of each storage
 uint64_t count = 0;
 size_t held_bytes = 0;
-size_t copies_to_cpu = 0;
 
 thread_local bool ours = false;  // this thread runs operators of these files
 
@@ -111,7 +111,6 @@ bool let_go(bool waits, c10::function_ref<bool(const Copy&)> due) {
         continue;
       }
       held_bytes -= here->to_cpu() ? 0 : here->source.nbytes();
-      copies_to_cpu -= here->to_cpu() ? 1 : 0;
       if (--watched[here->storage] == 0) {
         watched.erase(here->storage);
       }
@@ -136,7 +135,6 @@ void add_pending(Copy&& copy) {
     std::lock_guard<std::mutex> lock(mutex);
     copy.number = ++count;
     held_bytes += copy.to_cpu() ? 0 : copy.source.nbytes();
-    copies_to_cpu += copy.to_cpu() ? 1 : 0;
     ++watched[copy.storage];
     copies.push_back(std::move(copy));
   }
@@ -180,11 +178,10 @@ uint64_t copies_so_far() {
   return count;
 }
 
-Pending what_is_pending() {
+bool is_any_pending() {
   std::lock_guard<std::mutex> lock(mutex);
-  const Pending now{!copies.empty(), copies_to_cpu != 0};
-  pending.store(now.any);
-  return now;
+  pending.store(!copies.empty());
+  return !copies.empty();
 }
 
 }  // namespace anymps::nonblocking

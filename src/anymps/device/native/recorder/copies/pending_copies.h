@@ -66,9 +66,6 @@ void touched(const c10::StorageImpl* storage, const std::string& call, bool writ
 bool is_watched(const c10::StorageImpl* storage);
 uint64_t copies_so_far();
 
-struct Pending {
-  bool any, to_cpu;
-};
-Pending what_is_pending();  // and sets `pending`
+bool is_any_pending();  // and sets `pending`
 
 }  // namespace anymps::nonblocking

@@ -1,6 +1,7 @@
 // Which CPU tensors a line has copied before.
 #include "recorder/copies/repeats.h"
 
+#include "locks/locks.h"
 #include "recorder/program/progress.h"
 #include "recorder/copies/roundtrip.h"
 
@@ -23,7 +24,7 @@ struct Source {
   int steps;
 };
 
-std::mutex mutex;
+Mutex mutex;
 auto& lines = *new std::unordered_map<uint32_t, std::vector<Source>>;  // never destroyed, as threads may still copy
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "recorder/copies/roundtrip.h"
 
 #include "law/law.h"
+#include "locks/locks.h"
 #include "recorder/lines/autograd.h"
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/marks.h"
@@ -34,7 +35,7 @@ struct Trip {
 };
 
 // The GIL may be held when this mutex is taken, but is never taken under it.
-std::mutex mutex;
+Mutex mutex;
 auto& trips = *new std::unordered_map<const void*, Trip>;  // by address; never destroyed, as threads may still copy
 std::atomic<int> followed{0};
 std::optional<at::CallbackHandle> observer;  // guarded by the mutex

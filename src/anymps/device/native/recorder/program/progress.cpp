@@ -1,6 +1,7 @@
 // Steps, phases, modules and rounds.
 #include "recorder/program/progress.h"
 
+#include "locks/locks.h"
 #include "recorder/lines/autograd.h"
 #include "recorder/lines/call_sites.h"
 
@@ -42,7 +43,7 @@ namespace {
 constexpr size_t kMaxRounds = size_t(1) << 20;  // beyond this a run is one last step; 32 MiB
 
 struct State {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<StepMark> new_steps;
   std::vector<Round> new_rounds;
   size_t rounds = 0;

@@ -1,6 +1,8 @@
 // The texts of signatures, and their numbers.
 #include "recorder/tape/signatures.h"
 
+#include "locks/locks.h"
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -13,7 +15,7 @@ constexpr size_t kMaxSignatures = size_t(1) << 17;  // beyond this, calls of one
 constexpr size_t kNamedTensors = 4;                 // of such a call
 
 struct State {
-  std::mutex mutex;
+  Mutex mutex;
   std::unordered_map<uint64_t, uint32_t> known;
   std::unordered_map<std::string, uint32_t> sizeless;  // signatures without sizes, by what they say
   std::vector<SignatureText> fresh;

@@ -40,8 +40,6 @@ void start(uint64_t detail_limit, bool by_observer) {
   Taken& t = taken();
   signatures::forget_all();
   t.totals.clear();
-  s.spare.insert(s.spare.end(), s.chunks.begin(), s.chunks.end());
-  s.chunks.clear();
   t.detail_limit = detail_limit;
   t.detailed = 0;
   s.threads = 0;
@@ -67,10 +65,12 @@ Drained drain() {
   Taken& t = taken();
   Drained result;
   result.dropped = s.plain.exchange(0, std::memory_order_relaxed);
+  const uint32_t generation = s.generation.load(std::memory_order_relaxed);
   std::vector<Chunk*> still_open;
   for (Chunk* chunk : s.chunks) {
+    const bool owned = chunk->owned.load(std::memory_order_acquire);  // before it is counted: all that was written counts
     const uint32_t count = chunk->count.load(std::memory_order_acquire);
-    for (uint32_t i = chunk->drained; i < count; ++i) {
+    for (uint32_t i = chunk->generation == generation ? chunk->drained : count; i < count; ++i) {
       const Entry& e = chunk->entries[i];
       const Taken::TotalKey key{
           (uint64_t(e.signature) << 32) | e.module,
@@ -96,11 +96,7 @@ Drained drain() {
       }
     }
     chunk->drained = count;
-    if (count == kChunkEntries) {
-      s.spare.push_back(chunk);
-    } else {
-      still_open.push_back(chunk);
-    }
+    (owned ? still_open : s.spare).push_back(chunk);
   }
   s.chunks.swap(still_open);
   result.signatures = signatures::take_new();
@@ -125,8 +121,9 @@ uint64_t pending() {
   TapeState& s = tape_state();
   std::lock_guard<std::mutex> lock(s.mutex);
   uint64_t count = 0;
+  const uint32_t generation = s.generation.load(std::memory_order_relaxed);
   for (const Chunk* chunk : s.chunks) {
-    count += chunk->count.load(std::memory_order_relaxed) - chunk->drained;
+    count += chunk->generation != generation ? 0 : chunk->count.load(std::memory_order_relaxed) - chunk->drained;
   }
   return count;
 }

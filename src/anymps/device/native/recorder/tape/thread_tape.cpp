@@ -45,8 +45,10 @@ void ThreadTape::new_chunk() {
     chunk = s.spare.back();
     s.spare.pop_back();
     chunk->count.store(0, std::memory_order_relaxed);
+    chunk->owned.store(true, std::memory_order_relaxed);
     chunk->drained = 0;
   }
+  chunk->generation = generation;
   s.chunks.push_back(chunk);
 }
 
@@ -58,7 +60,7 @@ void ThreadTape::refresh() {
     generation = current;
     index = s.threads++;
     torch_thread = at::RecordFunction::currentThreadId();
-    chunk = nullptr;
+    let_go();
     known = std::make_unique<KnownPositions>();
   }
 }

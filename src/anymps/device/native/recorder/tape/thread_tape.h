@@ -1,6 +1,7 @@
 // The tape as one thread writes on it without locks, and what all threads share of it.
 #pragma once
 
+#include "locks/locks.h"
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/core_clock.h"
 #include "recorder/tape/entry.h"
@@ -21,12 +22,14 @@ constexpr size_t kMaxKnown = size_t(1) << 18;  // beyond this, positions are no 
 struct Chunk {
   Entry entries[kChunkEntries];
   std::atomic<uint32_t> count{0};
-  uint32_t drained = 0;  // guarded by the tape's mutex
+  std::atomic<bool> owned{true};  // whether a thread may still write to it
+  uint32_t generation = 0;        // of the tape that it is of; guarded by its mutex, as the next
+  uint32_t drained = 0;
 };
 
 struct TapeState {
-  std::mutex mutex;
-  std::vector<Chunk*> chunks;  // in use or not yet drained
+  Mutex mutex;
+  std::vector<Chunk*> chunks;  // owned or not yet drained
   std::vector<Chunk*> spare;
   uint32_t threads = 0;
   std::atomic<uint32_t> refusals{0};
@@ -37,6 +40,10 @@ struct TapeState {
 TapeState& tape_state();
 
 struct ThreadTape {
+  ~ThreadTape() {
+    let_go();
+  }
+
   uint32_t index = 0;
   uint32_t generation = 0;
   uint64_t torch_thread = 0;
@@ -63,16 +70,27 @@ struct ThreadTape {
   }
 
   Entry& next() {
-    if (chunk == nullptr || chunk->count.load(std::memory_order_relaxed) == kChunkEntries) {
+    if (C10_UNLIKELY(chunk == nullptr)) {
       new_chunk();
     }
     return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
   }
   void publish() {
     progress::note_entry();
-    chunk->count.store(chunk->count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    const uint32_t count = chunk->count.load(std::memory_order_relaxed) + 1;
+    chunk->count.store(count, std::memory_order_release);
+    if (C10_UNLIKELY(count == kChunkEntries)) {
+      let_go();
+    }
   }
   void new_chunk();
+  // From here on another thread may get it.
+  void let_go() {
+    if (chunk != nullptr) {
+      chunk->owned.store(false, std::memory_order_release);
+      chunk = nullptr;
+    }
+  }
   void refresh();
 };
 
