@@ -57,6 +57,8 @@ class CompiledKernel(MetalKernel):
     Raises TypeError for arguments that do not fit, and what `compile_shader`'s kernels raise.
     """
 
+    _is_compiled = True
+
     def __init__(self, name: str, loaded: LoadedKernel, device: Device) -> None:
         entry = KernelEntry()
         entry.name = name.encode()
@@ -65,6 +67,7 @@ class CompiledKernel(MetalKernel):
         self._shared_callback = _SHARED_BYTES(lambda: loaded.shared_bytes)
         entry.shared_bytes = self._shared_callback
         entry.max_threads = loaded.signature.max_threads
+        entry.written = sum(1 << one.slot for one in loaded.signature.buffers if one.written)
         entry.buffers = max((one.slot + 1 for one in loaded.signature.buffers), default=0)
         super().__init__(name, entry, support(), device)
         self.signature: Signature = loaded.signature
