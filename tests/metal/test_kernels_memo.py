@@ -103,8 +103,7 @@ def test_later_calls_of_a_signature_are_not_described_again(kernels: dict[str, s
         "[3.0, 1.0, -1.0] [-1.0, -1.0, -1.0]",
         "[[-3.0, -3.0, -3.0], [-4.0, -4.0, -4.0]]",
         "[-2.0, -4.0] [1.0, 1.0]",
-        "['fill_.Scalar', 'fill_.Scalar', 'add.Tensor', 'neg', 'add.Tensor', 'add_.Tensor', "
-        "'add.out', 'mul.Tensor', 'add.Tensor']",
+        "['add.Tensor', 'neg', 'add.Tensor', 'add_.Tensor', 'add.out', 'mul.Tensor', 'add.Tensor']",
         "{'aten::add.Tensor': 5, 'aten::add_.Tensor': 3, 'aten::add.out': 2}",
     ]
 
