@@ -23,7 +23,7 @@ from torch import nn
 
 import anymps
 
-WARM = 40  # steps, after which launches that come again have kernels of their own
+WARM = 40  # steps, after which nothing is described for the first time
 
 
 def trained(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, Launch, Work
+from anymps.metal.kernels.launches import BY_VALUES, DESCRIBED, Call, Launch, Work
+
+_READ_VALUES: Final = frozenset(
+    {*("item", "tolist", "numpy", "equal", "__bool__", "__int__", "__float__", "__index__", "__complex__")}
+)
 
 
 class EveryKernel:
@@ -16,6 +21,21 @@ class EveryKernel:
         return True
 
 
+class _Reads(TorchFunctionMode):
+    """Notes which functions read values of these tensors, or of views of them."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._memory = {one.untyped_storage().data_ptr() for one in given.values() if isinstance(one, torch.Tensor)}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in _READ_VALUES and args[0].untyped_storage().data_ptr() in self._memory - {0}:
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
 def describe(
     operator: str,
     written: tuple[torch.Tensor, ...] = (),
@@ -23,8 +43,15 @@ def describe(
     foreign: frozenset[str] = frozenset(),
     **given: Any,
 ) -> Work | None:
-    """The work of a call that writes into some of its tensors."""
-    return DESCRIBED[operator](Call(f"aten::{operator}", given, written, foreign, EveryKernel(), release))
+    """The work of a call that writes into some of its tensors.
+
+    What is kept for later calls, or declined for all, must not depend on the values of tensors.
+    """
+    with _Reads(given) as reads:
+        work = DESCRIBED[operator](Call(f"aten::{operator}", given, written, foreign, EveryKernel(), release))
+    if operator not in BY_VALUES and (work is None or work.kept):
+        assert not reads.found, f"{operator} is decided by values: {reads.found}"
+    return work
 
 
 def launches_of(work: Work | None) -> tuple[Launch, ...]:

@@ -1,4 +1,4 @@
-"""Fills, searches, upsampling and grids: names, arguments and grids, described without the kernels."""
+"""Searches, upsampling and grids: names, arguments and grids, described without the kernels."""
 
 from __future__ import annotations
 
@@ -6,55 +6,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels.launches import Work
 from described import describe, launch_of
-
-
-def fill(x: torch.Tensor, value: Any) -> Work | None:
-    """A fill in place."""
-    return describe("fill", (x,), self=x, value=value)
-
-
-def test_a_fill() -> None:
-    """A thread a number; with gaps the innermost dimension is the second of the grid, and strides are bytes."""
-    x = torch.ones(3, 4)
-    launch = launch_of(fill(x, 2))
-    assert (launch.kernel, launch.threads, launch.buffers[1:]) == ("fill_scalar_dense_float", (12,), (2.0, 12))
-    gaps = x[:, :2]
-    launch = launch_of(fill(gaps, 0))
-    assert (launch.kernel, launch.threads, launch.group) == ("fill_scalar_strided_float", (3, 2), (3, 1))
-    assert launch.buffers[0] is gaps
-    assert launch.buffers[1:] == (0.0, [2, 3], [4, 16], 2)
-
-
-def test_a_fill_that_no_kernel_does() -> None:
-    """Zeros and bytes of a dense tensor, what the dtype cannot hold, and a result that is not the operand."""
-    x = torch.ones(3)
-    assert describe("fill", (torch.ones(3),), self=x, value=2) is None
-    assert fill(torch.ones(3), 0) is None
-    assert fill(torch.ones(3, dtype=torch.uint8), 7) is None
-    assert fill(torch.ones(3, dtype=torch.int16), 70_000) is None
-
-
-def test_a_masked_fill_looks_at_bits() -> None:
-    """By the size of a number; the mask lies as the numbers do, repeats over them, or has strides of its own."""
-    x, mask = torch.ones(2, 3, 4), torch.ones(3, 4, dtype=torch.bool)
-    launch = launch_of(describe("masked_fill", self=x, mask=mask, value=1.0))
-    assert (launch.kernel, launch.threads) == ("masked_fill_scalar_broadcast_32bit", (24,))
-    assert launch.buffers[1] is mask
-    assert launch.buffers[2:] == (0x3F800000, 12)
-    launch = launch_of(describe("masked_fill", (x,), self=x, mask=x > 0, value=1.0))
-    assert (launch.kernel, launch.buffers[2:]) == ("masked_fill_scalar_dense_32bit", (0x3F800000,))
-    assert launch.buffers[0] is x
-    half = x.half()
-    launch = launch_of(describe("masked_fill", (half,), self=half, mask=mask[:, :1], value=-2))
-    assert (launch.kernel, launch.buffers[2]) == ("masked_fill_scalar_strided_16bit", -0x4000)
-    assert launch.buffers[3:] == ([2, 3, 4], [12, 4, 1], [0, 4, 0], 3)
-    assert describe("masked_fill", (x[:1],), self=x, mask=mask, value=1.0) is None
-    assert describe("masked_fill", self=x, mask=mask[:2], value=1.0) is None
-    row = mask[:1]
-    launch = launch_of(describe("masked_fill", self=x, mask=row, value=1.0))
-    assert (launch.kernel, launch.buffers[3]) == ("masked_fill_scalar_broadcast_32bit", 4)
 
 
 def test_a_search() -> None:

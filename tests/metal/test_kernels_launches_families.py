@@ -60,25 +60,15 @@ def test_the_largest_so_far() -> None:
     assert work.launches[0].buffers[1:] == (*work.results, 3)
 
 
-def test_gathering() -> None:
-    """Sizes behind the dimension, and of the dimension in both."""
-    x, index = torch.ones(2, 5, 3), torch.zeros(2, 4, 3, dtype=torch.int64)
-    work = the(describe("gather", self=x, dim=1, index=index, sparse_grad=False))
-    (launch,) = work.launches
-    assert (launch.kernel, launch.threads, launch.errors) == ("gather_dense_float_long", (24,), 7)
-    assert launch.buffers[3:] == (3, 4, 5, 0)
-
-
 def test_scattering() -> None:
-    """Into a copy, or in place; numbers and tensors have kernels of their own, and each way to reduce has one."""
+    """Into a copy, or in place; each way to reduce has a kernel. What is only copied is the CPU's."""
     x, index = torch.ones(2, 5), torch.zeros(2, 4, dtype=torch.int64)
     source = torch.ones(2, 4)
-    work = the(describe("scatter", self=x, dim=1, index=index, src=source))
-    assert (work.launches[0].kernel, work.launches[0].buffers[3:]) == ("scatter_set_dense_float_long", (1, 4, 5, 0))
+    assert describe("scatter", self=x, dim=1, index=index, src=source) is None
+    work = the(describe("scatter", self=x, dim=1, index=index, src=source, reduce="add"))
+    assert (work.launches[0].kernel, work.launches[0].buffers[3:]) == ("scatter_add_dense_float_long", (1, 4, 5, 0))
     assert work.results[0] is not x
     assert the(describe("scatter_add", written=(x,), self=x, dim=1, index=index, src=source)).results[0] is x
-    work = the(describe("scatter", self=x, dim=1, index=index, value=2.0))
-    assert (work.launches[0].kernel, work.launches[0].buffers[1]) == ("scatter_set_dense_value_float_long", 2.0)
     given = {"dim": 1, "index": index, "include_self": True}
     work = the(describe("scatter_reduce", self=x, src=source, reduce="amax", **given))
     assert work.launches[0].kernel == "scatter_amax_dense_float_long"

@@ -20,8 +20,8 @@ RELEASE = torch.__version__.partition("+")[0]
 REAL = f"import anymps, torch\nanymps.enable({MAC!r}, kernels='real', quiet=True)\n"
 COUNTING = (
     "from anymps.metal.kernels import Launcher\nfrom anymps.device import real_calls\n"
-    "asked, described = [], Launcher.answer\n"
-    "Launcher.answer = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
+    "asked, described = [], Launcher._describe\n"
+    "Launcher._describe = lambda self, name, *rest: asked.append(name) or described(self, name, *rest)\n"
 )
 _IN_FLOAT = {
     "float": ("fadd float %x, 0.0", "fadd float %s, 0.0"),
@@ -124,6 +124,23 @@ def test_a_whole_number_stays_part_of_the_signature(planted: dict[str, str]) -> 
     )
     refused = "For integral input tensors, argument alpha must not be a floating point number."
     assert run_with_torch(code, planted).lines == ["[2.0, 3.0, 2.0, 2.0, 3.0]", "3", refused, refused]
+
+
+def test_an_operator_without_a_kernel_in_the_release_is_not_offered(tmp_path: Path, virtual_device: None) -> None:
+    """What is offered tells whether torch may make it of others."""
+    from anymps.device import native
+    from anymps.metal.kernels import KernelLibrary, Launcher, Metallib
+
+    def offered(kernel: str) -> list[tuple[str, bool]]:
+        (tmp_path / kernel).write_bytes(metallib({kernel: bitcode(scaling(kernel, 1))}))
+        operators = Launcher(KernelLibrary(Metallib(tmp_path / kernel), native()), (2, 15)).operators()
+        return [one for one in operators if one[0].startswith(("aten::addcdiv", "aten::linalg_lu_solve"))]
+
+    assert offered("addcmul_dense_float_float_float") == []
+    found = offered("addcdiv_dense_float_float_float")
+    assert found == [(f"aten::addcdiv{end}", False) for end in ("", ".out", "_")]
+    found = offered("trsmDiagSolveLU_float_lower_unit")
+    assert found == [(f"aten::linalg_lu_solve{end}", True) for end in ("", ".out")]
 
 
 def test_what_no_kernel_takes_as_a_whole_is_made_of_others(planted: dict[str, str]) -> None:

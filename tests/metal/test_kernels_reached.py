@@ -29,15 +29,9 @@ _OF_2_15 = {
     *("_compute_linear_combination", "_ctc_loss", "_ctc_loss_backward", "_grouped_mm"),
     *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward"),
     *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
-    *("linspace", "logspace", "constant_pad_nd"),
-    *(
-        f"{kind}_pad{rank}d{end}"
-        for kind in ("reflection", "replication")
-        for rank in (2, 3)
-        for end in ("", "_backward")
-    ),
-    *("reflection_pad1d", "reflection_pad1d_backward"),
-    *("index_select", "index_add", "median", "nanmedian", "_unique", "_unique2", "unique_consecutive"),
+    *("linspace", "logspace", "reflection_pad1d_backward"),
+    *(f"{kind}_pad{rank}d_backward" for kind in ("reflection", "replication") for rank in (2, 3)),
+    *("index_add", "median", "nanmedian"),
     *("linalg_solve_triangular", "linalg_lu_factor_ex", "linalg_lu_solve", "geqrf"),
 }
 """Operators of which torch 2.13 has no kernel."""
@@ -105,8 +99,7 @@ PROGRAMS |= {
     "native_group_norm": lambda: F.group_norm(image, 4),
     "native_group_norm_backward": lambda: back(
         lambda i, w, c: F.group_norm(i, 4, w, c), image, image[0, :, 0, 0], image[1, :, 0, 0]),
-    "gather": lambda: x.gather(0, places),
-    "scatter": lambda: x.scatter(0, places, y),
+    "scatter": lambda: x.scatter(0, places, y, reduce="add"),
     "scatter_add": lambda: back(lambda it: it.gather(0, places), x),
     "scatter_reduce": lambda: x.scatter_reduce(0, places, y, "sum"),
     "embedding_dense_backward": lambda: back(lambda weight: F.embedding(words, weight), x),
@@ -123,8 +116,6 @@ PROGRAMS |= {
     "avg_pool3d_backward": lambda: back(lambda it: F.avg_pool3d(it, 2), space),
     "max_pool3d_with_indices": lambda: F.max_pool3d(space, 2),
     "max_pool3d_with_indices_backward": lambda: back(lambda it: F.max_pool3d(it, 2), space),
-    "fill": lambda: x.clone().fill_(2), "masked_fill": lambda: x.masked_fill(x > 0.2, 0),
-    "index": lambda: x[:, words], "_index_put_impl_": lambda: x.clone().index_put_((words,), y),
     "searchsorted": lambda: torch.searchsorted(x[0].sort().values, y),
     "bucketize": lambda: torch.bucketize(y, x[0].sort().values),
     "upsample_linear1d": lambda: F.interpolate(image[0], 9, mode="linear"),
@@ -143,13 +134,8 @@ PROGRAMS |= {
     "upsample_trilinear3d_backward": lambda: back(lambda it: F.interpolate(it, 4, mode="trilinear"), space),
     "upsample_nearest3d_backward": lambda: back(lambda it: F.interpolate(it, 4, mode="nearest"), space),
     "_upsample_nearest_exact3d_backward": lambda: back(lambda it: F.interpolate(it, 4, mode="nearest-exact"), space),
-    "topk": lambda: x.topk(3), "kthvalue": lambda: x.kthvalue(3), "cat": lambda: torch.cat([x, y]),
-    "tril": lambda: x.tril(), "triu": lambda: x.clone().triu_(), "eye": lambda: torch.eye(5, device="mps"),
-    "index_copy": lambda: x.index_copy(0, words, y), "index_fill": lambda: x.index_fill(0, words, 2),
+    "topk": lambda: x.topk(3), "kthvalue": lambda: x.kthvalue(3),
     "index_reduce": lambda: x.index_reduce(0, words, y, "amax"),
-    "nonzero": lambda: (x > 0.2).nonzero(), "nonzero_static": lambda: torch.nonzero_static(x, size=9),
-    "repeat_interleave": lambda: torch.repeat_interleave(words),
-    "replication_pad1d": lambda: F.pad(image[0], (1, 2), mode="replicate"),
     "replication_pad1d_backward": lambda: back(lambda it: F.pad(it, (1, 2), mode="replicate"), image[0]),
     "unfold_backward": lambda: back(lambda it: it.unfold(1, 4, 2), x),
     "max_unpool2d": lambda: F.max_unpool2d(image, torch.arange(36, device="mps").view(6, 6).expand(2, 8, 6, 6), 1),
@@ -172,7 +158,6 @@ PROGRAMS |= {
     "linalg_householder_product": lambda: torch.linalg.householder_product(square, x[0, :4]),
     "_standard_gamma_grad": lambda: torch._standard_gamma_grad(x, y),
     "_dirichlet_grad": lambda: torch._dirichlet_grad(x, y, x + y),
-    "im2col": lambda: F.unfold(image, 2),
     "col2im": lambda: F.fold(F.unfold(image, 2), (6, 6), 2),
     "_fused_adam_": lambda: step(torch.optim.Adam),
     "_fused_adamw_": lambda: step(torch.optim.AdamW),
@@ -202,7 +187,7 @@ print(json.dumps(counted))
 
 
 _NOT_BY_2_15 = {
-    *("relu", "native_layer_norm", "nonzero", "nonzero_static", "histc", "linalg_qr"),
+    *("relu", "native_layer_norm", "histc", "linalg_qr"),
     *("mm", "addmm", "bmm", "baddbmm", "addbmm"),
 }
 """What these programs' sizes and dtypes bring to a kernel of 2.13 and to none that is described of 2.15."""

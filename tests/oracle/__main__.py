@@ -87,7 +87,7 @@ def main() -> int:
     print({verdict: verdicts.count(verdict) for verdict in ("equal", "ulp", "different")}, len(rows), "pairs")
     if options.write:
         path = options.write / f"kernels-{numbers[0]}.{numbers[1]}.json"
-        rows = merge(path, rows) if options.names else rows
+        rows = merge(path, rows) if path.exists() else rows
         kernels = count(dir(library), numbers)
         path.write_text(save({"torch": release, "kernels": kernels, "rows": rows}), encoding="utf-8")
         page = options.write.with_name("fidelity-kernels.md")

@@ -45,54 +45,18 @@ def _sorts(dtype: torch.dtype) -> Calls:
         yield lambda x=x: torch.topk(x, 5, largest=False)
 
 
-def _writes(dtype: torch.dtype) -> Calls:
+def _slices(dtype: torch.dtype) -> Calls:
     x, values, rows = _numbers(5, 4, 3, dtype=dtype), _numbers(2, 4, 3, dtype=dtype, seed=2), _places(5, 2)
-    yield lambda: x[rows]
-    yield lambda: x[:, _places(4, 2, 2), _places(3, 2, 2)]
-    yield lambda: x.clone().index_put_((torch.tensor([3, 1], device="mps"),), values)
-    yield lambda: x.clone().index_put_((rows,), values, accumulate=True)
-    yield lambda: x.index_copy(0, torch.tensor([3, 1], device="mps"), values)
-    yield lambda: x.clone().mT.index_copy_(0, torch.tensor([3, 1], device="mps"), values.mT)
-    yield lambda: x.index_fill(0, rows, 1)
-    yield lambda: _numbers(50, 3, dtype=dtype).index_fill(0, rows, 1)
-    yield lambda: _numbers(3, 50, dtype=dtype).t().index_fill_(0, rows, 1)
     if not dtype.is_complex and dtype not in (torch.int64, torch.bool):
         for reduce in ("prod", "mean", "amax", "amin"):
             for own in (True, False):
                 yield lambda reduce=reduce, own=own: x.index_reduce(0, rows, values, reduce, include_self=own)
 
 
-def _serial(dtype: torch.dtype) -> Calls:
-    x, values = _numbers(5, 4, dtype=dtype), _numbers(6, 4, dtype=dtype, seed=2)
-
-    def call() -> torch.Tensor:
-        torch.use_deterministic_algorithms(True)
-        try:
-            return x.clone().index_put_((_places(5, 6),), values)
-        finally:
-            torch.use_deterministic_algorithms(False)
-
-    yield call
-
-
-def _made(dtype: torch.dtype) -> Calls:
-    for rows, columns in ((3, 5), (5, 3), (2100, 2100)):
-        yield lambda rows=rows, columns=columns: torch.eye(rows, columns, dtype=dtype, device="mps")
-    x = _numbers(2, 5, 7, dtype=dtype)
-    yield lambda: x.clone().tril_(1)
-    yield lambda: x.clone().triu_(-1)
-    yield lambda: x.mT.tril()
-    if dtype in (torch.int32, torch.int64):
-        counts = _places(4, 9).to(dtype)
-        yield lambda: torch.repeat_interleave(counts)
-
-
 def _pads(dtype: torch.dtype) -> Calls:
     x = _numbers(2, 3, 7, dtype=dtype)
-    for pads in ((2, 3), (-1, 2), (0, 1)):
-        yield lambda pads=pads: F.pad(x, pads, mode="replicate")
-        if dtype in _FLOATS:
-            yield lambda pads=pads: _backward(lambda y: F.pad(y, pads, mode="replicate"), x)
+    for pads in ((2, 3), (-1, 2), (0, 1)) if dtype in _FLOATS else ():
+        yield lambda pads=pads: _backward(lambda y: F.pad(y, pads, mode="replicate"), x)
 
 
 def _volumes(dtype: torch.dtype) -> Calls:
@@ -141,9 +105,7 @@ def _backward(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> 
 
 CALLS: dict[str, Callable[[torch.dtype], Calls]] = {
     "sorts": _sorts,
-    "writes at places": _writes,
-    "writes one by one": _serial,
-    "identities": _made,
+    "slices": _slices,
     "pads": _pads,
     "volumes": _volumes,
     "searches with an order": _sorted_by,

@@ -42,7 +42,7 @@ _LARGEST_CALL = 1 << 14  # numbers of a call that is made again, its arguments a
 class Answers:
     """The answers by call, those of single kernels, calls that are made again, and how many had an answer or none."""
 
-    operators: list[tuple[str, int, bool]] = field(default_factory=list)
+    operators: list[tuple[str, bool]] = field(default_factory=list)
     by_call: dict[str, Answer] = field(default_factory=dict)
     kernels: dict[str, list[str]] = field(default_factory=dict)  # the names of their buffers, by their own
     by_launch: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)  # what is written, by the argument
@@ -157,7 +157,7 @@ class _Keeping:
         self._looks_back, self._calls, self._dtype = looks_back, calls, dtype
         answers.operators = self._inner.operators()
 
-    def operators(self) -> list[tuple[str, int, bool]]:
+    def operators(self) -> list[tuple[str, bool]]:
         """Those that may have an answer."""
         return self._answers.operators
 
@@ -191,7 +191,7 @@ class Reading:
     def __init__(self, answers: Answers, looks_back: bool = True) -> None:
         self._answers, self._looks_back = answers, looks_back
 
-    def operators(self) -> list[tuple[str, int, bool]]:
+    def operators(self) -> list[tuple[str, bool]]:
         """Those that may have an answer."""
         return self._answers.operators
 

@@ -135,10 +135,6 @@ def _sequences_back(dtype: torch.dtype) -> Iterator[Given]:
         yield numbers(dtype, 3), chances, targets, loss, log_alpha
 
 
-def _transposed(*shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
-    return lambda dtype: ((numbers(dtype, *shape).mT,) for shape in shapes)
-
-
 def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
     """Into a row, every other place and a matrix; only the last ends are none that bytes lack."""
     call = getattr(torch, name)
@@ -161,8 +157,7 @@ def _ranges(name: str, *ends: tuple[int, int, int]) -> tuple[Asked, ...]:
 
 
 def _edges(kind: str) -> tuple[Asked, ...]:
-    """Edges of one to three dimensions, with a batch and without, of every layout, and what flows back through them."""
-    mode = {"reflection": "reflect", "replication": "replicate"}[kind]
+    """What flows back through edges of one to three dimensions."""
     asked = []
     for dims, sizes in ((1, (37,)), (2, (4, 7)), (3, (4, 5, 6))):
         if (kind, dims) == ("replication", 1):
@@ -171,24 +166,6 @@ def _edges(kind: str) -> tuple[Asked, ...]:
         for pad in ((2, 1, 0, 3, 1, 1)[: 2 * dims], (-1, 2, 1, -2, 3, 0)[: 2 * dims]):
             wide = tuple(size + pad[2 * at] + pad[2 * at + 1] for at, size in enumerate(reversed(sizes)))[::-1]
             title = f"{kind}_pad{dims}d"
-            asked.append(
-                Asked(
-                    title,
-                    title,
-                    (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
-                    lambda x, pad=pad: F.pad(x, pad, mode=mode),
-                    each((2, 3, *sizes), (3, *sizes)),
-                )
-            )
-            asked.append(
-                Asked(
-                    f"{title}, strided",
-                    title,
-                    (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
-                    lambda x, pad=pad: F.pad(x.transpose(0, -1), pad, mode=mode),
-                    each((sizes[-1], 3, *sizes[:-1], 2), (sizes[-1], *sizes[:-1], 3)),
-                )
-            )
             asked.append(
                 Asked(
                     f"{title}_backward",
@@ -390,29 +367,4 @@ LATER: tuple[Asked, ...] = (
     *_ranges("arange", (-2, 68, 2), (67, -3, -2), (1, 71, 2))[3:],
     *_edges("reflection"),
     *_edges("replication"),
-    *(
-        Asked(
-            title,
-            "constant_pad_nd",
-            (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
-            lambda x, pad=pad: F.pad(x, pad, value=3),
-            given,
-        )
-        for title, given in (
-            ("constant_pad_nd", each((70,), (3, 5, 7), (2, 3, 4, 5, 33))),
-            ("constant_pad_nd, strided", _transposed((5, 7), (3, 5, 7), (2, 3, 4, 5, 33))),
-        )
-        for pad in ((2, 1), (9, 0), (-1, 2), (-2, -1))
-    ),
-    *(
-        Asked(
-            f"constant_pad_nd, {named}",
-            "constant_pad_nd",
-            (*FLOATS, *INTEGERS, torch.bool, *COMPLEX),
-            lambda x, pad=pad, last=last: F.pad(x.to(memory_format=last), pad, value=3),
-            each((2, 3, 4, 35), (4, 3, 5, 7)),
-        )
-        for named, last in (("of images", torch.contiguous_format), ("channels last", torch.channels_last))
-        for pad in ((2, 1, 0, 3), (1, -2, -1, 2, 2, 0), (1, 2, 3, 4, 5, 6, 7, 8), (-1, 0, -1, -1))
-    ),
 )

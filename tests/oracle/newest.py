@@ -15,13 +15,6 @@ _REAL = (*FLOATS, *INTEGERS)
 _ADDED = (*_ALL, torch.complex32)
 _TALL = ((1500, 20), (3000, 20), (4100, 5))
 """Matrices whose panels have sixteen columns, eight, and one."""
-_LENGTHS = ((5,), (300,), (5000,))
-
-
-def _rows(index: torch.dtype, *shapes: tuple[int, ...]) -> Callable[[torch.dtype], Iterator[Given]]:
-    """Tensors and indices into their second dimension."""
-    places = torch.tensor([1, 0, 2, 1], dtype=index)
-    return lambda dtype: ((numbers(dtype, *shape), places) for shape in shapes)
 
 
 def _added(index: torch.dtype, count: int) -> Callable[[torch.dtype], Iterator[Given]]:
@@ -33,16 +26,7 @@ def _added(index: torch.dtype, count: int) -> Callable[[torch.dtype], Iterator[G
 def _slices() -> tuple[Asked, ...]:
     found = []
     for index in (torch.int64, torch.int32):
-        shapes = ((4, 3, 5), (3, 3), (2, 3, 8), (2, 3, 2, 2))
         found += [
-            Asked("index_select", "index_select", _ALL, lambda x, i: x.index_select(1, i), _rows(index, *shapes)),
-            Asked(
-                "index_select, strided",
-                "index_select",
-                _ALL,
-                lambda x, i: x.transpose(0, 2).index_select(1, i),
-                _rows(index, (4, 3, 5)),
-            ),
             *(
                 Asked(
                     f"index_add{title}",
@@ -193,23 +177,6 @@ _FACTORS: tuple[Asked, ...] = (
 NEWEST: tuple[Asked, ...] = (
     *_FACTORS,
     *_slices(),
-    *(
-        Asked(
-            f"_unique2{title}",
-            "unique",
-            (*_REAL, torch.bool),
-            lambda x, inverted=inverted, counted=counted: _aten._unique2(x, True, inverted, counted),
-            each(*_LENGTHS, (7, 9)),
-        )
-        for title, inverted, counted in (("", True, True), (", values alone", False, False))
-    ),
-    Asked(
-        "unique_consecutive",
-        "unique",
-        (*_REAL, torch.bool),
-        lambda x: _aten.unique_consecutive(x, True, True),
-        each(*_LENGTHS, (7, 9)),
-    ),
     *_medians(),
     *(
         Asked(

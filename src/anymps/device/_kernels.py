@@ -22,4 +22,5 @@ def metal_kernels(release: str | None = None) -> KernelLibrary:
     from anymps.metal.kernels import KernelLibrary, open_kernels
 
     core = native()
+    core.begin_margins()
     return KernelLibrary(open_kernels(release or str(installed_torch().version).partition("+")[0]), core)

@@ -23,7 +23,6 @@ _WITHOUT_LOOKING_BACK = {"apple7", "apple8"}
 _LOOKS_BACK_FROM = (15, 0)
 
 _launcher: Launcher | None = None
-_core: NativeCore | None = None
 
 
 def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
@@ -99,26 +98,22 @@ def _release_of(version: TorchVersion) -> str:
 
 def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> frozenset[str]:
     """Has the device offer its calls to the kernels of a release first; the base names of the operators offered."""
-    global _launcher, _core
+    global _launcher
     from anymps.metal.kernels import KernelLibrary, Launcher
 
     major, minor = parse_torch_version(release).release
     looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM
-    _launcher, _core = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back), core
+    _launcher = Launcher(KernelLibrary(kernels, core), (major, minor), looks_back)
     offered = _launcher.operators()
-    core.offer_calls(offered, _launcher.answer)
+    core.offer_calls(offered, _launcher)
     return frozenset(name.partition("::")[2].partition(".")[0] for name, *_ in offered)
 
 
 def count_real_calls() -> int:
     """How many calls PyTorch's own kernels have computed: `real_calls` in sum, for who asks at each call."""
-    if _launcher is None or _core is None:
-        return 0
-    return sum(_launcher.real.values()) + sum(_core.kept_launches().values())
+    return 0 if _launcher is None else sum(_launcher.real.values())
 
 
 def real_calls() -> Counter[str] | None:
     """How many calls of each operator PyTorch's own kernels have computed; None without them."""
-    if _launcher is None or _core is None:
-        return None
-    return _launcher.real + Counter(_core.kept_launches())
+    return None if _launcher is None else _launcher.real.copy()

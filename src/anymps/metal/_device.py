@@ -32,6 +32,9 @@ class Device(Protocol):
         Raises RuntimeError in a forked child of a process that has used the device.
         """
 
+    def stray_store(self, addresses: list[int], /) -> tuple[int, int, int, int] | None:
+        """What a kernel of PyTorch's stored beside the buffers that begin there: as `end_launch` says it."""
+
     def end_launch(self, tensors: list[torch.Tensor], begun: object, /) -> tuple[int, int, int, int] | None:
         """What was written beside them since: index, offset of the first byte, how many bytes, bytes of the buffer.
 

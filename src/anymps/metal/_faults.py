@@ -39,15 +39,15 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
     return text + ". On a Mac this is not caught, and the result is undefined"
 
 
-def stray_text(name: str, argument: int, offset: int, count: int, size: int) -> str:
+def stray_text(name: str, argument: int, offset: int, count: int, size: int, compiled: bool = False) -> str:
     """One sentence or two on bytes that a kernel wrote beside an argument's buffer of `size` bytes."""
     side = "before the start" if offset < 0 else "past the end"
     many = f"{count:,} bytes" if count > 1 else "1 byte"
-    return (
+    text = (
         f"anymps: the Metal kernel '{name}' wrote {many} {side} of argument {argument}, starting at byte {offset:,} of "
-        f"{size:,}. On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of "
-        "the kernel"
+        f"{size:,}. On a Mac this is not caught and overwrites other data"
     )
+    return text if compiled else f"{text}; ANYMPS_CHECK_SHADERS=1 names the line of the kernel"
 
 
 def _place(address: int, ranges: Sequence[tuple[int, int, int]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from anymps.metal._signatures import Packing
 from anymps.metal.translation import PLANE
 
 _ALIGNED = 16  # where constants begin
+_ADDRESS = struct.Struct("Q")
 _FEW = 4096  # threads, which are run by one worker whatever it is asked for: runtime/launch.cpp
 
 Sizes3 = tuple[int, int, int]
@@ -47,15 +48,12 @@ class Launch:
         return int(self.entry.buffers) - len(self.bound.slots) - (self.errors is not None)
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A call as `anymps_rt_call` takes it: `places` are where the bytes of constants begin, by buffer."""
+class Packed(NamedTuple):
+    """A call as `anymps_rt_call` takes it: at first the addresses of the buffers, as many as there are slots."""
 
-    entry: int
     data: bytes
-    count: int
+    slots: int
     shape: bytes
-    places: Mapping[int, int]
 
 
 class Repeated(NamedTuple):
@@ -125,9 +123,16 @@ class Launcher:
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""
         count, data = self._packed(bound, iter([one.data_ptr() for one in bound.tensors()]), None)
-        lengths = [len(slot.data) if isinstance(slot, Constant) else 0 for slot in bound.slots]
-        *_, places = _packing((*map(_form, lengths), *[""] * (count - len(lengths))))
-        return Packed(self._entry, data, count, _shape(grid, group), dict(places))
+        return Packed(data, count, _shape(grid, group))
+
+    def again(self, packed: Packed, addresses: Iterable[tuple[int, int]]) -> Report | None:
+        """Runs it with these addresses, each in its slot. What stopped it, or None."""
+        data = bytearray(packed.data)
+        for slot, address in addresses:
+            _ADDRESS.pack_into(data, _ADDRESS.size * slot, address)
+        if not self._call(self._entry, bytes(data), packed.slots, packed.shape, torch.get_num_threads()):
+            return None
+        return self.last_report()
 
     def _packed(
         self, bound: Arguments, addresses: Iterator[int], errors: tuple[int, ErrorBuffer] | None

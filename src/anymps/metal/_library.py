@@ -114,6 +114,8 @@ class MetalKernel:
     RuntimeError if the kernel touches memory that is not there or divides an integer by zero.
     """
 
+    _is_compiled = False  # without a source whose line could be told
+
     def __init__(
         self,
         name: str,
@@ -300,7 +302,7 @@ class MetalKernel:
 
     def _refuse_stray(self, bound: Arguments, tensor: torch.Tensor, offset: int, count: int, size: int) -> None:
         argument = next(i for i, slot in enumerate(bound.slots) if any(one is tensor for one in _tensors_of(slot)))
-        raise RuntimeError(stray_text(self._name, argument, offset, count, size))
+        raise RuntimeError(stray_text(self._name, argument, offset, count, size, self._is_compiled))
 
     def _run_somewhere(
         self,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 
 from anymps._errors import KernelsError
-from anymps.metal.kernels._fixed import Fixed
 from anymps.metal.kernels._intrinsics import lanes
 from anymps.metal.kernels._metadata import BufferArgument, PositionArgument, Signature
 
@@ -51,30 +50,24 @@ def preamble(resolves: Sequence[str]) -> str:
     return _CONSTANTS + _DECLARED + "".join(f"declare void @{name}(ptr, i32)\n" for name in resolves)
 
 
-def entries(signature: Signature, types: Sequence[str], key: str, together: bool, fixed: Fixed | None) -> str:
+def entries(signature: Signature, types: Sequence[str], key: str, together: bool) -> str:
     """The function that the runtime calls: `anymps_plain_<key>`, or `anymps_begin_<key>` if threads work together.
 
-    `types` are those of the kernel's parameters; `fixed` is what all launches of this entry give alike. Raises
-    KernelsError for a position that is not known.
+    `types` are those of the kernel's parameters. Raises KernelsError for a position that is not known.
     """
     if len(types) != len(signature.parameters):
         raise KernelsError(f"the kernel {signature.function} has {len(types)} parameters, and describes another number")
-    text = _thread(signature, types, key, fixed) if together else _plain(signature, types, key, fixed)
-    return text if fixed is None else fixed.globals() + text
+    return _thread(signature, types, key) if together else _plain(signature, types, key)
 
 
-def _buffers(signature: Signature, launch: str, fixed: Fixed | None, copies: bool = True) -> tuple[str, dict[int, str]]:
+def _buffers(signature: Signature, launch: str, copies: bool = True) -> tuple[str, dict[int, str]]:
     """Loads the address of each buffer; gives the operand of each parameter by its index."""
-    known = {} if fixed is None else fixed.operands()
     lines, operands = [f"  %buffers = load ptr, ptr {launch}\n"], {}
     for at, one in enumerate(signature.parameters):
         if not isinstance(one, BufferArgument):
             continue
         if one.space == "threadgroup":
             raise KernelsError(f"the kernel {signature.function} takes threadgroup memory as a parameter")
-        if one.slot in known:
-            operands[at] = known[one.slot]
-            continue
         lines.append(f"  %slot{at} = getelementptr ptr, ptr %buffers, i32 {one.slot}\n")
         lines.append(f"  %buffer{at} = load ptr, ptr %slot{at}\n")
         operands[at] = f"ptr %buffer{at}"
@@ -95,31 +88,8 @@ def _triple(name: str, base: str, offset: int) -> str:
     return "".join(lines)
 
 
-def _sizes(fixed: Fixed | None) -> str:
-    """Those of the grid and of a whole group, and how many groups there are."""
-    if fixed is None:
-        return _triple("grid", "%launch", 8) + _triple("group", "%launch", 20) + _triple("groups", "%launch", 32)
-    return "".join(
-        f"  %{name}{axis} = add i32 {sizes[axis]}, 0\n"
-        for name, sizes in (("grid", fixed.grid), ("group", fixed.group), ("groups", fixed.groups))
-        for axis in range(3)
-    )
-
-
-def _place_in_group(fixed: Fixed | None) -> str:
-    """The size of a thread's group and where it is in it, from its index."""
-    if fixed is None or not fixed.has_whole_groups:
-        size = _triple("size", "%of", 20)
-    else:
-        size = "".join(f"  %size{axis} = add i32 {fixed.group[axis]}, 0\n" for axis in range(3))
-    if fixed is None:
-        return size + _triple("local", "%thread", 16)
-    if fixed.group[1] == fixed.group[2] == 1:
-        return size + "  %local0 = add i32 %index, 0\n  %local1 = add i32 0, 0\n  %local2 = add i32 0, 0\n"
-    return size + (
-        "  %local0 = urem i32 %index, %size0\n  %line = udiv i32 %index, %size0\n"
-        "  %local1 = urem i32 %line, %size1\n  %local2 = udiv i32 %line, %size1\n"
-    )
+_SIZES = _triple("grid", "%launch", 8) + _triple("group", "%launch", 20) + _triple("groups", "%launch", 32)
+"""Those of the grid and of a whole group, and how many groups there are."""
 
 
 def _positions(signature: Signature, types: Sequence[str], operands: dict[int, str]) -> str:
@@ -193,16 +163,15 @@ def _of_box() -> str:
     )
 
 
-def _plain(signature: Signature, types: Sequence[str], key: str, fixed: Fixed | None) -> str:
-    load, operands = _buffers(signature, "%launch", fixed)
+def _plain(signature: Signature, types: Sequence[str], key: str) -> str:
+    load, operands = _buffers(signature, "%launch")
     convert = _positions(signature, types, operands)
     arguments = ", ".join(operands[at] for at in range(len(types)))
-    grid = _sizes(fixed)
     box = _triple("from", "%box", 0) + _triple("to", "%box", 12)
     return f"""
 define internal void @anymps_box(ptr noalias %launch, ptr noalias %box) noinline nounwind {{
 begin:
-{load}{grid}{box}  br label %planes
+{load}{_SIZES}{box}  br label %planes
 planes:
   %position2 = phi i32 [ %from2, %begin ], [ %next2, %plane_done ]
   br label %lines
@@ -233,12 +202,11 @@ define void @anymps_plain_{key}(ptr %launch, ptr %box) nounwind {{
 """
 
 
-def _thread(signature: Signature, types: Sequence[str], key: str, fixed: Fixed | None) -> str:
-    load, operands = _buffers(signature, "%launch", fixed, copies=False)
+def _thread(signature: Signature, types: Sequence[str], key: str) -> str:
+    load, operands = _buffers(signature, "%launch", copies=False)
     convert = _positions(signature, types, operands)
     arguments = ", ".join(operands[at] for at in range(len(types)))
-    grid = _sizes(fixed)
-    place = _triple("place", "%of", 8) + _place_in_group(fixed)
+    place = _triple("place", "%of", 8) + _triple("size", "%of", 20) + _triple("local", "%thread", 16)
     position = "".join(
         f"  %first{axis} = mul i32 %place{axis}, %group{axis}\n  %position{axis} = add i32 %first{axis}, %local{axis}\n"
         for axis in range(3)
@@ -246,7 +214,7 @@ def _thread(signature: Signature, types: Sequence[str], key: str, fixed: Fixed |
     return f"""
 define void @anymps_begin_{key}(ptr %thread, ptr %wait, ptr %launch, ptr %of) nounwind convergent {{
   %index = call i32 @anymps_rt_thread()
-{load}{grid}{place}{position}{_INDEX}{convert}  call void @{_quoted(signature.function)}({arguments})
+{load}{_SIZES}{place}{position}{_INDEX}{convert}  call void @{_quoted(signature.function)}({arguments})
   ret void
 }}
 """

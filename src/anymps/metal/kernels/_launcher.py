@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anymps._errors import KernelsError
-from anymps.metal.kernels._hot import HotLaunches
-from anymps.metal.kernels._launch_recipes import Recipe, recipe_of
 from anymps.metal.kernels._llvm import llvm
+from anymps.metal.kernels._memo import Recipe, Signature, recipe_of, signature_of, tensors_of
 from anymps.metal.kernels._support import support
 from anymps.metal.kernels.launches import BEGINNINGS, BY_VALUES, DESCRIBED, TAKEN_ANEW, WHOLE, Call, Work
 
 if TYPE_CHECKING:
     from anymps.metal.kernels._library import CompiledKernel, KernelLibrary
 
-Answer = tuple["tuple[torch.Tensor, ...] | None", "Recipe | None", bool]
-"""The results, or None for a call that no kernel is known for; and whether the next call of the same signature (dtypes,
-sizes, strides, numbers) is to be computed by the recipe, or, without one, by no kernel either."""
+_MOST = 8192  # calls that are kept; a program whose numbers change with each step would fill the memory else
 
 
 def check_tools() -> None:
@@ -29,44 +28,61 @@ def check_tools() -> None:
     support()
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What is known of a signature; without a recipe no kernel computes it."""
+
+    recipe: Recipe | None
+
+
 class Launcher:
     """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
 
     def __init__(self, library: KernelLibrary, release: tuple[int, int], looks_back: bool = True) -> None:
         self._library = library
-        self._hot = HotLaunches(library)
         self._release = release
         self._looks_back = looks_back
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
+        self._anew = dict(_taken_anew(self._schemas))
         self._lost: set[str] = set()  # kernels that this machine cannot run
+        self._kept: dict[Signature | None, _Kept] = {}
         self._lock = threading.Lock()
         self.real: Counter[str] = Counter()
-        """How many calls of each operator a kernel has computed here; those of recipes are counted by the device."""
+        """How many calls of each operator a kernel has computed."""
 
-    def operators(self) -> list[tuple[str, int, bool]]:
+    def operators(self) -> list[tuple[str, bool]]:
         """The operators that may have a described launch, in this release.
 
-        With each, bits of the arguments that its launches take anew if they are floats, and whether it is offered even
-        where torch makes it of others.
+        With each, whether it is offered even where torch makes it of others.
         """
         names = dir(self._library)
         without = {packet for packet, start in BEGINNINGS.items() if not any(name.startswith(start) for name in names)}
-        return sorted(
-            (name, self._anew(name), _packet(name) in WHOLE) for name in self._schemas if _packet(name) not in without
-        )
+        return sorted((name, _packet(name) in WHOLE) for name in self._schemas if _packet(name) not in without)
 
-    def _anew(self, operator: str) -> int:
-        """Bit i: argument i."""
-        names = [argument.name for argument in self._schemas[operator].arguments]
-        name = TAKEN_ANEW.get(_packet(operator))
-        return 1 << names.index(name) if name in names else 0
+    def __call__(
+        self, operator: str, arguments: list[Any], foreign: list[int], numbers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The results of a call on tensors of this machine's memory; None for one that no kernel is known for.
 
-    def __call__(self, operator: str, arguments: list[Any], foreign: list[int]) -> tuple[torch.Tensor, ...] | None:
-        """The results of a call on tensors of this machine's memory; None for one that no kernel is known for."""
-        return self.answer(operator, arguments, foreign)[0]
+        `foreign` are the positions of tensors that are not on mps, and `numbers` of those that are Python's numbers.
+        """
+        with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
+            tensors, told = tensors_of(arguments), (operator, tuple(foreign), tuple(numbers))
+            signature = signature_of(arguments, tensors, self._anew.get(operator), told)
+            kept = self._kept.get(signature)
+            if kept is None:
+                results = self._describe(operator, arguments, foreign, signature)
+            else:
+                results = None if kept.recipe is None else kept.recipe.run(arguments, tensors)
+        if results is not None:
+            with self._lock:
+                self.real[operator] += 1
+        return results
 
-    def answer(self, operator: str, arguments: list[Any], foreign: list[int]) -> Answer:
-        """The same as the device asks for it."""
+    def _describe(
+        self, operator: str, arguments: list[Any], foreign: list[int], signature: Signature | None
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Computes a call, and keeps what there is to keep of it."""
         schema = self._schemas[operator]
         names = [argument.name for argument in schema.arguments]
         call = Call(
@@ -78,24 +94,30 @@ class Launcher:
             self._release,
             self._looks_back,
         )
-        with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
-            before = {name: one.shape for name, one in call.given.items() if isinstance(one, torch.Tensor)}
-            work = DESCRIBED[_packet(operator)](call)
-            kernels = None if work is None else self._kernels(work)
-            if work is None or kernels is None:
-                return None, None, _packet(operator) not in BY_VALUES
-            for one, kernel in zip(work.launches, kernels, strict=True):
-                if not work.kept and 0 not in one.threads:  # described each time, so this is where it gets its own
-                    kernel = self._hot.kernel_for(one, kernel, one.buffers, ()) or kernel
-                kernel.run(one.buffers, one.threads, one.group, one.errors)
-            for target, source in work.copies:
-                target.copy_(source)
-            with self._lock:
-                self.real[operator] += 1
-            if work.cast is not None:
-                return tuple(one.to(work.cast) for one in work.results), None, False
-            recipe = recipe_of(call, work, kernels, before, self.stopped, self._hot)
-        return work.results, recipe, recipe is not None
+        before = [one.shape for one in tensors_of(arguments)]
+        work = DESCRIBED[_packet(operator)](call)
+        kernels = None if work is None else self._kernels(work)
+        if work is None or kernels is None:
+            if _packet(operator) not in BY_VALUES:
+                self._keep(signature, None)
+            return None
+        for one, kernel in zip(work.launches, kernels, strict=True):
+            kernel.run(one.buffers, one.threads, one.group, one.errors)
+        for target, source in work.copies:
+            target.copy_(source)
+        if work.cast is not None:
+            return tuple(one.to(work.cast) for one in work.results)
+        recipe = recipe_of(call, work, kernels, before)
+        if recipe is not None:
+            self._keep(signature, recipe)
+        return work.results
+
+    def _keep(self, signature: Signature | None, recipe: Recipe | None) -> None:
+        if signature is None:
+            return
+        if len(self._kept) >= _MOST:
+            self._kept.clear()
+        self._kept[signature] = _Kept(recipe)
 
     def _kernels(self, work: Work) -> list[CompiledKernel] | None:
         """The kernels of its launches; None if the release lacks one, one takes other arguments or cannot run here."""
@@ -114,18 +136,19 @@ class Launcher:
             found.append(kernel)
         return found
 
-    def stopped(self, entry: int, ranges: list[tuple[int, int, int]]) -> None:
-        """Raises what stopped the last launch of this thread, of the kernel with that entry.
-
-        `ranges` are the position, the address and the bytes of each argument.
-        """
-        self._library.at(entry).raise_stopped(ranges)
-
 
 def _packet(operator: str) -> str:
     """The name without namespace and overload; that of an operator in place is the operator's own."""
     name = operator.partition("::")[2].partition(".")[0]
     return name if name in DESCRIBED else name.removesuffix("_")
+
+
+def _taken_anew(schemas: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Operators, and the position of the argument whose value launches take anew if it is a float."""
+    for operator, schema in schemas.items():
+        names = [argument.name for argument in schema.arguments]
+        if TAKEN_ANEW.get(_packet(operator)) in names:
+            yield operator, names.index(TAKEN_ANEW[_packet(operator)])
 
 
 def _overloads() -> list[tuple[str, Any]]:

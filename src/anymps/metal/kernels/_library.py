@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._device import Device
-from anymps.metal._faults import fault_text
 from anymps.metal._launch import Packed, Sizes3
 from anymps.metal._library import MetalKernel
-from anymps.metal._runtime import KernelEntry, Report, raise_interrupt, runtime
-from anymps.metal.kernels._fixed import Fixed
+from anymps.metal._runtime import KernelEntry
 from anymps.metal.kernels._metadata import BufferArgument, Signature
 from anymps.metal.kernels._metallib import Metallib
 from anymps.metal.kernels._object_files import Form, LoadedKernel, load_object
@@ -30,7 +28,7 @@ class KernelLibrary:
     def __init__(self, kernels: Metallib, device: Device) -> None:
         self._stored = kernels
         self._device = device
-        self._loaded: dict[str | tuple[str, Fixed], CompiledKernel] = {}
+        self._loaded: dict[str, CompiledKernel] = {}
 
     def __getattr__(self, name: str) -> CompiledKernel:
         if name.startswith("__") or name not in self._stored.kernels:
@@ -42,18 +40,6 @@ class KernelLibrary:
             loaded = load_object(name, self._stored.bitcode(name))
             self._loaded[name] = CompiledKernel(name, loaded, self._device)
         return self._loaded[name]
-
-    def fixed(self, name: str, fixed: Fixed) -> CompiledKernel:
-        """A kernel for launches that give what is fixed alone."""
-        key = (name, fixed)
-        if key not in self._loaded:
-            loaded = load_object(name, self._stored.bitcode(name), fixed)
-            self._loaded[key] = CompiledKernel(name, loaded, self._device)
-        return self._loaded[key]
-
-    def at(self, entry: int) -> CompiledKernel:
-        """The kernel with that entry, which has run before."""
-        return next(one for one in self._loaded.values() if one.entry == entry)
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored.kernels
@@ -71,6 +57,8 @@ class CompiledKernel(MetalKernel):
     Raises TypeError for arguments that do not fit, and what `compile_shader`'s kernels raise.
     """
 
+    _is_compiled = True
+
     def __init__(self, name: str, loaded: LoadedKernel, device: Device) -> None:
         entry = KernelEntry()
         entry.name = name.encode()
@@ -79,12 +67,12 @@ class CompiledKernel(MetalKernel):
         self._shared_callback = _SHARED_BYTES(lambda: loaded.shared_bytes)
         entry.shared_bytes = self._shared_callback
         entry.max_threads = loaded.signature.max_threads
+        entry.written = sum(1 << one.slot for one in loaded.signature.buffers if one.written)
         entry.buffers = max((one.slot + 1 for one in loaded.signature.buffers), default=0)
         super().__init__(name, entry, support(), device)
         self.signature: Signature = loaded.signature
-        self.depends: bool = loaded.depends
-        """Whether what a launch gives decides how long its threads take."""
         by_slot = {one.slot: one for one in loaded.signature.buffers if one.space != "threadgroup"}
+        self._written_at = {slot for slot, one in by_slot.items() if one.written or one.is_table}
         self._in_order = [by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1)]
 
     def __call__(
@@ -129,7 +117,8 @@ class CompiledKernel(MetalKernel):
     ) -> None:
         """A launch within a call of an operator: on tensors of this machine's memory, with no entry of its own.
 
-        Raises RuntimeError if the kernel touches memory that is not there, and what `device.note_shader_error` raises.
+        Raises RuntimeError if the kernel touches memory that is not there or stores beside a buffer, and what
+        `device.note_shader_error` raises.
         """
         bound, grid, group = self._bind(buffers, threads, group_size)
         if 0 in grid:
@@ -139,21 +128,14 @@ class CompiledKernel(MetalKernel):
             self._run(bound, bound.tensors(), grid, group, errors, None)
         finally:
             support().anymps_k_set_state(state)
-
-    @property
-    def entry(self) -> int:
-        """What tells the runtime which kernel it is."""
-        return ctypes.addressof(self._entry)
-
-    def raise_stopped(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Raises what stopped the last launch of this thread; `ranges` are argument, address and bytes of buffers."""
-        report = Report()
-        runtime().anymps_rt_last_report(ctypes.byref(report))
-        raise_interrupt(report)
-        raise RuntimeError(fault_text(self._name, report, ranges, 0))
+            stray = self._stray(
+                Arguments([one for at, one in enumerate(bound.slots) if at in self._written_at]).tensors()
+            )
+        if stray is not None:
+            self._refuse_stray(bound, *stray)
 
     def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed | None:
-        """What such a launch hands to the runtime; None for one of no thread, or with a table of tensors.
+        """Such a launch for `run_again`; None for one of no thread, or with a table of tensors.
 
         Bytes among the buffers are taken as they are.
         """
@@ -162,17 +144,26 @@ class CompiledKernel(MetalKernel):
             return None
         return self._launch.packed(bound, grid, group)
 
-    def fixed(
-        self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None, but: Container[int]
-    ) -> Fixed:
-        """What such a launch gives, and each like it: its sizes, and its constants, those of the slots `but` aside."""
-        bound, grid, group = self._bind(buffers, threads, group_size)
-        constants = [
-            (at, slot.data)
-            for at, slot in enumerate(bound.slots)
-            if isinstance(slot, Constant) and slot.data and at not in but
-        ]
-        return Fixed(tuple(constants), grid, group)
+    def run_again(self, packed: Packed, places: Sequence[tuple[int, torch.Tensor, int]]) -> None:
+        """Runs it on other tensors: slot, tensor, and how many bytes behind its first element the slot begins."""
+        state = support().anymps_k_state()
+        report = self._launch.again(packed, [(slot, one.data_ptr() + offset) for slot, one, offset in places])
+        support().anymps_k_set_state(state)
+        stray = self._stray([one for slot, one, _ in places if slot in self._written_at])
+        if report is None and stray is None:
+            return
+        bound = Arguments([Constant(b"")] * packed.slots)
+        for slot, one, _ in places:
+            bound.slots[slot] = one
+        if report is not None:
+            self._raise_fault(report, bound, "")
+        if stray is not None:
+            self._refuse_stray(bound, *stray)
+
+    def _stray(self, stored: Sequence[torch.Tensor]) -> tuple[torch.Tensor, int, int, int] | None:
+        """What was stored beside these tensors' memory, and beside which."""
+        stray = self._device.stray_store([one.untyped_storage().data_ptr() for one in stored])
+        return None if stray is None else (stored[stray[0]], *stray[1:])
 
     def _bind(
         self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None

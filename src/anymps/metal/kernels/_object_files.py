@@ -10,7 +10,6 @@ import enum
 import functools
 import hashlib
 import pickle
-import re
 import struct
 import threading
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from typing import Any
 from anymps._errors import KernelsError
 from anymps.metal.compilation import cache_directory, find_or_make, runs_loops, undefined_symbols
 from anymps.metal.kernels._coroutines import as_coroutine
-from anymps.metal.kernels._fixed import Fixed
 from anymps.metal.kernels._lanes import as_lanes
 from anymps.metal.kernels._llvm import llvm
 from anymps.metal.kernels._metadata import Signature, read_signature
@@ -39,16 +37,12 @@ _ENTRIES = {Form.PLAIN: "plain", Form.RESUMED: "begin", Form.LANES: "lanes"}
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel in this process: the address of its entry, how it runs, and bytes of threadgroup memory.
-
-    `depends` tells whether what a launch gives (numbers, sizes) decides how long its threads take.
-    """
+    """A kernel in this process: the address of its entry, how it runs, and bytes of threadgroup memory."""
 
     signature: Signature
     address: int
     form: Form
     shared_bytes: int
-    depends: bool
 
 
 @dataclass(frozen=True)
@@ -58,26 +52,22 @@ class _Description:
     signature: Signature
     form: Form
     shared_bytes: int
-    depends: bool
 
 
-_DIVISION = re.compile(r" = [su](?:div|rem) ")  # by sizes, to find the place of an element
 _lock = threading.Lock()  # LLVM's engine serves one thread
 _LENGTH = struct.Struct("<Q")  # of the description, at the beginning of a file
 
 
-def load_object(name: str, bitcode: bytes, fixed: Fixed | None = None) -> LoadedKernel:
-    """A kernel of that bitcode, ready to be run; with `fixed`, only by launches that give that.
+def load_object(name: str, bitcode: bytes) -> LoadedKernel:
+    """A kernel of that bitcode, ready to be run.
 
     Raises KernelsError for a kernel that cannot run here, and BuildError where its code cannot be kept.
     """
     with _lock:
         binding, (_, _, _, processor) = llvm(), _target()
-        key = hashlib.sha256(f"{processor}\0{_translator()}\0{runs_loops()}\0{fixed}\0".encode() + bitcode).hexdigest()[
-            :20
-        ]
+        key = hashlib.sha256(f"{processor}\0{_translator()}\0{runs_loops()}\0".encode() + bitcode).hexdigest()[:20]
         file = find_or_make(
-            cache_directory("objects", key[:2]), key, ".o", lambda path: _make(name, bitcode, key, fixed, path)
+            cache_directory("objects", key[:2]), key, ".o", lambda path: _make(name, bitcode, key, path)
         ).read_bytes()
         (length,) = _LENGTH.unpack_from(file)
         # The file is this user's own and whole, and machine code: what it describes is trusted as what it does.
@@ -89,12 +79,10 @@ def load_object(name: str, bitcode: bytes, fixed: Fixed | None = None) -> Loaded
         engine.finalize_object()
         entry = f"anymps_{_ENTRIES[described.form]}_{key}"
         lookup = engine.get_global_value_address if described.form == Form.LANES else engine.get_function_address
-        return LoadedKernel(
-            described.signature, lookup(entry), described.form, described.shared_bytes, described.depends
-        )
+        return LoadedKernel(described.signature, lookup(entry), described.form, described.shared_bytes)
 
 
-def _make(name: str, bitcode: bytes, key: str, fixed: Fixed | None, path: Path) -> None:
+def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
     """Translates and compiles a kernel into a file."""
     binding, (machine, layout, triple, _) = llvm(), _target()
     try:
@@ -102,13 +90,12 @@ def _make(name: str, bitcode: bytes, key: str, fixed: Fixed | None, path: Path) 
     except RuntimeError as error:
         raise KernelsError(f"LLVM cannot read the bitcode of the kernel {name}: {_last(error)}") from None
     signature = read_signature(text)
-    translated = translate(text, signature, key, layout, triple, fixed)
+    translated = translate(text, signature, key, layout, triple)
     form, module = Form.PLAIN, _optimised(name, translated.text, machine)
     if translated.together:
         form, module = _together(name, str(module), key, machine)
     data = bytes(machine.emit_object(module))
-    depends = translated.together or _DIVISION.search(text) is not None
-    described = pickle.dumps(_Description(signature, form, _shared_bytes(translated.text), depends))
+    described = pickle.dumps(_Description(signature, form, _shared_bytes(translated.text)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from anymps._errors import KernelsError
 from anymps.metal.kernels import _intrinsics, _synchronization
 from anymps.metal.kernels._entry_points import entries, preamble
-from anymps.metal.kernels._fixed import Fixed, flushing
 from anymps.metal.kernels._intrinsics import Declaration
 from anymps.metal.kernels._metadata import Signature
 
@@ -54,13 +53,10 @@ class Translated:
     together: bool
 
 
-def translate(
-    text: str, signature: Signature, key: str, layout: str, triple: str, fixed: Fixed | None = None
-) -> Translated:
+def translate(text: str, signature: Signature, key: str, layout: str, triple: str) -> Translated:
     """The module for this machine, with the entries `anymps_plain_<key>` or `anymps_begin_<key>`.
 
-    `fixed` is what all launches of these entries give alike. Raises KernelsError for a function of Apple's compiler
-    that is not known here.
+    Raises KernelsError for a function of Apple's compiler that is not known here.
     """
     shared = {match[1]: match[2] for match in map(_SHARED.match, text.splitlines()) if match}
     together = bool(shared) or any(_synchronization.waits(name) for name in re.findall(r"@(air\.[\w.]+)\(", text))
@@ -76,10 +72,8 @@ def translate(
     if shared:
         members = ", ".join(f"{_ALIGNED}, {re.sub(r' addrspace.[0-9]+.', '', type_)}" for type_ in shared.values())
         parts.append(f"%{SHARED_TYPE} = type {{ {members} }}\n@{SHARED_TYPE} = external global %{SHARED_TYPE}")
-    known = None if fixed is None else fixed.of(signature, declared)
-    parts += [body, definitions, entries(signature, functions.types, key, together, known)]
-    whole = "\n".join(parts)
-    return Translated(whole if fixed is None else flushing(whole), together)
+    parts += [body, definitions, entries(signature, functions.types, key, together)]
+    return Translated("\n".join(parts), together)
 
 
 class _Functions:

@@ -35,38 +35,42 @@ PyObject* note_shader_error(PyObject*, PyObject* args) {
 }
 
 // offer_calls(operators, launcher): the launcher of PyTorch's own kernels is asked first for calls of these operators; each is
-// (name, bits of the arguments that launches take anew, whether it is offered whole).
+// (name, whether it is offered whole).
 PyObject* offer_to_launcher(PyObject*, PyObject* args) {
   PyObject *operators, *launcher;
   if (!PyArg_ParseTuple(args, "OO", &operators, &launcher)) {
     return nullptr;
   }
   return guarded([&]() -> PyObject* {
-    std::unordered_map<std::string, Offer> offers;
+    std::unordered_map<std::string, bool> offers;
     for_each(operators, [&](PyObject* one) {
       const char* name;
-      unsigned long long anew;
       int whole;
-      unpack(one, "sKp", &name, &anew, &whole);
-      offers[name] = {anew, whole != 0};
+      unpack(one, "sp", &name, &whole);
+      offers[name] = whole != 0;
     });
     offer_calls(offers, launcher);
+    canaries::begin();
     Py_RETURN_NONE;
   });
 }
 
-// kept_launches() -> {operator: calls that a kept launch of PyTorch's own kernels has computed}.
-PyObject* kept_launches(PyObject*, PyObject*) {
+// stray_store(addresses) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
+// buffer, of those that begin at these addresses, beside which a kernel of PyTorch's has stored something, or None.
+PyObject* stray_store(PyObject*, PyObject* addresses) {
   return guarded([&]() -> PyObject* {
-    PyObject* counted = PyDict_New();
-    for (const auto& [name, count] : kept_counts()) {
-      PyObject* number = PyLong_FromUnsignedLongLong(count);
-      if (counted != nullptr && (number == nullptr || PyDict_SetItemString(counted, name.c_str(), number) != 0)) {
-        Py_CLEAR(counted);
+    PyObject* told = nullptr;
+    Py_ssize_t where = 0;
+    for_each(addresses, [&](PyObject* address) {
+      const auto found = canaries::stray(PyLong_AsVoidPtr(address));
+      if (found && told == nullptr) {
+        told = Py_BuildValue(
+            "(nLnn)", where, static_cast<long long>(found->offset), static_cast<Py_ssize_t>(found->count),
+            static_cast<Py_ssize_t>(found->nbytes));
       }
-      Py_XDECREF(number);
-    }
-    return counted;
+      ++where;
+    });
+    return told != nullptr || PyErr_Occurred() != nullptr ? told : Py_NewRef(Py_None);
   });
 }
 
@@ -162,8 +166,8 @@ PyObject* end_launch(PyObject*, PyObject* args) {
 PyMethodDef shader_methods[] = {
     {"shaders_by_operator", shaders_by_operator, METH_NOARGS, "Whether the launch of a shader must go by an operator."},
     {"note_shader_error", note_shader_error, METH_VARARGS, "Notes what a kernel wrote into its error buffer."},
-    {"kept_launches", kept_launches, METH_NOARGS, "How many calls of each operator a kept launch has computed."},
     {"offer_calls", offer_to_launcher, METH_VARARGS, "Has a launcher asked first for calls of these operators."},
+    {"stray_store", stray_store, METH_O, "What PyTorch's kernels have stored beside buffers, or None."},
     {"begin_margins", begin_margins, METH_NOARGS, "Has new buffers allocated with empty memory around them."},
     {"begin_launch", begin_launch, METH_O, "Marks the empty memory around the buffers of tensors; refused in a forked child."},
     {"end_launch", end_launch, METH_VARARGS, "What was written beside the buffers of tensors, or None."},

@@ -105,7 +105,6 @@ struct Rule {
   uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
   bool keeps_wide = false;    // a widened call of integers or bools is done in int64, and its results stay so
   bool offered = false;       // a kernel of PyTorch's own may compute it here (launches.h)
-  uint64_t anew = 0;          // bit i: its launches differ in no more than the value where argument i is a float (kept_launches.h)
   bool always_wide = false;   // widened even where the CPU has the dtype, as it keeps too few digits on the way
   std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
   const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for

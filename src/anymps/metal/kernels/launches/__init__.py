@@ -12,56 +12,49 @@ from collections.abc import Mapping
 from anymps.metal.kernels.launches._attention import ATTENTION as _ATTENTION
 from anymps.metal.kernels.launches._binary import BINARY as _BINARY
 from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.metal.kernels.launches._cat import CAT as _CAT
 from anymps.metal.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.metal.kernels.launches._ctc import CTC as _CTC
 from anymps.metal.kernels.launches._distances import DISTANCES as _DISTANCES
 from anymps.metal.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
-from anymps.metal.kernels.launches._fills import FILLS as _FILLS
-from anymps.metal.kernels.launches._gather_scatter import GATHER_SCATTER as _GATHER_SCATTER
+from anymps.metal.kernels.launches._folds import FOLDS as _FOLDS
 from anymps.metal.kernels.launches._glu import GLU as _GLU
 from anymps.metal.kernels.launches._group_norm import GROUP_NORM as _GROUP_NORM
 from anymps.metal.kernels.launches._grouped_products import GROUPED_PRODUCTS as _GROUPED_PRODUCTS
 from anymps.metal.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
-from anymps.metal.kernels.launches._im2col import IM2COL as _IM2COL
-from anymps.metal.kernels.launches._index_slices import INDEX_SLICES as _INDEX_SLICES
-from anymps.metal.kernels.launches._indexing import INDEXING as _INDEXING
 from anymps.metal.kernels.launches._linalg import LINALG as _LINALG
 from anymps.metal.kernels.launches._lu import LU as _LU
 from anymps.metal.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.metal.kernels.launches._medians import MEDIANS as _MEDIANS
 from anymps.metal.kernels.launches._nll_loss import NLL_LOSS as _NLL_LOSS
-from anymps.metal.kernels.launches._nonzero import NONZERO as _NONZERO
 from anymps.metal.kernels.launches._norms import NORMS as _NORMS
 from anymps.metal.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
-from anymps.metal.kernels.launches._pads import PADS as _PADS
+from anymps.metal.kernels.launches._pad_gradients import PAD_GRADIENTS as _PAD_GRADIENTS
 from anymps.metal.kernels.launches._pooling import POOLING as _POOLING
 from anymps.metal.kernels.launches._ranges import RANGES as _RANGES
 from anymps.metal.kernels.launches._resampling import RESAMPLING as _RESAMPLING
 from anymps.metal.kernels.launches._row_reductions import ROW_REDUCTIONS as _ROW_REDUCTIONS
 from anymps.metal.kernels.launches._scans import SCANS as _SCANS
+from anymps.metal.kernels.launches._scatters import SCATTERS as _SCATTERS
+from anymps.metal.kernels.launches._slice_reductions import SLICE_REDUCTIONS as _SLICE_REDUCTIONS
 from anymps.metal.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.metal.kernels.launches._sorts import SORTS as _SORTS
 from anymps.metal.kernels.launches._ternary import TERNARY as _TERNARY
 from anymps.metal.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.metal.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.metal.kernels.launches._unary import UNARY as _UNARY
-from anymps.metal.kernels.launches._uniques import UNIQUES as _UNIQUES
 
 DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
-    **_IM2COL,
+    **_FOLDS,
     **_EMBEDDING_BAGS,
     **_POOLING,
     **_RESAMPLING,
-    **_INDEX_SLICES,
-    **_CAT,
-    **_NONZERO,
+    **_SLICE_REDUCTIONS,
     **_GLU,
     **_NLL_LOSS,
     **_GROUPED_PRODUCTS,
     **_LU,
-    **_GATHER_SCATTER,
+    **_SCATTERS,
     **_GROUP_NORM,
     **_ROW_REDUCTIONS,
     **_NEVER_ALONE,
@@ -70,9 +63,7 @@ DESCRIBED: Mapping[str, Describe] = {
     **_SCANS,
     **_SORTS,
     **_OPTIMIZERS,
-    **_FILLS,
-    **_INDEXING,
-    **_PADS,
+    **_PAD_GRADIENTS,
     **_RANGES,
     **_HISTOGRAMS,
     **_ATTENTION,
@@ -84,7 +75,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_CONVOLUTIONS,
     **_CTC,
     **_MEDIANS,
-    **_UNIQUES,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 
@@ -109,8 +99,7 @@ step."""
 
 BY_VALUES = frozenset(
     {
-        *("_embedding_bag_dense_backward", "_embedding_bag_backward", "nonzero", "repeat_interleave"),
-        *("histc", "histogram", "_unique", "_unique2", "unique_consecutive"),
+        *("_embedding_bag_dense_backward", "_embedding_bag_backward", "histc", "histogram"),
     }
 )
 """Operators of which a description looks at the values of tensors: what it declines it may take the next time."""

@@ -1,7 +1,6 @@
 // One call on its way to Python, where it becomes the launch of a kernel, and its results on their way back.
 #include "device/launches/launches.h"
 
-#include "device/launches/kept_launches.h"
 #include "recorder/recorder.h"
 
 #include <torch/csrc/Exceptions.h>
@@ -87,10 +86,12 @@ at::Tensor to_tensor(PyObject* object, c10::ArrayRef<c10::IValue> arguments) {
   throw std::move(error);
 }
 
-std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given) {
+// The positions of tensors that are not on mps; of those, where it is asked for, the ones that are numbers of the program.
+std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given, bool numbers) {
   std::vector<int64_t> positions;
   for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i].isTensor() && given[i].toTensor().defined() && !given[i].toTensor().is_mps()) {
+    if (given[i].isTensor() && given[i].toTensor().defined() && !given[i].toTensor().is_mps() &&
+        (!numbers || given[i].toTensor().unsafeGetTensorImpl()->is_wrapped_number())) {
       positions.push_back(static_cast<int64_t>(i));
     }
   }
@@ -99,55 +100,42 @@ std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given) {
 
 }  // namespace
 
-void offer_calls(const std::unordered_map<std::string, Offer>& operators, PyObject* launcher) {
+void offer_calls(const std::unordered_map<std::string, bool>& operators, PyObject* launcher) {
   PyObject* former = the_launcher;
   the_launcher = Py_NewRef(launcher);
   Py_XDECREF(former);
-  for (const auto& [name, offer] : operators) {
-    const auto op = offer.whole && find_rule(name) == nullptr ? find_operator(name) : std::nullopt;
+  for (const auto& [name, whole] : operators) {
+    const auto op = whole && find_rule(name) == nullptr ? find_operator(name) : std::nullopt;
     if (op.has_value()) {
       enter_rule(*op, name);
     }
   }
   each_rule([&](Rule& rule) {
-    const auto found = operators.find(rule.name);
-    rule.offered = found != operators.end();
-    rule.anew = rule.offered ? found->second.anew : 0;
+    rule.offered = operators.count(rule.name) != 0;
   });
 }
 
 bool launch(const Rule& rule, torch::jit::Stack& stack, c10::ArrayRef<c10::IValue> given) {
   const size_t count = rule.op.schema().arguments().size();
   const c10::ArrayRef<c10::IValue> arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
-  std::string signature = signature_of(rule, arguments, given);
-  if (!signature.empty()) {
-    if (const auto kept = kept_call(signature)) {
-      return run_kept(*kept, rule, stack);
-    }
-  }
   GilGuard gil;
   const NoDynamo none;
   const Object list = to_list(arguments);
-  const Object foreign = to_list(foreign_tensors(given));
-  if (list == nullptr || foreign == nullptr) {
+  const Object foreign = to_list(foreign_tensors(given, false)), numbers = to_list(foreign_tensors(given, true));
+  if (list == nullptr || foreign == nullptr || numbers == nullptr) {
     PyErr_Clear();
     return false;
   }
-  const Object answer(PyObject_CallFunction(the_launcher, "sOO", rule.name.c_str(), list.get(), foreign.get()));
-  PyObject *results, *recipe;
-  int keeps;
-  if (answer == nullptr || !PyArg_ParseTuple(answer.get(), "OOp", &results, &recipe, &keeps)) {
+  const Object results(PyObject_CallFunction(the_launcher, "sOOO", rule.name.c_str(), list.get(), foreign.get(), numbers.get()));
+  if (results == nullptr) {
     raise_python_error();
   }
-  if (keeps != 0 && !signature.empty() && !keep_call(std::move(signature), recipe)) {
-    raise_python_error();
-  }
-  if (!PyTuple_Check(results)) {
+  if (!PyTuple_Check(results.get())) {
     return false;
   }
   torch::jit::Stack converted;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results); ++i) {
-    converted.emplace_back(to_tensor(PyTuple_GET_ITEM(results, i), arguments));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(results.get()); ++i) {
+    converted.emplace_back(to_tensor(PyTuple_GET_ITEM(results.get(), i), arguments));
   }
   torch::jit::drop(stack, count);
   stack.insert(stack.end(), std::make_move_iterator(converted.begin()), std::make_move_iterator(converted.end()));

@@ -1,4 +1,4 @@
-"""Operators that read or write at places that a tensor of indices tells.
+"""Operators that add to, or compare with, what lies at places that a tensor of indices tells.
 
 Source: `ScatterGather.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and `Embedding.mm` for the
 embedding's backward, which sums in float32 whatever the dtype; at states with the arguments that the kernels of torch
@@ -8,7 +8,6 @@ embedding's backward, which sums in float32 whatever the dtype; at states with t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -54,43 +53,19 @@ def _strided(name: str, to: torch.Tensor, source: torch.Tensor, index: torch.Ten
     return Launch(name, buffers, (index.numel(),), None, _ERRORS_STRIDED)
 
 
-def _gather(call: Call) -> Work | None:
-    x, index = call.given["self"], call.given["index"]
-    if call.given.get("sparse_grad") or call.written or not x.dim() or not _is_known(call, x, index):
+def _scatter(call: Call, mode: str) -> Work | None:
+    if "src" not in call.given:
+        return None  # a number
+    x, index, source = (call.given[name] for name in ("self", "index", "src"))
+    if not x.dim() or not _is_known(call, x, index, source) or source.dtype != x.dtype:
         return None
     dim = call.given["dim"] % x.dim()
-    if not _fits(x, index, dim):
-        return None
-    dense = _is_plain(call, x, index) and _is_aligned(x, index, dim)
-    name = f"gather_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
-    out = torch.empty(index.shape, dtype=x.dtype, device="cpu")
-    if not dense:
-        return Work((out,), (_strided(name, out, x, index, dim, x.shape[dim]),))
-    buffers = (out, x, index, *_dense_sizes(x, index, dim))
-    return Work((out,), (Launch(name, buffers, (index.numel(),), None, _ERRORS),))
-
-
-def _scatter(call: Call, mode: str) -> Work | None:
-    x, index = call.given["self"], call.given["index"]
-    source: Any = call.given.get("src", call.given.get("value"))
-    given = [one for one in (x, index, source) if isinstance(one, torch.Tensor)]
-    if not x.dim() or not _is_known(call, *given) or any(one.dtype != x.dtype for one in given[2:]):
-        return None
-    dim, number = call.given["dim"] % x.dim(), not isinstance(source, torch.Tensor)
-    if not _fits(x, index, dim) or (number and (x.is_complex() or isinstance(source, complex))):
-        return None
-    if not number and not _fits(source, index, -1):
-        return None
-    out = operand_to_write(call, x)
+    out = operand_to_write(call, x) if _fits(x, index, dim) and _fits(source, index, -1) else None
     if out is None:
         return None
-    dense = out.is_contiguous() and index.is_contiguous() and _is_aligned(out, index, dim)
-    if number and not dense:
-        source, number = torch.full(index.shape, source, dtype=x.dtype, device="cpu"), False
-    dense = dense and (number or (source.is_contiguous() and source.shape == index.shape))
-    layout = "_dense" if dense else "" if mode == "set" else "_strided"
-    types = f"{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
-    name = f"scatter_{mode}{layout}_{'value_' * number}{types}"
+    dense = all(one.is_contiguous() for one in (out, index, source))
+    dense = dense and _is_aligned(out, index, dim) and source.shape == index.shape
+    name = f"scatter_{mode}_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
     if dense:
         buffers = (out, source, index, *_dense_sizes(out, index, dim))
         launch = Launch(name, buffers, (index.numel(),), None, _ERRORS)
@@ -103,11 +78,9 @@ def _scatter(call: Call, mode: str) -> Work | None:
 
 
 def _scatter_named(call: Call) -> Work | None:
-    """`scatter` alone, or with the name of what it does with each number."""
+    """`scatter` with the name of what it does with each number."""
     reduce = call.given.get("reduce")
-    if reduce is not None and (reduce not in _REDUCED or "src" not in call.given):
-        return None
-    return _scatter(call, "set" if reduce is None else _REDUCED[reduce])
+    return _scatter(call, _REDUCED[reduce]) if reduce in _REDUCED else None
 
 
 def _scatter_reduce(call: Call) -> Work | None:
@@ -146,8 +119,7 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     return Work((total,), (*counting, adding), cast, kept=cast is None, made=made)
 
 
-GATHER_SCATTER: dict[str, Describe] = {
-    "gather": _gather,
+SCATTERS: dict[str, Describe] = {
     "scatter": _scatter_named,
     "scatter_add": lambda call: _scatter(call, "add"),
     "scatter_reduce": _scatter_reduce,

@@ -1,12 +1,10 @@
-"""Windows of an image as columns and back, and windows added up where they overlap.
+"""Windows added up where they overlap: columns of an image, and the gradient of windows.
 
-Source: `aten/src/ATen/native/mps/operations/Im2Col.mm`, `Col2Im.mm` and `UnfoldBackward.mm` of the pytorch tree, and
-the arguments that the kernels of torch 2.13's wheel describe.
+Source: `aten/src/ATen/native/mps/operations/Col2Im.mm` and `UnfoldBackward.mm` of the pytorch tree, and the arguments
+that the kernels of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 
@@ -14,7 +12,7 @@ from anymps.metal.kernels.launches._call import Call, Describe, Launch, Made, Wo
 from anymps.metal.kernels.launches._elements import have_numbers
 from anymps.metal.kernels.launches._types import NAMES
 
-_GROUP, _LANES, _MOST = 64, 32, 1024
+_LANES, _MOST = 32, 1024
 
 
 def _windows(call: Call, height: int, width: int) -> list[int] | None:
@@ -27,30 +25,6 @@ def _windows(call: Call, height: int, width: int) -> list[int] | None:
         kernel, dilation, padding, stride = (int(one[at]) for one in settings)
         found.append((size + 2 * padding - (dilation * (kernel - 1) + 1)) // stride + 1)
     return found if min(found) > 0 else None
-
-
-def _turned(sizes: Sequence[int]) -> list[int]:
-    """The width before the height."""
-    return [int(one) for one in reversed(sizes)]
-
-
-def _im2col(call: Call) -> Work | None:
-    x = call.given["self"]
-    windows = _windows(call, *x.shape[-2:]) if x.dim() in (3, 4) else None
-    name = f"im2col_{NAMES.get(x.dtype)}_u32"
-    if not call.is_read_or_older or call.written or call.foreign or windows is None or not x.numel():
-        return None
-    kernel, dilation, padding, stride = (call.given[one] for one in ("kernel_size", "dilation", "padding", "stride"))
-    image = x if x.dim() == 4 else x.unsqueeze(0)
-    batch, planes = image.shape[:2]
-    length = windows[0] * windows[1]
-    out = torch.empty((batch, planes * kernel[0] * kernel[1], length), dtype=x.dtype, device="cpu")
-    buffers = (
-        *(x, out, [*_turned(kernel), *_turned(dilation)], [*_turned(padding), *_turned(stride)]),
-        *(_turned(image.stride()), [*_turned(out.stride()), windows[1]], _turned(image.shape)),
-    )
-    launch = Launch(name, buffers, (length, planes, batch), (_GROUP, 1, 1))
-    return Work((out if x.dim() == 4 else out.squeeze(0),), (launch,))
 
 
 def _col2im(call: Call) -> Work | None:
@@ -86,8 +60,4 @@ def _unfold_backward(call: Call) -> Work | None:
     return Work((out,), (Launch(name, buffers, (out.numel(),)),), kept=True, made=(Made(out, "zeros"),))
 
 
-IM2COL: dict[str, Describe] = {
-    "im2col": _im2col,
-    "col2im": _col2im,
-    "unfold_backward": _unfold_backward,
-}
+FOLDS: dict[str, Describe] = {"col2im": _col2im, "unfold_backward": _unfold_backward}
