@@ -186,7 +186,7 @@ def main() -> None:
         "--also",
         action="append",
         default=[],
-        choices=("by-call", "deterministic"),
+        choices=("deterministic",),
         help="with cuda: one more contender",
     )
     parser.add_argument("--json", type=Path, help="with cuda: where to write the numbers")

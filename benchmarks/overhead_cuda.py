@@ -7,8 +7,7 @@ device is on. They prepare the same step, and then take turns: in each round eve
 that a change of the card's clock meets all alike. A block is a few steps between two events, with a synchronise at its
 end; the device's time is of the same wall clock, as events on mps are the Mac's. A ratio is the median over rounds of
 (contender / plain CUDA) in the same round. float32 with TF32 off, as on the device, for both. Only one process computes
-at a time. `--also by-call` adds the device with one kernel for each tensor of a list (`foreach`) in place of one for
-all; `--also deterministic` adds plain CUDA with cuDNN's deterministic algorithms, which the device takes.
+at a time. `--also deterministic` adds plain CUDA with cuDNN's deterministic algorithms, which the device takes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ sys.path.insert(0, str(_TESTS))
 from gpu import models  # noqa: E402
 
 CONTENDERS = ("plain", "device", "recorded")
-MORE = {"by-call": "by call", "deterministic": "plain and deterministic"}
+MORE = {"deterministic": "plain and deterministic"}
 UNFUSED: dict[str, Any] = {"foreach": False}
 CASES: dict[str, tuple[Any, tuple[int, ...], dict[str, Any], int]] = {
     # name: model, sizes, how AdamW is made, steps of a block
@@ -65,8 +64,6 @@ def work(name: str) -> None:
 
         anymps.enable("M3 Ultra 512GB", substrate="cuda", quiet=True)
         device = "mps"
-        if name == MORE["by-call"]:
-            anymps.device.native().compute_lists(False)
         if name == "recorded":
             anymps.record().__enter__()
             core = anymps.device.native()

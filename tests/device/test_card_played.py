@@ -80,6 +80,50 @@ print(round(good.item(), 4))
     assert rest == ["55.0", "Target 5 is out of bounds.", "1.0986"]
 
 
+def test_labels_are_good_or_bad_by_what_is_left_out() -> None:
+    """A bad label is told at the next wait; the loss is that of the nearest good one."""
+    code = f"""\
+{PLAYED}
+from torch.nn import functional as F
+scores = torch.zeros(3, 6, device=D)
+def error_at_wait():
+    try:
+        torch.mps.synchronize()
+    except torch.AcceleratorError as error:
+        return str(error).split(chr(10))[0]
+labels = torch.tensor([0, -100, 5]).to(D)
+for ignored in (-100, 5, 6, -1):
+    F.cross_entropy(scores, labels, ignore_index=ignored)
+    print(error_at_wait())
+for bad in ([0, -5, 1], [0, 6, 1], [-100, -101, 1]):
+    loss = F.cross_entropy(scores, torch.tensor(bad).to(D))
+    print(error_at_wait(), round(loss.item(), 4))
+"""
+    found = [f"Target {label} is out of bounds. 1.7918" for label in (-5, 6, -101)]
+    assert played(code, "cpu").lines == ["None", *["Target -100 is out of bounds."] * 3, *found]
+
+
+def test_each_call_with_a_bad_index_is_told_of() -> None:
+    """Two calls between two waits have both been wrong: the recording has both."""
+    code = f"""\
+{PLAYED}
+from torch.nn import functional as F
+table = torch.arange(12.0, device=D).view(6, 2)
+ids = torch.tensor([0, 9]).to(D)
+with anymps.record() as capture:
+    F.embedding(ids, table)
+    F.embedding(ids, table)
+    try:
+        torch.mps.synchronize()
+    except torch.AcceleratorError:
+        pass
+print(*(it.message.split(chr(10))[0][:40] for it in capture.recording.refusals()), sep=chr(10))
+"""
+    told = played(code, "cpu").lines
+    assert len(told) == 2
+    assert told[0] == told[1]
+
+
 def test_a_bad_probability_is_told_at_the_next_wait() -> None:
     """As a bad index: the kernel, which would stop a card, gets harmless ones; the good ones are computed there."""
     code = f"""\

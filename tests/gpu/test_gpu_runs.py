@@ -73,47 +73,6 @@ if __name__ == "__main__":
     mp.spawn(work, nprocs=3)
 """
 
-LISTS = """
-import torch
-from anymps.device._enable import native
-
-torch.manual_seed(0)
-sizes = [(1,), (3,), (128,), (37, 5), (256, 129), (1 << 17,)]
-def draw():
-    return [torch.randn(size, device="mps") * 10.0 ** (i - 2) for i, size in enumerate(sizes)]
-first, second, third = draw(), draw(), draw()
-numbers = [0.1, 1.0, -3.3, 1e-8, 7.0, 0.999]
-calls = {
-    "add a number": lambda lists: torch._foreach_add_(lists, 1e-8),
-    "add numbers": lambda lists: torch._foreach_add_(lists, numbers),
-    "add a list": lambda lists: torch._foreach_add_(lists, second),
-    "add a share of a list": lambda lists: torch._foreach_add_(lists, second, alpha=-0.0137),
-    "mul by a number": lambda lists: torch._foreach_mul_(lists, 0.999),
-    "mul by numbers": lambda lists: torch._foreach_mul_(lists, numbers),
-    "mul by a list": lambda lists: torch._foreach_mul_(lists, second),
-    "div by a number": lambda lists: torch._foreach_div_(lists, 0.37),
-    "div by numbers": lambda lists: torch._foreach_div_(lists, numbers),
-    "div by a list": lambda lists: torch._foreach_div_(lists, second),
-    "lerp by little": lambda lists: torch._foreach_lerp_(lists, second, 0.1),
-    "lerp by much": lambda lists: torch._foreach_lerp_(lists, second, 0.7),
-    "addcmul": lambda lists: torch._foreach_addcmul_(lists, second, third, 0.001),
-    "addcmul of one": lambda lists: torch._foreach_addcmul_(lists, second, second, 1.0),
-    "addcdiv": lambda lists: torch._foreach_addcdiv_(lists, second, third, numbers),
-    "sqrt": lambda lists: torch._foreach_sqrt([it.abs() for it in lists]),
-}
-for name, call in calls.items():
-    found = []
-    for in_one in (True, False):
-        native().compute_lists(in_one)
-        lists, before = [it.clone() for it in first], native().lists_computed()
-        given = call(lists)
-        found.append((native().lists_computed() - before, [it.view(torch.int32) for it in (given or lists)]))
-    counts = found[0][0], found[1][0]
-    # Compared on the card: once a copy has gone to the CPU, the recording watches all calls, and they are single ones.
-    off = sum(int((a != b).sum()) for a, b in zip(found[0][1], found[1][1]))
-    print(name, *counts, off)
-"""
-
 THREADS = """
 import threading
 import torch
@@ -195,17 +154,6 @@ def report(path: Path, side: str) -> Any:
     ended = anymps(side, "report", "--format", "json", path.name, cwd=path.parent)
     assert ended.status == 0, ended.err
     return json.loads(ended.out)
-
-
-def test_lists_computed_in_one_have_the_bits_of_single_calls(tmp_path: Path) -> None:
-    """CUDA's kernels for lists and for one tensor agree to the last bit, call by call."""
-    (tmp_path / "lists.py").write_text(LISTS)
-    ended = anymps(SIDE, "run", "--mac", MAC, "lists.py", cwd=tmp_path)
-    assert ended.status == 0, ended.err
-    counts = {line.rpartition(" 0 ")[0]: int(line.split()[-1]) for line in ended.out.splitlines()}
-    assert len(counts) == 16
-    assert {name: off for name, off in counts.items() if off} == {}
-    assert SIDE != "cuda" or [name for name in counts if not name.endswith(" 1")] == []
 
 
 def test_no_index_that_another_thread_writes_stops_the_card(tmp_path: Path) -> None:

@@ -82,15 +82,6 @@ PyObject* computed_away(PyObject*, PyObject*) {
   });
 }
 
-PyObject* compute_lists(PyObject*, PyObject* value) {
-  lists::compute_in_one(PyObject_IsTrue(value) == 1);
-  Py_RETURN_NONE;
-}
-
-PyObject* lists_computed(PyObject*, PyObject*) {
-  return PyLong_FromLongLong(lists::computed_in_one());
-}
-
 PyObject* fate(PyObject*, PyObject* name) {
   return guarded([&] { return PyLong_FromLong(fate_of(to_string(name))); });
 }
@@ -206,8 +197,6 @@ PyMethodDef device_methods[] = {
     {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
     {"keep_values_up_to", keep_values, METH_O, "How large a buffer may be whose values a substrate without data keeps, in bytes."},
     {"computed_away", computed_away, METH_NOARGS, "How often each operator was computed by the CPU on copies, on the cuda substrate."},
-    {"compute_lists", compute_lists, METH_O, "Whether a card computes `_foreach_*` in one, or one call after the other."},
-    {"lists_computed", lists_computed, METH_NOARGS, "How many lists a card has computed in one."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},

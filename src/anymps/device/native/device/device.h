@@ -20,8 +20,6 @@
 #include "device/calls/late_checks.h"
 #include "device/launches/canaries.h"
 #include "device/launches/launches.h"
-#include "device/memory/card_traffic.h"
-#include "device/memory/known_integers.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
 #include "device/calls/one_thread.h"

@@ -134,21 +134,6 @@ void add_launched_composites() {
   }
 }
 
-// Calls of lists have no rule: those of single tensors have.
-void add_lists() {
-  if (!substrate().computes_lists()) {
-    return;
-  }
-  ListTable table;
-  add_list_kernels(table);
-  for (const auto& [name, make] : table) {
-    const auto op = find_operator(name);
-    if (op.has_value() && is_composite(*op) && !op->hasKernelForDispatchKey(DispatchKey::MPS)) {
-      add(*op, DispatchKey::MPS, make(*op));
-    }
-  }
-}
-
 }  // namespace
 
 void install_redirect() {
@@ -173,7 +158,6 @@ void install_redirect() {
   add_launched_composites();
   add_unlisted(factories);
   add_composites();
-  add_lists();
   handles().push_back(c10::Dispatcher::singleton().registerFallback(DispatchKey::MPS, make_catch_all(), "anymps"));
 }
 

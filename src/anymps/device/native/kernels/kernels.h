@@ -3,4 +3,3 @@
 
 #include "kernels/redirect/boxed.h"
 #include "kernels/redirect/kernel_table.h"
-#include "kernels/redirect/lists.h"

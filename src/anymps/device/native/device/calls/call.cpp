@@ -2,7 +2,6 @@
 #include "device/calls/call.h"
 
 #include "device/calls/waits.h"
-#include "device/memory/known_integers.h"
 
 namespace anymps {
 
@@ -16,9 +15,6 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
     at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
     arguments_.push_back({impl, host.getIntrusivePtr(), false});
     return host;
-  }
-  if (C10_UNLIKELY(!on_host_)) {
-    known_integers::passes(impl, written);
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
     substrate().check_sparse();
@@ -44,9 +40,6 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
 void Call::show(const at::Tensor& tensor, bool written, size_t position) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   look_at(tensor, position);
-  if (C10_LIKELY(impl->is_mps() && !on_host_)) {
-    known_integers::passes(impl, written);
-  }
   arguments_.push_back({impl, {}, written});
 }
 

@@ -4,7 +4,6 @@
 #include "device/calls/alias.h"
 #include "device/backend/backward_thread.h"
 #include "device/backend/fork.h"
-#include "device/memory/card_traffic.h"
 #include "device/memory/host_results.h"
 #include "device/memory/memory.h"
 #include "device/calls/refusals.h"
@@ -29,7 +28,7 @@ class Call {
  public:
   // `on_host` is what Substrate::computes_on_host says of it.
   Call(const Rule& rule, bool sparse, bool on_host)
-      : rule_(rule), sparse_(sparse), on_host_(on_host), making_(on_host ? &rule : nullptr), passage_(!on_host), below_autograd_(unseen_by()), span_(rule) {
+      : rule_(rule), sparse_(sparse), on_host_(on_host), making_(on_host ? &rule : nullptr), below_autograd_(unseen_by()), span_(rule) {
     enter_device();
     backward_thread::note_saved_tensor_hooks();
     if (C10_LIKELY((rule.flags & kConditionalWait) == 0)) {
@@ -112,7 +111,6 @@ class Call {
   const bool sparse_;
   const bool on_host_;
   const host_results::Making making_;
-  const card_traffic::Passage passage_;
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
   Span span_;
   c10::SmallVector<Argument, 6> arguments_;

@@ -11,7 +11,6 @@
 
 #include <map>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,7 +24,6 @@ constexpr int64_t kSmall = int64_t(1) << 16;  // a flag of more elements is aske
 struct Check {
   at::Tensor flag;
   std::function<void()> tell;
-  std::function<void(bool good)> answered;
 };
 
 Mutex mutex;
@@ -64,14 +62,14 @@ std::vector<bool> which_are_set(const Flags& flags) {
 
 std::atomic<bool> open{false};
 
-void keep(at::Tensor flag, std::function<void()> tell, std::function<void(bool good)> answered) {
+void keep(at::Tensor flag, std::function<void()> tell) {
   if (flag.numel() > kSmall) {
     flag = is_any(flag);
   }
   size_t count = 0;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    checks.push_back({std::move(flag), std::move(tell), std::move(answered)});
+    checks.push_back({std::move(flag), std::move(tell)});
     count = checks.size();
     open.store(true);
   }
@@ -91,21 +89,17 @@ void look() {
     return;  // another thread looks at them
   }
   c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  Flags flags;  // each once
-  std::unordered_map<const c10::TensorImpl*, size_t> places;
+  Flags flags;
   for (const Check& check : taken) {
-    if (places.emplace(check.flag.unsafeGetTensorImpl(), flags.size()).second) {
-      flags.push_back(check.flag);
-    }
+    flags.push_back(check.flag);
   }
-  const std::vector<bool> set = is_any_set(flags) ? which_are_set(flags) : std::vector<bool>(flags.size(), false);
-  for (const Check& check : taken) {
-    const bool wrong = set[places[check.flag.unsafeGetTensorImpl()]];
-    if (check.answered) {
-      check.answered(!wrong);
-    }
-    if (C10_UNLIKELY(wrong)) {
-      check.tell();
+  if (C10_LIKELY(!is_any_set(flags))) {
+    return;
+  }
+  const std::vector<bool> set = which_are_set(flags);
+  for (size_t i = 0; i < taken.size(); ++i) {
+    if (set[i]) {
+      taken[i].tell();
     }
   }
 }

@@ -12,8 +12,7 @@ extern std::atomic<bool> open;
 void look();
 
 // Keeps `flag`, a tensor of the card's with an element that is not zero where something is wrong; `tell` then says what.
-// `answered`, if given, is told first whether nothing is. Several may have one flag.
-void keep(at::Tensor flag, std::function<void()> tell, std::function<void(bool good)> answered = nullptr);
+void keep(at::Tensor flag, std::function<void()> tell);
 
 // To be called wherever the host waits, before delayed::check.
 inline void settle() {

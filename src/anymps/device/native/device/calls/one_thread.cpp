@@ -25,6 +25,11 @@ const ThreadNumbers& thread_numbers() {
 
 }  // namespace
 
+bool has_several_threads() {
+  const ThreadNumbers& numbers = thread_numbers();
+  return numbers.openmp != nullptr && numbers.openmp() > 1;
+}
+
 OneThread::OneThread(bool wanted) {
   const ThreadNumbers& numbers = thread_numbers();
   if (!wanted || numbers.openmp == nullptr || numbers.set_openmp == nullptr) {

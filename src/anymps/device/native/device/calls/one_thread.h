@@ -25,6 +25,9 @@ constexpr int64_t kSmallConvolution = int64_t{1} << 22;
 constexpr int64_t kSmallFactors = int64_t{1} << 17;
 constexpr int64_t kSmallProductOfMany = int64_t{1} << 19;
 
+// Whether work of the calling thread may be split among others. Costs a read of a thread's own number.
+bool has_several_threads();
+
 // While it lives, what the calling thread computes is not split among others. It leaves other threads alone, as
 // at::set_num_threads does not: that number is also the one with which threads begin.
 class OneThread {

@@ -28,7 +28,7 @@ int64_t multiplications(Labor labor, const c10::TensorImpl* left, const c10::Ten
 }  // namespace
 
 bool Call::is_small() const {
-  if (C10_UNLIKELY(!on_host_)) {
+  if (C10_UNLIKELY(!on_host_) || !has_several_threads()) {
     return false;
   }
   const LaborOfCall& labor = rule_.labor;

@@ -98,7 +98,6 @@ Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
     : memory(std::move(bytes)), block(its_block), row(row_of_birth(its_block)) {}
 
 Buffer::~Buffer() {
-  delete known.load(std::memory_order_acquire);
   ledger::died(row);
   if (c10::TensorImpl* kept = spare.load(std::memory_order_acquire)) {
     c10::raw::intrusive_ptr::decref(kept);

@@ -16,11 +16,6 @@ struct Block;
 
 inline const c10::Device kMpsDevice{c10::DeviceType::MPS, 0};
 
-// What is known of the bytes of a buffer, kept as long as that lives.
-struct Knowledge {
-  virtual ~Knowledge() = default;
-};
-
 // The owner of an mps storage's bytes; the context of its DataPtr. A substrate that knows more of a buffer derives from it.
 struct Buffer {
   Buffer(at::DataPtr&& bytes, Block* block);
@@ -36,7 +31,6 @@ struct Buffer {
   std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
   std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
   margins::Room room;                             // its place between margins, if it has any
-  std::atomic<Knowledge*> known{nullptr};         // of the integers in it (known_integers.h); owned
 };
 
 // Registers the allocator with torch. Called once, when the substrate is chosen.

@@ -9,8 +9,6 @@
 #include "device/substrates/away.h"
 #include "device/substrates/card_limits.h"
 #include "device/memory/books.h"
-#include "device/memory/card_traffic.h"
-#include "device/memory/known_integers.h"
 #include "device/memory/memory.h"
 #include "device/substrates/substrate.h"
 #include "locks/locks.h"
@@ -152,7 +150,7 @@ class CudaSubstrate final : public Substrate {
     }
     at::DataPtr fresh = allocate(nbytes);
     at::Tensor target = bytes_at(fresh.get(), nbytes);
-    send(target, at::from_blob(memory.get(), {static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(c10::kByte)), {});
+    send(target, at::from_blob(memory.get(), {static_cast<int64_t>(nbytes)}, at::TensorOptions().dtype(c10::kByte)));
     return fresh;
   }
 
@@ -222,10 +220,6 @@ class CudaSubstrate final : public Substrate {
     return !always_away_ && !is_looked_at(rule) && card_limit(rule.name) == nullptr && !has_outs(rule.op) && !is_random(rule);
   }
 
-  bool computes_lists() const override {
-    return !always_away_;
-  }
-
   void compute(
       const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation& how,
       bool sparse) override {
@@ -248,7 +242,6 @@ class CudaSubstrate final : public Substrate {
         way.limit->before(*stack, first);
       }
       {
-        const card_traffic::Use use;
         how.by_kernels(DispatchKeySet(key), stack, first);
       }
       if (way.limit != nullptr && way.limit->after != nullptr) {
@@ -280,24 +273,12 @@ class CudaSubstrate final : public Substrate {
 
   void copy(const at::Tensor& destination, const at::Tensor& source) override {
     enter();
-    const card_traffic::Passage passage(/*on_card=*/true);
     at::Tensor target = on_this_side(destination);
     const at::Tensor from = on_this_side(source);
-    if (destination.is_mps()) {
-      known_integers::passes(destination.unsafeGetTensorImpl(), /*written=*/true);
-    }
     if (card_.is_cuda() && target.is_cuda() && from.is_cpu()) {
-      send(target, from, destination);
-      return;
-    }
-    at::native::copy_(target, from, /*non_blocking=*/false);
-    if (!destination.is_mps()) {
-      return;
-    }
-    if (source.is_mps()) {
-      known_integers::carry(source, destination);
+      send(target, from);
     } else {
-      known_integers::learn_from(destination, from);
+      at::native::copy_(target, from, /*non_blocking=*/false);
     }
   }
 
@@ -369,15 +350,11 @@ class CudaSubstrate final : public Substrate {
   }
 
   // From the CPU to the card. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
-  // What `destination`, of which `target` is the alias, then holds is known from the room, as nobody else writes there.
-  void send(at::Tensor& target, const at::Tensor& source, const at::Tensor& destination) {
+  void send(at::Tensor& target, const at::Tensor& source) {
     if (card_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
       at::Tensor room = sending_room(source.sizes(), source.scalar_type());
       at::native::copy_(room, source, false);
       at::native::copy_(target, room, /*non_blocking=*/true);
-      if (destination.defined()) {  // once it is queued: who knows it before comes first in the stream
-        known_integers::learn_from(destination, room);
-      }
     } else {
       at::native::copy_(target, source, /*non_blocking=*/false);
     }

@@ -158,11 +158,6 @@ class Substrate {
     return true;
   }
 
-  // Whether kernels of `compute_key` for lists of tensors are worth more than one call for each.
-  virtual bool computes_lists() const {
-    return false;
-  }
-
   // A CPU tensor to be filled and sent to an alias by `copy_(room, non_blocking=true)`, for which nobody waits.
   virtual at::Tensor sending_room(c10::IntArrayRef sizes, c10::ScalarType type);
 

@@ -11,7 +11,6 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -95,35 +94,24 @@ bool can_hold(const at::Tensor& tensor, int64_t number) {
   }
 }
 
-at::Tensor clamped(const at::Tensor& given, const known_integers::Range& range) {
-  if (!range.besides.has_value()) {
-    return at::clamp(given, range.low, range.high);
+at::Tensor clamped(const at::Tensor& given, const Place& place, std::optional<int64_t> ignored) {
+  const int64_t high = place.size - 1;
+  if (!ignored.has_value()) {
+    return at::clamp(given, place.low, high);
   }
-  const int64_t ignored = *range.besides;
-  if (range.low == 0 && ignored < 0 && can_hold(given, ignored)) {  // one kernel less
-    return at::threshold(at::clamp_max(given, range.high), -1, ignored);
+  if (place.low == 0 && *ignored < 0 && can_hold(given, *ignored)) {  // one kernel less
+    return at::threshold(at::clamp_max(given, high), -1, *ignored);
   }
-  return at::where(given.eq(ignored), given, at::clamp(given, range.low, range.high));
+  return at::where(given.eq(*ignored), given, at::clamp(given, place.low, high));
 }
 
 // The index to compute with. Raises nothing and waits for nothing. Kept is how far indices were moved, not those that were given,
 // whose memory may serve others by the time that it is looked at.
 at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& place, std::optional<int64_t> ignored = std::nullopt) {
-  const known_integers::Range range{place.low, place.size - 1, ignored};
-  const known_integers::Answer known = known_integers::ask(given, range);
-  if (known.good) {
-    return given;
-  }
-  const bool first = !known.safe.defined();
-  const at::Tensor safe = first ? clamped(given, range) : known.safe;
+  const at::Tensor safe = clamped(given, place, ignored);
   if (!is_backward(rule)) {
-    const at::Tensor moved = first ? given.sub(safe) : known.flag;
-    const uint64_t check = first ? known_integers::await(given, range, safe, moved) : 0;
-    std::function<void(bool)> answered;
-    if (check != 0) {
-      answered = [check](bool good) { known_integers::answered(check, good); };
-    }
-    late_checks::keep(moved, [&rule, safe, moved, place] { tell(rule, safe, moved, place); }, std::move(answered));
+    const at::Tensor moved = given.sub(safe);
+    late_checks::keep(moved, [&rule, safe, moved, place] { tell(rule, safe, moved, place); });
   }
   return safe;
 }

@@ -3,8 +3,7 @@
 //
 // Nobody waits for the answer. They go to the kernel clamped to their range, and whether that has changed one is looked at where
 // the host waits next (device/calls/late_checks.h): then it is the Mac's late error. What a call with a bad index has computed
-// until then is that of the nearest good one, where a Mac reads zero. Indices that the host knows to be good go as they are
-// (device/memory/known_integers.h), and those that a check is on its way for as they went before.
+// until then is that of the nearest good one, where a Mac reads zero.
 #pragma once
 
 #include "law/law.h"

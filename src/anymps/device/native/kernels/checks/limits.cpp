@@ -258,20 +258,6 @@ struct Arange {
     }
     return at::_ops::arange_start_out::redispatch(key_of(out), start, end, step, out);
   }
-
-  // What a count of integers holds, for a card.
-  static void learn(
-      const at::Tensor& result, const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step, const at::Tensor&) {
-    if (!start.isIntegral(false) || !end.isIntegral(false) || !step.isIntegral(false) || result.numel() == 0 ||
-        (result.scalar_type() != c10::ScalarType::Long && result.scalar_type() != c10::ScalarType::Int)) {
-      return;
-    }
-    const int64_t first = start.toLong(), last = end.toLong();
-    if (result.scalar_type() == c10::ScalarType::Int && (first != static_cast<int32_t>(first) || last != static_cast<int32_t>(last))) {
-      return;
-    }
-    known_integers::learn(result, step.toLong() > 0 ? known_integers::Range{first, last - 1} : known_integers::Range{last + 1, first});
-  }
 };
 
 // Weights other than float32, float16 and int32 are cast to int32, and the counts have the dtype of the weights, where

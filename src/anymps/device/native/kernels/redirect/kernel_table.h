@@ -39,10 +39,6 @@ std::unordered_map<std::string, ArgumentCheck> limit_checks();  // limit_checks.
 std::unordered_map<std::string, ArgumentChange> argument_changes();  // zero_divisors.cpp, likewise
 std::unordered_map<std::string, OwnComputation> own_computations();  // fused_steps.cpp, likewise
 
-// Operators of lists, by full name, that a card computes in one where a Mac calls one operator for each tensor (list_kernels.cpp).
-using ListTable = std::vector<std::pair<std::string, c10::KernelFunction (*)(const c10::OperatorHandle&)>>;
-void add_list_kernels(ListTable& table);
-
 // Composite operators that ask for the device type inside: replaced, with autograd passing through them.
 struct CompositeRow {
   std::string name;

@@ -202,13 +202,6 @@ struct LookOf<OnCpuLookedAt<Looker>> {
 template <class Host>
 constexpr bool is_looked_at_typed = !std::is_void_v<typename LookOf<Host>::Type>;
 
-// Whether a `Host` tells what its result holds, after the call.
-template <class Host, class Void, class R, class... Args>
-struct Learns : std::false_type {};
-template <class Host, class R, class... Args>
-struct Learns<Host, std::void_t<decltype(Host::learn(std::declval<const R&>(), std::declval<const Args&>()...))>, R, Args...>
-    : std::true_type {};
-
 // Whether a `Host` looks into memory, which has to be the CPU's then; others are made of operators of torch, which find the
 // kernels of any device.
 template <class Host, class Void = void>
@@ -311,11 +304,6 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
           host,
           compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...));
       call.finish();
-      if constexpr (Learns<Host, void, R, Args...>::value) {
-        if (!call.on_host()) {
-          Host::learn(result, args...);
-        }
-      }
       return std::forward<R>(result);
     }
   }
@@ -343,7 +331,6 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
         try {
           if constexpr (is_looked_at_typed<Host>) {
             using Looker = typename LookOf<Host>::Type;
-            const card_traffic::Use use;
             if (Looker::prepare(rule_, args...)) {
               R result = op_.redispatch(call.key(), args...);
               Looker::finish(result, args...);

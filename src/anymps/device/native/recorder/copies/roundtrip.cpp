@@ -227,14 +227,6 @@ void returned(const at::Tensor& host) {
   tape::note_pair(mark_rule(name), current_site(), from, static_cast<int64_t>(host.nbytes()));
 }
 
-bool watches_alone() {
-  if (!watching.load(std::memory_order_relaxed)) {
-    return false;
-  }
-  const auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-  return callbacks.has_value() && callbacks->callbacks_.size() == 1;
-}
-
 void recording_starts() {
   std::lock_guard<std::mutex> lock(mutex);
   trips.clear();

@@ -17,9 +17,6 @@ void left(const at::Tensor& host);
 // After a copy of a CPU tensor to mps: a mark on the tape if it had come from there.
 void returned(const at::Tensor& host);
 
-// Whether it watches operators on this thread, and nobody else does.
-bool watches_alone();
-
 void recording_starts();
 void recording_ends();
 
