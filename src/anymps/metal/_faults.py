@@ -45,7 +45,7 @@ def stray_text(name: str, argument: int, offset: int, count: int, size: int) -> 
     many = f"{count:,} bytes" if count > 1 else "1 byte"
     return (
         f"anymps: the Metal kernel '{name}' wrote {many} {side} of argument {argument}, starting at byte {offset:,} of "
-        f"{size:,}. On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of "
+        f"{size:,}. On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=all names the line of "
         "the kernel"
     )
 

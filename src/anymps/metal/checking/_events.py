@@ -41,8 +41,8 @@ class Area(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_void_p),
         ("fixed", ctypes.c_uint64),
-        ("low", ctypes.c_uint64),
-        ("high", ctypes.c_uint64),
+        ("stray", ctypes.c_int64),
+        ("strays", ctypes.c_uint64),
     )
 
 
@@ -82,6 +82,8 @@ def checker() -> ctypes.CDLL:
         ctypes.c_uint,
         ctypes.c_void_p,
     )
+    library.anymps_check_pause.restype = None
+    library.anymps_check_pause.argtypes = ()
     library.anymps_check_end.restype = ctypes.c_uint
     library.anymps_check_end.argtypes = (ctypes.POINTER(Event), ctypes.c_uint)
     return library

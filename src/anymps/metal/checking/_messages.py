@@ -9,6 +9,7 @@ from pathlib import Path
 
 from anymps.metal.checking._events import Event, Kind
 from anymps.metal.checking._lines import Place, find_places, user_place
+from anymps.metal.checking._sample import Sample
 
 _MAX_LINE = 100  # characters of a line of source that are shown
 _NULL = 1 << 20  # addresses below are those of a buffer that was not given
@@ -31,13 +32,25 @@ class ShaderFault:
 
 @dataclass(frozen=True)
 class Launched:
-    """What was launched: the names of the memory areas with their bytes, and how many buffers were not given."""
+    """What was launched: the names of the memory areas with their bytes, how many buffers were not given.
+
+    `sample` are the groups that were checked.
+    """
 
     kernel: str
     source: str
     library: Path
     areas: Sequence[tuple[str, int]]
     missing: int
+    sample: Sample
+
+    @property
+    def checked(self) -> str:
+        """What of it was checked, as a sentence ends."""
+        sample = self.sample
+        if sample.whole:
+            return "in the launch"
+        return f"in {len(sample.groups):,} of {sample.total:,} groups, seed {sample.seed}"
 
 
 def describe(events: Sequence[Event], launched: Launched) -> list[ShaderFault]:
@@ -72,7 +85,7 @@ class _Words:
             first_case = f"first in {_thread(first.thread)}, {_group(first.group)}"
             count = sum(event.count for event in same)
             times = {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-            what = f"{what}." if kind is Kind.NARROW else f"{what} ({first_case}; {times} in the launch)."
+            what = f"{what}." if kind is Kind.NARROW else f"{what} ({first_case}; {times} {self._launched.checked})."
             found.append(
                 ShaderFault(kind.name.lower(), self._launched.kernel, place.line, what, serious=kind not in _UNSURE)
             )
