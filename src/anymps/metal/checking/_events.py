@@ -31,6 +31,8 @@ class Kind(IntEnum):
     SIMD_MISSING = 12
     NARROW = 13
     MISALIGNED = 14
+    LOST_ADD = 15
+    PARTIAL_SUM = 16
 
 
 class Area(ctypes.Structure):

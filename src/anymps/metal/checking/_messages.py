@@ -12,8 +12,9 @@ from anymps.metal.checking._lines import Place, find_places, user_place
 from anymps.metal.checking._sample import Sample
 
 _MAX_LINE = 100  # characters of a line of source that are shown
+_ADDS = 4  # of `How` in checking/events.h
 _NULL = 1 << 20  # addresses below are those of a buffer that was not given
-_UNSURE = frozenset({Kind.SAME_VALUE, Kind.MISSING, Kind.SHIFT, Kind.SIMD_MISSING})
+_UNSURE = frozenset({Kind.SAME_VALUE, Kind.MISSING, Kind.SHIFT, Kind.SIMD_MISSING, Kind.PARTIAL_SUM})
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,24 @@ class _Words:
         return (
             f"{self._subject()} {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with no barrier "
             f"in between: {_bytes(event.size)} at byte {event.offset:,}"
+        )
+
+    def lost_add(self, event: Event, where: str) -> str:
+        return self._unordered(event, where, "stores to", "stored to", "an addition before the store is lost")
+
+    def partial_sum(self, event: Event, where: str) -> str:
+        return self._unordered(event, where, "loads from", "loaded from", "the value loaded lacks what is added later")
+
+    def _unordered(self, event: Event, where: str, does: str, done: str, why: str) -> str:
+        """An atomic addition and another atomic, which `does` something; `event.how` is the later one's."""
+        name, _ = self._area(event)
+        adds = event.how & _ADDS
+        verb, other = ("adds to", done) if adds else (does, "added to")
+        there = self._other(event)
+        there = " there, too" if there == where else there
+        return (
+            f"{self._subject()} atomically {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with "
+            f"no barrier in between: {why}, {_bytes(event.size)} at byte {event.offset:,}"
         )
 
     def same_value(self, event: Event, where: str) -> str:

@@ -228,7 +228,8 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
       address, size, shared, known, current_, static_cast<unsigned>(how),
       offset_of(caller), by_writes);
   if (other.time == 0) return;
-  Event found = blank(Race, frames(caller));
+  const int both = how & other.how;
+  Event found = blank((both & 2) == 0 ? Race : (both & 1) != 0 ? LostAdd : PartialSum, frames(caller));
   found.how = how;
   found.size = size;
   found.area = static_cast<int>(index);
