@@ -6,9 +6,8 @@ All is processor time of this process. Reductions are those of `torch.compile`, 
 each round times every kernel, its eager counterpart and its checked form, one after the other, so that a change of the
 machine's speed meets them alike. A ratio is the median over rounds of (kernel / eager) in the same round, and behind it
 stand its quartiles. Results are preallocated on both sides, except for eager layer norm. Compile times are of sources
-that no cache knows. Of the checked form the rounds time launches that repeat a clean one. `first` is a launch that
-repeats none, of a kernel whose source has been read: the least of three, over the time of the kernel. `very first` is
-the kernel's first launch, in milliseconds: it reads the source, and makes the plain form ready.
+that no cache knows. Of the checked form the rounds time launches that are checked, as the first eight are, then each
+64th: a sample of their groups.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import torch
 import torch._dynamo
 
 import anymps
-from anymps.metal.checking import CleanLaunches
+from anymps.metal.checking import Samples
 
 SOURCE = """
 #include <metal_stdlib>
@@ -146,14 +145,14 @@ def checking() -> Iterator[None]:
 
 
 @contextmanager
-def nothing_known() -> Iterator[None]:
-    """Within, no launch repeats a clean one."""
-    before = CleanLaunches.has
-    CleanLaunches.has = lambda *_: False  # type: ignore[method-assign]
+def every_launch() -> Iterator[None]:
+    """Within, each launch of the checked form is checked."""
+    before = Samples._count
+    Samples._count = lambda *_: 1  # type: ignore[method-assign]
     try:
         yield
     finally:
-        CleanLaunches.has = before  # type: ignore[method-assign]
+        Samples._count = before  # type: ignore[method-assign]
 
 
 class Both:
@@ -175,19 +174,12 @@ class Row:
     eager: Callable[[], object]
     times: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    first: float = 0.0
-    very_first: float = 0.0
 
     def warm(self) -> None:
         """Runs all, and sees how many calls are long enough for the clock."""
         for name in ("ours", "eager", "checked"):
             function = getattr(self, name)
-            first = clock(function)
-            if name == "checked":
-                self.very_first = first
-                with nothing_known():
-                    self.first = min(clock(function) for _ in range(3))
-                function()  # the plain form is compiled
+            function()
             self.times[name] = max(1, int(SHORT / max(clock(function), 1e-7)))
             self.seconds[name] = []
 
@@ -204,9 +196,8 @@ class Row:
 
     def __str__(self) -> str:
         ms = 1e3 * statistics.median(self.seconds["ours"])
-        first = f"{1e3 * self.first / ms:9.1f}{1e3 * self.very_first:12.1f}"
         ratios = f"{self.ratio('ours', 'eager'):>28}{self.ratio('checked', 'ours'):>28}"
-        return f"{self.name:36}{ms:9.2f}{ratios}{first}"
+        return f"{self.name:36}{ms:9.2f}{ratios}"
 
 
 def row(
@@ -304,12 +295,13 @@ def compare(both: Both, rounds: int) -> None:
     """The table of ratios."""
     rows = [*by_inductor(16384, 64), *by_inductor(1024, 1024), *by_inductor(256, 4096)]
     rows += [*pointwise(both), *by_rows(both, 1024), *in_loops(both)]
-    for one in rows:
-        one.warm()
-    for _ in range(rounds):
+    with every_launch():
         for one in rows:
-            one.turn()
-    print(f"{'kernel':36}{'ms':>9}{'kernel / eager':>28}{'checked / kernel':>28}{'first':>9}{'very first':>12}")
+            one.warm()
+        for _ in range(rounds):
+            for one in rows:
+                one.turn()
+    print(f"{'kernel':36}{'ms':>9}{'kernel / eager':>28}{'checked / kernel':>28}")
     for one in rows:
         print(one)
 

@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
 
 from anymps._settings import variable_of
 from anymps.metal import ShaderFaultWarning, take_shader_faults
-from anymps.metal.checking import CleanLaunches
 from anymps.metal.compilation._compile import FIBERS_VARIABLE
 
 VARIABLE = "ANYMPS_PUBLIC_KERNELS"
@@ -130,8 +128,8 @@ class BothForms:
     def __init__(self, source: str) -> None:
         self._plain = torch.mps.compile_shader(source)
         self._others = {
-            "checked form": _compiled_with(variable_of("check_shaders"), source),
-            "form with fibers": _compiled_with(FIBERS_VARIABLE, source),
+            "checked form": _compiled_with(variable_of("check_shaders"), "all", source),
+            "form with fibers": _compiled_with(FIBERS_VARIABLE, "1", source),
         }
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -144,9 +142,9 @@ class BothForms:
                 again[form] = [_copied(a, copies) if isinstance(a, torch.Tensor) else a for a in arguments]
             plain(*arguments, **options)
             for form, other in self._others.items():
-                with warnings.catch_warnings(), mock.patch.object(CleanLaunches, "by_parts", return_value=False):
+                with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ShaderFaultWarning)
-                    getattr(other, name)(*again[form], **options)  # all groups in that form
+                    getattr(other, name)(*again[form], **options)
                 take_shader_faults()
                 for ours, theirs in zip(arguments, again[form], strict=True):
                     if isinstance(ours, torch.Tensor):
@@ -156,10 +154,10 @@ class BothForms:
         return run
 
 
-def _compiled_with(variable: str, source: str) -> Any:
+def _compiled_with(variable: str, value: str, source: str) -> Any:
     """The library as it is compiled while an environment variable is set."""
     before = os.environ.get(variable)
-    os.environ[variable] = "1"
+    os.environ[variable] = value
     try:
         return torch.mps.compile_shader(source)
     finally:

@@ -87,7 +87,7 @@ def gate() -> Iterator[str]:
 def _option(row: Row) -> str:
     """`--mac MAC`, `--fallback`, `--no-fallback`, `--substrate host, cuda`."""
     value = row.metavar.replace("|", ", ") or {
-        "word": ", ".join(row.words + ("RELEASE",) * row.releases),
+        "word": ", ".join(row.words + ((row.other.upper(),) if row.other else ())),
         "file": "FILE",
         "integer": "N",
         "number": "N",

@@ -82,6 +82,23 @@ def test_a_release_is_a_word_where_the_row_says_so() -> None:
     assert error.value.message == "'tpu' is not cpu, mps, cuda or a release of torch, such as 2.15."
 
 
+def test_a_seed_is_a_word_where_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the variable's 0 asks for nothing. An option without a word leaves the one that the variable has."""
+    row = row_of("check_shaders")
+    assert [row.takes(word) for word in ("all", "1", "77", "-1", "1.5", "some")] == [True] * 3 + [False] * 3
+    option = options_of("run")["--check-shaders"]
+    context = click.Context(click.Command("run"))
+    assert option.type.get_metavar(option, context) == "[all|SEED]"
+    assert [item.value for item in option.type.shell_complete(context, option, "")] == ["all"]
+    for before, given, expected in (
+        *(("0", None, None), ("", "1", "1"), ("0", "1", "1"), ("all", "1", "all"), ("7", "1", "7")),
+        *(("all", "7", "7"), ("7", "all", "all"), ("7", None, "7")),
+    ):
+        monkeypatch.setenv(row.variable, before)
+        Settings(check_shaders=given).hand_on()
+        assert asked_for(row.name) == expected
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_has_the_options_of_its_rows(command: str) -> None:
     """Those and no others, with the row's help, words and default."""

@@ -128,11 +128,11 @@ class CompareSettings(Settings):
 
     of: str = row(
         "word", "cpu", "The device of the first run; a release such as 2.13 is mps with the kernels of that release "
-        "(anymps kernels add).", words=("cpu", "mps", "cuda"), releases=True, shows_default=True,
+        "(anymps kernels add).", words=("cpu", "mps", "cuda"), other="release", shows_default=True,
     )  # fmt: skip
     other: str = row(
         "word", "mps", "The device of the second run, likewise.", option="with", words=("cpu", "mps", "cuda"),
-        releases=True, shows_default=True,
+        other="release", shows_default=True,
     )  # fmt: skip
     of_python: Path | None = row(
         "file", help="Use this Python, which has anymps and a different torch, for the first run; --kernels then "

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-_RELEASE = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
+_OTHERS: Final = {
+    "release": (re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?"), "a release of torch, such as 2.15"),
+    "seed": (re.compile(r"[0-9]{1,18}"), "a seed, such as 1"),
+}
+"""What may stand beside the words of a setting, and how a sentence has it."""
 
 Kind = Literal["flag", "switch", "text", "texts", "word", "integer", "number", "file", "steps", "range"]
 """`flag`: there or not; `switch`: `--x/--no-x`; `word`: one of `words`; `texts`: may be given more than once.
@@ -22,9 +26,9 @@ class Row:
 
     `commands` have it as an option, with the text of `helps` where it means something narrower there. `pytest` is the
     help of `--mps-FLAG` and of its twin in the configuration file. `enable` and `notebook` say that `anymps.enable` and
-    `%%mps` take it. `bare` is the word that an option stands for where none of its words follows. With `releases`, a
-    release of torch, such as 2.15, is one of the words, too. Child processes inherit what has a variable, and do the
-    same. `page` is what docs/settings.md says of the variable.
+    `%%mps` take it. `bare` is the word that an option stands for where none of its words follows. `other` is what is
+    taken beside the words: a release of torch, such as 2.15, or a seed. Child processes inherit what has a variable,
+    and do the same. `page` is what docs/settings.md says of the variable.
     """
 
     name: str
@@ -37,7 +41,7 @@ class Row:
     short: str = ""
     metavar: str = ""
     words: tuple[str, ...] = ()
-    releases: bool = False
+    other: Literal["", "release", "seed"] = ""
     bare: str = ""
     least: float | None = None
     most: float | None = None
@@ -57,19 +61,19 @@ class Row:
         return "--" + (self.option or self.name.replace("_", "-"))
 
     def takes(self, word: str) -> bool:
-        """Whether it is one of the words, or a release where those are taken."""
-        return word in self.words or (self.releases and _RELEASE.fullmatch(word) is not None)
+        """Whether it is one of the words, or what may stand beside them."""
+        return word in self.words or (self.other != "" and _OTHERS[self.other][0].fullmatch(word) is not None)
 
     @property
     def choices(self) -> str:
         """The words as a sentence has them: `cpu, real or a release of torch, such as 2.15`."""
-        words = [*self.words, *(["a release of torch, such as 2.15"] if self.releases else [])]
+        words = [*self.words, *([_OTHERS[self.other][1]] if self.other else [])]
         return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
     @property
     def placeholder(self) -> str:
         """What stands for its value in a usage line: `cpu|real|RELEASE`."""
-        return self.metavar or "|".join([*self.words, *(["RELEASE"] if self.releases else [])])
+        return self.metavar or "|".join([*self.words, *([self.other.upper()] if self.other else [])])
 
     @property
     def pytest_flag(self) -> str:

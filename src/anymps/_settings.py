@@ -58,7 +58,7 @@ class Settings:
     kernels: str | None = row(
         "word", help="Compute on this machine's CPU, or with PyTorch's own Metal kernels where their launches are "
         "known, after `anymps kernels add`: those of the installed torch (real) or of another release "
-        "(ANYMPS_KERNELS).", words=("cpu", "real"), releases=True, commands=("run", "compare"),
+        "(ANYMPS_KERNELS).", words=("cpu", "real"), other="release", commands=("run", "compare"),
         pytest="compute with PyTorch's own Metal kernels, of the installed torch (real) or a release, where their "
         "launches are known",
         variable="ANYMPS_KERNELS", enable=True, notebook=True,
@@ -77,13 +77,14 @@ class Settings:
         "reported (ANYMPS_ALONE=1).", commands=("run",), variable="ANYMPS_ALONE",
         page="a script for many GPUs runs as the only process of its group ([CUDA](cuda.md#a-script-for-many-gpus))",
     )  # fmt: skip
-    check_shaders: bool = row(
-        "flag", False, "Check Metal kernels for data races, out-of-bounds accesses and similar bugs; slow "
-        "(ANYMPS_CHECK_SHADERS=1).", commands=("run",),
+    check_shaders: str | None = row(
+        "word", help="Check Metal kernels for data races, out-of-bounds accesses and similar bugs; slow. Of large "
+        "launches a sample of threadgroups is checked, which a seed draws (1 if none is named); or all "
+        "(ANYMPS_CHECK_SHADERS=1, a seed, or all).", words=("all",), other="seed", bare="1", commands=("run",),
         pytest="fail a test if a Metal kernel in it has a data race or an out-of-bounds access",
         variable="ANYMPS_CHECK_SHADERS",
-        page="Metal kernels are checked for data races, out-of-bounds accesses and similar bugs ([Checking kernels]"
-        "(metal.md#checking-kernels))",
+        page="with a number, the seed of a sample of threadgroups, or `all`, Metal kernels are checked for data races, "
+        "out-of-bounds accesses and similar bugs ([Checking kernels](metal.md#checking-kernels))",
     )  # fmt: skip
     check_numbers: str | None = row(
         "word", help="Compare operators' results with the CPU's, computed in float64: the first three calls of each "
@@ -141,8 +142,11 @@ class Settings:
     def hand_on(self) -> None:
         """Set the variables of what is switched on here and is no argument of `anymps.enable`, which sets its own."""
         for setting in rows():
-            if setting.variable and not setting.enable and getattr(self, setting.name):
-                set_variable(setting.name, getattr(self, setting.name))
+            value = getattr(self, setting.name)
+            # An option without a word leaves the word that the variable has.
+            named = setting.bare and value == setting.bare and asked_for(setting.name)
+            if setting.variable and not setting.enable and value and not named:
+                set_variable(setting.name, value)
 
 
 def rows(of: type[Any] = Settings) -> tuple[Row, ...]:
@@ -163,7 +167,8 @@ def variable_of(name: str) -> str:
 def asked_for(name: str, given: Any = None) -> Any:
     """What `given` asks for, which child processes inherit, else the variable; None where neither says anything.
 
-    Of a flag, the variable's 0 is None: it says no more than no variable. Raises EnableError for another text.
+    Of a flag or a seed, the variable's 0 is None: it says no more than no variable. Raises EnableError for another
+    text.
     """
     found = row_of(name)
     if given is not None:
@@ -172,7 +177,9 @@ def asked_for(name: str, given: Any = None) -> Any:
     text = os.environ.get(found.variable, "").strip()
     if text and not (found.takes(text) if found.words else text in ("1", "0")):
         raise EnableError(f"anymps: {found.variable}={text!r} must be {found.choices if found.words else '1 or 0'}")
-    return (text or None) if found.words else (True if text == "1" else None)
+    if found.words:
+        return None if found.other == "seed" and text == "0" else text or None
+    return True if text == "1" else None
 
 
 def set_variable(name: str, value: Any) -> None:

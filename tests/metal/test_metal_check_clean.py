@@ -79,6 +79,42 @@ kernel void counts_plainly(device int* out, uint i [[thread_index_in_threadgroup
   atomic_fetch_add_explicit((device atomic_int*)out, 1, memory_order_relaxed);
   if (i == 5) out[0] = 0;
 }
+#define SUM(NAME, BEGIN, END) \
+  kernel void NAME(device int* out, uint i [[thread_index_in_threadgroup]]) { \
+    threadgroup atomic_int sum; \
+    threadgroup int* plain = (threadgroup int*)&sum; \
+    BEGIN; \
+    atomic_fetch_add_explicit(&sum, 1, memory_order_relaxed); \
+    END; \
+  }
+#define WAIT threadgroup_barrier(mem_flags::mem_threadgroup)
+#define STORE if (i == 0) atomic_store_explicit(&sum, 0, memory_order_relaxed)
+#define LOAD atomic_load_explicit(&sum, memory_order_relaxed)
+SUM(sums, STORE; WAIT, WAIT; out[i] = LOAD + *plain)
+SUM(read_by_the_last, STORE; WAIT, if (i == 63) out[i] = *plain)
+SUM(read_by_the_first, STORE; WAIT, if (i == 0) out[i] = *plain)
+SUM(set_plainly, if (i == 0) *plain = 0, WAIT; out[i] = LOAD)
+SUM(set_late, STORE, WAIT; out[i] = LOAD)
+SUM(loaded_early, STORE; WAIT, out[i] = LOAD)
+kernel void set_late_float(device atomic_float* sum, uint i [[thread_index_in_threadgroup]]) {
+  if (i == 0) atomic_store_explicit(sum, 0, memory_order_relaxed);
+  atomic_fetch_add_explicit(sum, 1, memory_order_relaxed);
+}
+kernel void loaded_early_float(device atomic_float* sum, uint i [[thread_index_in_threadgroup]]) {
+  atomic_fetch_add_explicit(sum, 1, memory_order_relaxed);
+  float all = i == 63 ? atomic_load_explicit(sum, memory_order_relaxed) : 0;
+  if (all > 63) atomic_store_explicit(sum + 1, all, memory_order_relaxed);
+}
+kernel void unordered_on_purpose(device atomic_int* flag, device atomic_float* top, device float* x,
+                                 uint i [[thread_index_in_threadgroup]]) {
+  if (atomic_load_explicit(flag, memory_order_relaxed) == 0) atomic_store_explicit(flag, 1, memory_order_relaxed);
+  atomic_fetch_or_explicit(flag, 2, memory_order_relaxed);
+  if (atomic_exchange_explicit(flag + 1, 1, memory_order_relaxed) == 0)
+    atomic_store_explicit(flag + 1, 0, memory_order_relaxed);
+  float held = atomic_load_explicit(top, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(top, &held, max(held, x[i]), memory_order_relaxed,
+                                                memory_order_relaxed)) {}
+}
 constant float TABLE[4] = {1, 2, 3, 4};
 kernel void tables(device float* x, constant float* weights, uint i [[thread_position_in_grid]]) {
   float mine[4];
@@ -165,6 +201,55 @@ def test_atomics_do_not_race_with_each_other(kernels: Any) -> None:
     assert (take_shader_faults(), out.item()) == ([], 2 * sum(range(64)))
     kernels.counts_plainly(out, **GROUP)
     assert set(_kinds(take_shader_faults())) == {"race"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "serious"),
+    [
+        ("read_by_the_last", "race", True),
+        ("read_by_the_first", "race", True),
+        ("set_plainly", "race", True),
+        ("set_late", "lost_add", True),
+        ("set_late_float", "lost_add", True),
+        ("loaded_early", "partial_sum", False),
+        ("loaded_early_float", "partial_sum", False),
+    ],
+)
+def test_a_sum_by_atomics_needs_barriers(kernels: Any, name: str, kind: str, serious: bool) -> None:
+    """After its first value is stored and before it is read, whichever thread comes last."""
+    out = torch.zeros(64, dtype=torch.float32 if name.endswith("float") else torch.int32, device="mps")
+    getattr(kernels, name)(out, **GROUP)
+    assert {(fault.kind, fault.serious) for fault in take_shader_faults()} == {(kind, serious)}
+
+
+def test_what_a_sum_without_barriers_is_told(kernels: Any) -> None:
+    """Both lines, and what goes wrong."""
+    out = torch.zeros(64, dtype=torch.int32, device="mps")
+    lines = {name: KERNELS[: KERNELS.index(f"SUM({name},")].count("\n") + 1 for name in ("set_late", "loaded_early")}
+    kernels.set_late(out, **GROUP)
+    kernels.loaded_early(out, **GROUP)
+    late, early = (fault.what for fault in take_shader_faults())
+    text = KERNELS.splitlines()[lines["set_late"] - 1]
+    assert late == (
+        f"The Metal kernel `set_late` atomically adds to threadgroup memory at line {lines['set_late']}, `{text}`, "
+        "which thread 0 has stored to there, too, with no barrier in between: an addition before the store is lost, 4 "
+        "bytes at byte 0 (first in thread 1, group 0; 63 times in the launch)."
+    )
+    text = KERNELS.splitlines()[lines["loaded_early"] - 1]
+    assert early.startswith(
+        f"The Metal kernel `loaded_early` atomically adds to threadgroup memory at line {lines['loaded_early']}, "
+        f"`{text}`, which thread 0 has loaded from there, too, with no barrier in between: the value loaded lacks what "
+        "is added later, 4 bytes at byte 0 (first in thread 1, group 0; "
+    )
+
+
+def test_atomics_whose_order_may_be_open(kernels: Any) -> None:
+    """Sums with barriers, flags, a lock, and a maximum by a loop of the program's own."""
+    flags, out = torch.zeros(2, dtype=torch.int32, device="mps"), torch.zeros(64, dtype=torch.int32, device="mps")
+    top = torch.zeros(1, device="mps")
+    kernels.sums(out, **GROUP)
+    kernels.unordered_on_purpose(flags, top, torch.arange(64.0, device="mps"), **GROUP)
+    assert (take_shader_faults(), out.tolist(), top.item(), flags.tolist()) == ([], [128] * 64, 63, [3, 0])
 
 
 def test_tables_and_arrays_of_a_thread(kernels: Any) -> None:

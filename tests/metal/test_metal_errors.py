@@ -340,7 +340,7 @@ _MADE = {
     "copied": lambda: torch.arange(100.0).to("mps"),
 }
 _NOT_CAUGHT = (
-    "On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of the kernel"
+    "On a Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=all names the line of the kernel"
 )
 
 

@@ -156,5 +156,5 @@ def test_a_stray_write_through_a_table_is_told_of_later_launches() -> None:
         kernel(out, table, 4, threads=1, arg_casts={2: "int32"})
     assert str(raised.value) == (
         "anymps: the Metal kernel 'astray' wrote 4 bytes past the end of argument 1, starting at byte 16 of 16. On a "
-        "Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=1 names the line of the kernel"
+        "Mac this is not caught and overwrites other data; ANYMPS_CHECK_SHADERS=all names the line of the kernel"
     )

@@ -21,7 +21,6 @@ import random_loops
 import random_shaders
 from anymps.metal import ShaderFaultWarning, take_shader_faults
 from anymps.metal._runtime import GROUPS as GROUPS_FORM
-from anymps.metal.checking import CleanLaunches
 from anymps.metal.compilation._compile import FIBERS_VARIABLE, compile_shader
 from metal_shaders import BASICS, GROUPS, HEAD
 
@@ -33,9 +32,8 @@ SEED = int(os.environ.get("ANYMPS_FUZZ_SEED", "0"))
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Faults that no test takes are not the next one's; all groups of a checked launch run in the checked form."""
-    monkeypatch.setattr(CleanLaunches, "by_parts", lambda *_: False)
+def nothing_left() -> Iterator[None]:
+    """Faults that no test takes are not the next one's."""
     yield
     take_shader_faults()
 
@@ -45,7 +43,7 @@ def _both(text: str) -> list[Any]:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda checked: compile_shader(text, checked), (False, True)))
     libraries = []
-    for value in ("0", "1"):
+    for value in ("0", "all"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ANYMPS_CHECK_SHADERS", value)
             libraries.append(torch.mps.compile_shader(text))

@@ -25,7 +25,7 @@ CASES = {
     "mps_fallback": ("true", ["--no-mps-fallback"], "fallback", True, False),
     "mps_kernels": ("real", ["--mps-kernels=cpu"], "kernels", "real", "cpu"),
     "mps_cuda_as_mps": ("true", ["--no-mps-cuda-as-mps"], "cuda_as_mps", True, False),
-    "mps_check_shaders": ("true", ["--no-mps-check-shaders"], "check_shaders", True, False),
+    "mps_check_shaders": ("true", ["--no-mps-check-shaders"], "check_shaders", "1", None),
     "mps_check_numbers": ("true", ["--no-mps-check-numbers"], "check_numbers", "some", None),
     "mps_baseline": ("b.txt", ["--mps-baseline=c.txt"], "baseline", "project/b.txt", "c.txt"),
     "mps_allow_unused": ("true", ["--no-mps-allow-unused"], "allow_unused", True, False),

@@ -47,7 +47,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind == "texts":
         words |= {"multiple": True, "metavar": row.metavar}
     elif row.kind == "word":
-        words["type"] = _WordOrRelease(row) if row.releases else click.Choice(row.words)
+        words["type"] = _WordOrOther(row) if row.other else click.Choice(row.words)
     elif row.kind == "file":
         words |= {"type": click.Path(path_type=_path()), "metavar": row.metavar or "FILE"}
     elif row.kind in ("steps", "range"):
@@ -62,8 +62,8 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     return click.option(flag, *names, **words)
 
 
-class _WordOrRelease(click.Choice[str]):
-    """One of the words of a setting, or a release of torch."""
+class _WordOrOther(click.Choice[str]):
+    """One of the words of a setting, or what may stand beside them, such as a release of torch."""
 
     def __init__(self, row: Row) -> None:
         super().__init__(row.words)
@@ -83,8 +83,9 @@ class _WordOrRelease(click.Choice[str]):
         """The words, and the releases that anymps knows."""
         from anymps.rules import NEWEST, OLDEST
 
-        releases = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
-        words = [*self._row.words, *releases]
+        words = [*self._row.words]
+        if self._row.other == "release":
+            words += [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 

@@ -66,7 +66,7 @@ class ScriptCommand(click.Command):
                 return [*result, word, "--", *rest]
             if word == "--":
                 return [*result, word, *rest]
-            if word in bare and (not rest or rest[0] not in bare[word].words):
+            if word in bare and (not rest or not bare[word].takes(rest[0])):
                 result.append(f"{word}={bare[word].bare}")
             elif word in with_value:
                 result += [word, *rest[:1]]

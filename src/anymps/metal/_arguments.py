@@ -74,6 +74,15 @@ class Arguments:
     group_size: Sizes | None = None
     flat: bool = False  # tensors alone
 
+    def integers(self) -> set[int]:
+        """The numbers that are integers."""
+        found: set[int] = set()
+        for slot in self.slots:
+            if isinstance(slot, Constant) and slot.letter in ("q", *CODE_OF_CAST.values()):
+                data = memoryview(slot.data)[: len(slot.data) - PADDING]
+                found.update(number for (number,) in struct.iter_unpack(slot.letter, data))
+        return found
+
     def tensors(self) -> list[torch.Tensor]:
         """All tensors in order."""
         if self.flat:

@@ -47,7 +47,7 @@ def stray_text(name: str, argument: int, offset: int, count: int, size: int, com
         f"anymps: the Metal kernel '{name}' wrote {many} {side} of argument {argument}, starting at byte {offset:,} of "
         f"{size:,}. On a Mac this is not caught and overwrites other data"
     )
-    return text if compiled else f"{text}; ANYMPS_CHECK_SHADERS=1 names the line of the kernel"
+    return text if compiled else f"{text}; ANYMPS_CHECK_SHADERS=all names the line of the kernel"
 
 
 def _place(address: int, ranges: Sequence[tuple[int, int, int]]) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
 from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
-from anymps.metal._check_setting import checks_shaders
+from anymps.metal._check_setting import checks_shaders, sample_seed
 from anymps.metal._device import Device
 from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
@@ -29,7 +29,7 @@ from anymps.metal._signatures import (
     with_scalars,
 )
 from anymps.metal._tape import launch_on_tape, straight, through_line
-from anymps.metal.checking import CheckedLaunch, CleanLaunches, checker
+from anymps.metal.checking import CheckedLaunch, Samples, checker
 from anymps.metal.compilation import compile_shader, compiled_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
@@ -41,10 +41,11 @@ _MOST_ALONG_X = 2**31 - 1  # the loop over them counts with an int, which the co
 
 @dataclass(frozen=True)
 class Checks:
-    """How kernels are checked: what starts a check, what was clean, and a kernel's plain form, by name."""
+    """How kernels are checked: their source and its checked form, the samples, and a kernel's plain form, by name."""
 
-    start: Callable[[], CheckedLaunch]
-    clean: CleanLaunches
+    source: str
+    library: Path
+    samples: Samples
     plain: Callable[[str], MetalKernel]
 
 
@@ -55,13 +56,11 @@ class ShaderLibrary:
         checked = checks_shaders()
         if checked:
             checker()
-        else:
-            device.begin_margins()
+        device.begin_margins()
         begin_runtime()
         path = compiled_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
-        start = functools.partial(CheckedLaunch, source, path)
-        self._checks = Checks(start, CleanLaunches(source, path), self._without_check) if checked else None
+        self._checks = Checks(source, path, Samples(sample_seed()), self._without_check) if checked else None
         self._source = source
         self._device = device
         self._kernels: dict[str, MetalKernel] = {}
@@ -93,7 +92,7 @@ class ShaderLibrary:
         return self._fibers[1]
 
     def _without_check(self, name: str) -> MetalKernel:
-        """The plain form of a kernel of a checked source, compiled when a launch first repeats a clean one."""
+        """The plain form of a kernel of a checked source, compiled when a launch, or groups of one, are not checked."""
         if self._unchecked is None:
             self._unchecked = load_kernels(compile_shader(self._source))
         if name not in self._plain:
@@ -274,11 +273,21 @@ class MetalKernel:
             raise ValueError("anymps: a group of threads cannot be empty")
         if x > _MOST_ALONG_X:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
+        check = None
+        if self._checks is not None:
+            sample = self._checks.samples.next(self._name, bound, grid, group)
+            if sample is None:
+                plain = self._checks.plain(self._name)
+                plain.place = self.place
+                plain._start(bound, error_buf_idx)
+                return
+            check = CheckedLaunch(self._checks.source, self._checks.library, sample)
         tensors = bound.tensors()
-        guarded = [] if self._checks is not None else self._may_be_written(bound)  # checked, it runs on copies
+        guarded = [] if check is not None else self._may_be_written(bound)  # checked, it runs on copies
         begun = self._begin(guarded)
         try:
-            self._run_somewhere(bound, tensors, grid, group, error_buf_idx, () if begun is None else begun[0])
+            copied = () if begun is None else begun[0]
+            self._run_somewhere(bound, tensors, grid, group, error_buf_idx, check, copied)
         finally:
             stray = self._end(guarded, begun)  # after a fault, too: the next launch is not to blame
         if stray is not None:
@@ -311,13 +320,10 @@ class MetalKernel:
         grid: Sizes3,
         group: Sizes3,
         error_buf_idx: int | None,
+        check: CheckedLaunch | None,
         copied: Copied,
     ) -> None:
         """Runs it here, or as an operator."""
-        if self._checks is None and not self._device.shaders_by_operator():
-            self._run(bound, tensors, grid, group, error_buf_idx, None, copied)
-            return
-        check = self._checks.start() if self._checks is not None else None
 
         def run(buffers: Sequence[torch.Tensor]) -> None:
             self._run(bound, buffers, grid, group, error_buf_idx, check, copied)
@@ -346,8 +352,7 @@ class MetalKernel:
         if check is not None:
             self._run_checked(Launch(self._name, self._entry, bound, tensors, grid, group, errors), check)
         else:
-            if self._axis is not None and not lies_along(self._axis, grid, group):
-                self._use_fibers()
+            self._choose_form(grid, group)
             report = self._launch(bound, tensors, grid, group, errors, copied)
             if report is not None and report.signal:
                 self._raise_fault(report, bound, "", errors is not None, copied)
@@ -356,21 +361,16 @@ class MetalKernel:
             self._device.note_shader_error(self._name, message)
 
     def _run_checked(self, launch: Launch, check: CheckedLaunch) -> None:
-        """Runs it under the checker, or in the plain form where the checker has nothing left to find."""
+        """Runs it with groups of it under the checker, and all others in the plain form."""
         assert self._checks is not None
-        clean = self._checks.clean
-        key = clean.key(launch)
-        known = clean.has(key, launch)
-        if known:
-            check.faults = clean.faults(key)
-        if known or clean.by_parts(key, check, launch):
-            self._checks.plain(self._name)._run(launch.bound, launch.tensors, launch.grid, launch.group, None, None)
-            return
+        others = self if check.sample.whole else self._checks.plain(self._name)
+        others._choose_form(launch.grid, launch.group)
         report = Report()
-        why = check.run(launch, report)
+        check.run(launch, others._entry, report)
         if report.signal:
-            self._raise_fault(report, launch.bound, why, launch.errors is not None)
-        clean.add(key, check.faults)
+            self._raise_fault(report, launch.bound, check.why, launch.errors is not None)
+        if check.stray is not None:
+            raise RuntimeError(stray_text(self._name, *check.stray))
 
     def _raise_fault(
         self, report: Report, bound: Arguments, why: str, with_errors: bool = False, copied: Copied = ()
@@ -379,8 +379,10 @@ class MetalKernel:
         missing = int(self._entry.buffers) - len(bound.slots) - with_errors
         raise RuntimeError(why or fault_text(self._name, report, _ranges(bound, copied), missing))
 
-    def _use_fibers(self) -> None:
-        """Has this launch and the later ones run with each thread as a fiber."""
+    def _choose_form(self, grid: Sizes3, group: Sizes3) -> None:
+        """Has this launch and the later ones run with each thread as a fiber, if its groups lie in another way."""
+        if self._axis is None or lies_along(self._axis, grid, group):
+            return
         assert self._with_fibers is not None
         fibers = self._with_fibers()[self._name]
         assert isinstance(fibers, KernelEntry)

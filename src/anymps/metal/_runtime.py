@@ -124,23 +124,15 @@ def runtime() -> ctypes.CDLL:
     functions = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _OF_PYTHON]
     library.anymps_rt_python((ctypes.c_void_p * len(functions))(*functions))
     ctypes.c_double.in_dll(library, "anymps_rt_limit").value = shader_seconds()
-    library.anymps_rt_launch.restype = ctypes.c_int
-    library.anymps_rt_launch.argtypes = (
+    library.anymps_rt_launch_groups.restype = ctypes.c_int
+    library.anymps_rt_launch_groups.argtypes = (
         ctypes.POINTER(KernelEntry),
         ctypes.POINTER(ctypes.c_void_p),
         ctypes.POINTER(ctypes.c_uint),
         ctypes.POINTER(ctypes.c_uint),
-        ctypes.c_uint,
-        ctypes.POINTER(Report),
-    )
-    library.anymps_rt_launch_chosen.restype = ctypes.c_int
-    library.anymps_rt_launch_chosen.argtypes = (
-        ctypes.POINTER(KernelEntry),
-        ctypes.POINTER(ctypes.c_void_p),
-        ctypes.POINTER(ctypes.c_uint),
-        ctypes.POINTER(ctypes.c_uint),
-        ctypes.POINTER(ctypes.c_uint64),
         ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_uint,
         ctypes.POINTER(Report),
     )
     library.anymps_rt_call.restype = ctypes.c_int

@@ -27,8 +27,8 @@ def _form(row: Row) -> dict[str, Any]:
     """How argparse reads the setting."""
     if row.kind == "flag":
         return {"action": "store_true"}
-    form: dict[str, Any] = {"choices": row.words} if row.words and not row.releases else {}
-    if row.releases:
+    form: dict[str, Any] = {"choices": row.words} if row.words and not row.other else {}
+    if row.other:
         form["type"] = _word_of(row)
     return {**form, "nargs": "?", "const": row.bare} if row.bare else form
 

@@ -269,6 +269,8 @@ _RULE_OF: Final = {
     "narrow": OUTSIDE,
     "race": RACE,
     "same_value": RACE,
+    "lost_add": RACE,
+    "partial_sum": RACE,
     "places": BARRIER,
     "missing": BARRIER,
     "simd_missing": BARRIER,
@@ -287,6 +289,7 @@ _RULE_OF: Final = {
 }
 _SEVERITY: Final = {
     "same_value": Severity.INFO,  # any order gives the same
+    "partial_sum": Severity.WARNING,  # a kernel may look at a sum as it grows
     "missing": Severity.WARNING,  # threads that have returned are not waited for on the Macs of today
     "simd_missing": Severity.WARNING,
     "strides": Severity.WARNING,  # the storage as it is may be meant

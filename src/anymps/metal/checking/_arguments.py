@@ -97,7 +97,7 @@ def _tensor(
         strides = {
             stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1 and stride != 1
         }
-        if not strides <= _whole_numbers(bound):
+        if not strides <= _passed_strides(bound):
             yield _fault(
                 kernel,
                 "strides",
@@ -144,15 +144,11 @@ def _number(kernel: str, index: int, constant: Constant, parameter: Parameter) -
         )
 
 
-def _whole_numbers(bound: Arguments) -> set[int]:
-    """The integers among the arguments."""
-    found: set[int] = set()
+def _passed_strides(bound: Arguments) -> set[int]:
+    """The integers among the arguments, those in small tensors included."""
+    found = bound.integers()
     for slot in bound.slots:
-        if isinstance(slot, Constant) and slot.letter in tuple("qihbB"):
-            size = _SIZES[slot.letter]
-            count = (len(slot.data) - PADDING) // size
-            found.update(struct.unpack_from(f"={count}{slot.letter}", slot.data))
-        elif isinstance(slot, torch.Tensor) and not slot.is_floating_point() and slot.numel() <= 32:
+        if isinstance(slot, torch.Tensor) and not slot.is_floating_point() and slot.numel() <= 32:
             found.update(_listed(slot))
     return found
 

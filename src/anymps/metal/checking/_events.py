@@ -31,6 +31,8 @@ class Kind(IntEnum):
     SIMD_MISSING = 12
     NARROW = 13
     MISALIGNED = 14
+    LOST_ADD = 15
+    PARTIAL_SUM = 16
 
 
 class Area(ctypes.Structure):
@@ -41,8 +43,8 @@ class Area(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_void_p),
         ("fixed", ctypes.c_uint64),
-        ("low", ctypes.c_uint64),
-        ("high", ctypes.c_uint64),
+        ("stray", ctypes.c_int64),
+        ("strays", ctypes.c_uint64),
     )
 
 
@@ -82,6 +84,8 @@ def checker() -> ctypes.CDLL:
         ctypes.c_uint,
         ctypes.c_void_p,
     )
+    library.anymps_check_pause.restype = None
+    library.anymps_check_pause.argtypes = ()
     library.anymps_check_end.restype = ctypes.c_uint
     library.anymps_check_end.argtypes = (ctypes.POINTER(Event), ctypes.c_uint)
     return library

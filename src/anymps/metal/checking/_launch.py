@@ -9,7 +9,7 @@ import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,10 +18,11 @@ import torch
 from anymps.metal._arguments import PADDING, Constant
 from anymps.metal._device import Device
 from anymps.metal._launch import Launch
-from anymps.metal._runtime import Report, Triple, raise_interrupt, runtime
+from anymps.metal._runtime import KernelEntry, Report, Triple, runtime
 from anymps.metal.checking._arguments import argument_faults, unset_faults
-from anymps.metal.checking._events import MOST_EVENTS, Area, Event, checker
+from anymps.metal.checking._events import MOST_EVENTS, Area, Event, Kind, checker
 from anymps.metal.checking._messages import Launched, ShaderFault, describe
+from anymps.metal.checking._sample import Sample
 
 _MARK = "anymps::shader"
 _NUMBER = re.compile(r"(?<!argument )(?<!\w)-?\d[\d,]*")  # sizes, indices and threads
@@ -47,60 +48,30 @@ def take_shader_faults() -> list[ShaderFault]:
 
 @dataclass
 class CheckedLaunch:
-    """What the checker does with one launch of a compiled source. `faults` are there once it has run."""
+    """What the checker does with one launch of a compiled source. The results are there once it has run."""
 
     source: str
     library: Path
+    sample: Sample
     faults: list[ShaderFault] = field(default_factory=list)
+    why: str = ""
+    """Why it was stopped, if the checker knows."""
+    stray: tuple[int, int, int, int] | None = None
+    """What a group that was not checked wrote beside a buffer: argument, first byte, how many, bytes of the buffer."""
 
-    def run(self, launch: Launch, report: Report) -> str:
-        """Run it. Returns why it was stopped, if the checker knows."""
+    def run(self, launch: Launch, plain: KernelEntry, report: Report) -> None:
+        """Run it: the groups of the sample under the checker, the others in the `plain` form."""
         memory = _memory_of(launch)
-
-        def run(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
-            grid, group = Triple(*launch.grid), Triple(*launch.group)
-            runtime().anymps_rt_launch(launch.entry, pointers, grid, group, 1, ctypes.byref(report))
-
-        found = self._run(launch, memory, run)
-        self.faults = [
-            *argument_faults(launch),
-            *unset_faults(launch, self.source),
-            *describe(found, Launched(launch.kernel, self.source, self.library, memory.names, launch.missing)),
-        ]
+        found = self._run(launch, plain, memory, report)
+        launched = Launched(launch.kernel, self.source, self.library, memory.names, launch.missing, self.sample)
+        self.faults = [*argument_faults(launch), *unset_faults(launch, self.source), *describe(found, launched)]
         ending = next((fault for fault in reversed(self.faults) if fault.kind in ("wild", "division")), None)
-        if ending is None or not report.signal:
-            return ""
-        return f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
+        if ending is not None and report.signal:
+            self.why = f"anymps: {ending.what} On a Mac this is not caught, and the result is undefined"
+        if not any(event.kind == Kind.OUTSIDE for event in found):
+            self.stray = memory.stray()
 
-    def look(
-        self, launch: Launch, chosen: Sequence[int], copied: Collection[int]
-    ) -> dict[int, tuple[int, int, int]] | None:
-        """Look at some groups of it alone, by their numbers; nothing of what they write is kept.
-
-        `copied` are the arguments whose contents they find; others are zeros. Returns for each argument the number of
-        the memory that it lies in, and there the first byte that was touched and the one behind the last; None if
-        anything was found, or the groups did not come to their end.
-        """
-        memory = _memory_of(launch, copied)
-        report = Report()
-        numbers = (ctypes.c_uint64 * len(chosen))(*chosen)
-
-        def run(pointers: ctypes.Array[ctypes.c_void_p]) -> None:
-            grid, group = Triple(*launch.grid), Triple(*launch.group)
-            runtime().anymps_rt_launch_chosen(
-                launch.entry, pointers, grid, group, numbers, len(chosen), ctypes.byref(report)
-            )
-
-        found = self._run(launch, memory, run)
-        raise_interrupt(report)
-        launched = Launched(launch.kernel, self.source, self.library, memory.names, 0)
-        if report.signal or (found and describe(found, launched)):
-            return None
-        return memory.touched()
-
-    def _run(
-        self, launch: Launch, memory: _Memory, run: Callable[[ctypes.Array[ctypes.c_void_p]], None]
-    ) -> list[Event]:
+    def _run(self, launch: Launch, plain: KernelEntry, memory: _Memory, report: Report) -> list[Event]:
         """Has the checker follow a launch. Returns what it found."""
         global _turn_of
         events = (Event * MOST_EVENTS)()
@@ -115,7 +86,16 @@ class CheckedLaunch:
             if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, launch.entry.thread):
                 raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{launch.kernel}'")
             try:
-                run(memory.pointers(areas, _buffer_count(launch)))
+                pointers = memory.pointers(areas, _buffer_count(launch))
+                grid, group = Triple(*launch.grid), Triple(*launch.group)
+                for first, count, checked in self.sample.parts():
+                    entry, workers = (launch.entry, 1) if checked else (plain, torch.get_num_threads())
+                    checker().anymps_check_pause()
+                    runtime().anymps_rt_launch_groups(
+                        entry, pointers, grid, group, first, count, workers, ctypes.byref(report)
+                    )
+                    if report.signal:
+                        break
             finally:
                 found = checker().anymps_check_end(events, MOST_EVENTS)
                 _turn_of = 0
@@ -147,8 +127,7 @@ def _buffer_count(launch: Launch) -> int:
     return max(int(launch.entry.buffers), len(launch.bound.slots), errors, 1)
 
 
-def _memory_of(launch: Launch, copied: Collection[int] | None = None) -> _Memory:
-    """The memory of a launch; `copied` are the arguments whose contents are copied in, None: all."""
+def _memory_of(launch: Launch) -> _Memory:
     memory = _Memory()
     rest = iter(launch.tensors)
     for index, slot in enumerate(launch.bound.slots):
@@ -157,8 +136,7 @@ def _memory_of(launch: Launch, copied: Collection[int] | None = None) -> _Memory
             data = ctypes.create_string_buffer(slot.data, len(slot.data))
             memory.places[index] = memory.add(name, ctypes.addressof(data), len(slot.data) - PADDING, data)
         elif isinstance(slot, torch.Tensor):
-            given = copied is None or index in copied
-            memory.places[index] = memory.add_tensor(name, next(rest), not launch.entry.written >> index & 1, given)
+            memory.places[index] = memory.add_tensor(name, next(rest), not launch.entry.written >> index & 1)
         else:
             memory.places[index] = memory.add_table(name, [next(rest) for _ in slot])
     if launch.errors is not None:
@@ -188,18 +166,14 @@ class _Memory:
         self._keep.append(keep)
         return functools.partial(self._start, index, 0)
 
-    def add_tensor(
-        self, name: str, tensor: torch.Tensor, fixed: bool = False, copied: bool = True
-    ) -> Callable[[], int]:
-        """The area of a tensor; `fixed`: the kernel only reads it there; `copied`: it finds the contents."""
+    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> Callable[[], int]:
+        """The area of a tensor; `fixed`: the kernel only reads it there."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr()
         if start not in self._storages or not start:
             self._storages[start] = len(self.names)
-            self.add(name, None, storage.nbytes() if start else 0, storage)
+            self.add(name, start or None, storage.nbytes() if start else 0, storage)
         index = self._storages[start]
-        if copied and start:
-            self._hosts[index] = start
         self._fixed[index] = self._fixed.get(index, True) and fixed
         return functools.partial(self._start, index, tensor.data_ptr() - start if start else 0)
 
@@ -225,15 +199,15 @@ class _Memory:
             found[index] = place()
         return found
 
-    def touched(self) -> dict[int, tuple[int, int, int]]:
-        """For each argument the number of its area, and there the first byte that was touched, and the end."""
+    def stray(self) -> tuple[int, int, int, int] | None:
+        """What was written beside an argument: its index, the first byte, how many, and the bytes of its buffer."""
         assert self._areas is not None
-        found = {}
         for index, place in self.places.items():
             assert isinstance(place, functools.partial)
             area = self._areas[place.args[0]]
-            found[index] = (int(place.args[0]), int(area.low), int(area.high))
-        return found
+            if area.strays:
+                return index, int(area.stray), int(area.strays), int(area.bytes)
+        return None
 
     def _placed(self, areas: ctypes.Array[Area]) -> None:
         """The areas have their places: the tables of pointers can be filled."""

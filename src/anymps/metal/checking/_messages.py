@@ -9,10 +9,12 @@ from pathlib import Path
 
 from anymps.metal.checking._events import Event, Kind
 from anymps.metal.checking._lines import Place, find_places, user_place
+from anymps.metal.checking._sample import Sample
 
 _MAX_LINE = 100  # characters of a line of source that are shown
+_ADDS = 4  # of `How` in checking/events.h
 _NULL = 1 << 20  # addresses below are those of a buffer that was not given
-_UNSURE = frozenset({Kind.SAME_VALUE, Kind.MISSING, Kind.SHIFT, Kind.SIMD_MISSING})
+_UNSURE = frozenset({Kind.SAME_VALUE, Kind.MISSING, Kind.SHIFT, Kind.SIMD_MISSING, Kind.PARTIAL_SUM})
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,25 @@ class ShaderFault:
 
 @dataclass(frozen=True)
 class Launched:
-    """What was launched: the names of the memory areas with their bytes, and how many buffers were not given."""
+    """What was launched: the names of the memory areas with their bytes, how many buffers were not given.
+
+    `sample` are the groups that were checked.
+    """
 
     kernel: str
     source: str
     library: Path
     areas: Sequence[tuple[str, int]]
     missing: int
+    sample: Sample
+
+    @property
+    def checked(self) -> str:
+        """What of it was checked, as a sentence ends."""
+        sample = self.sample
+        if sample.whole:
+            return "in the launch"
+        return f"in {len(sample.groups):,} of {sample.total:,} groups, seed {sample.seed}"
 
 
 def describe(events: Sequence[Event], launched: Launched) -> list[ShaderFault]:
@@ -72,7 +86,7 @@ class _Words:
             first_case = f"first in {_thread(first.thread)}, {_group(first.group)}"
             count = sum(event.count for event in same)
             times = {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-            what = f"{what}." if kind is Kind.NARROW else f"{what} ({first_case}; {times} in the launch)."
+            what = f"{what}." if kind is Kind.NARROW else f"{what} ({first_case}; {times} {self._launched.checked})."
             found.append(
                 ShaderFault(kind.name.lower(), self._launched.kernel, place.line, what, serious=kind not in _UNSURE)
             )
@@ -138,6 +152,24 @@ class _Words:
         return (
             f"{self._subject()} {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with no barrier "
             f"in between: {_bytes(event.size)} at byte {event.offset:,}"
+        )
+
+    def lost_add(self, event: Event, where: str) -> str:
+        return self._unordered(event, where, "stores to", "stored to", "an addition before the store is lost")
+
+    def partial_sum(self, event: Event, where: str) -> str:
+        return self._unordered(event, where, "loads from", "loaded from", "the value loaded lacks what is added later")
+
+    def _unordered(self, event: Event, where: str, does: str, done: str, why: str) -> str:
+        """An atomic addition and another atomic, which `does` something; `event.how` is the later one's."""
+        name, _ = self._area(event)
+        adds = event.how & _ADDS
+        verb, other = ("adds to", done) if adds else (does, "added to")
+        there = self._other(event)
+        there = " there, too" if there == where else there
+        return (
+            f"{self._subject()} atomically {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with "
+            f"no barrier in between: {why}, {_bytes(event.size)} at byte {event.offset:,}"
         )
 
     def same_value(self, event: Event, where: str) -> str:

@@ -17,13 +17,8 @@ struct Area {
   uint64_t bytes;
   char* start;     // of the copy
   uint64_t fixed;  // whether the kernel only reads it, by the types of its parameters
-  uint64_t low;    // of what the kernel touched there, the first byte and the one behind the last; low is above high if nothing
-  uint64_t high;
-
-  void touched(uint64_t offset, unsigned size) {
-    if (offset < low) low = offset;
-    if (offset + size > high) high = offset + size;
-  }
+  int64_t stray;   // where the first byte lies that was written beside it, and how many lie from there to the last one
+  uint64_t strays;
 };
 
 class Arena {
@@ -36,8 +31,6 @@ class Arena {
         for (unsigned i = 0; i < count; ++i) {
           if (areas_[i].host != nullptr) std::memcpy(areas_[i].start, areas_[i].host, areas_[i].bytes);
           areas[i].start = areas_[i].start;
-          areas_[i].low = ~uint64_t(0);
-          areas_[i].high = 0;
         }
         return true;
       }
@@ -57,12 +50,18 @@ class Arena {
   }
   bool has(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(memory_) < size_; }
   const Area& area(unsigned index) const { return areas_[index]; }
-  Area& area(unsigned index) { return areas_[index]; }
-  // Says what the kernel touched.
+  // Says what was written close beside each area; of groups that are not checked nothing else does.
   void tell(Area* areas) const {
+    constexpr int64_t before = 256, behind = 4096;
     for (size_t i = 0; i < areas_.size(); ++i) {
-      areas[i].low = areas_[i].low;
-      areas[i].high = areas_[i].high;
+      const char* const start = areas_[i].start;
+      const auto bytes = static_cast<int64_t>(areas_[i].bytes);
+      int64_t first = -before, last = bytes + behind - 1;
+      const auto is_free = [&](int64_t at) { return (at >= 0 && at < bytes) || start[at] == 0; };
+      while (first <= last && is_free(first)) first = first == -1 ? bytes : first + 1;
+      while (last > first && is_free(last)) last = last == bytes ? -1 : last - 1;
+      areas[i].stray = first;
+      areas[i].strays = static_cast<uint64_t>(last - first + 1);
     }
   }
 

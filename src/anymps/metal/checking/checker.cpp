@@ -208,7 +208,7 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     stop();
   }
   const unsigned index = arena_.find(address);
-  Area& area = arena_.area(index);
+  const Area& area = arena_.area(index);
   const int64_t offset = static_cast<int64_t>(address - reinterpret_cast<uintptr_t>(area.start));
   if (offset < 0 || static_cast<uint64_t>(offset) + size > area.bytes) {
     Event found = blank(Outside, frames(caller));
@@ -219,7 +219,6 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
     events.add(found);
     return;
   }
-  area.touched(static_cast<uint64_t>(offset), size);
   const bool writes = (how & 1) != 0;
   const bool shared = index == shared_;
   if (area.fixed != 0 && !writes) return;  // whoever reads beside others races with nobody
@@ -229,7 +228,8 @@ void Checker::access(uintptr_t address, unsigned size, int how, const Caller& ca
       address, size, shared, known, current_, static_cast<unsigned>(how),
       offset_of(caller), by_writes);
   if (other.time == 0) return;
-  Event found = blank(Race, frames(caller));
+  const int both = how & other.how;
+  Event found = blank((both & 2) == 0 ? Race : (both & 1) != 0 ? LostAdd : PartialSum, frames(caller));
   found.how = how;
   found.size = size;
   found.area = static_cast<int>(index);
@@ -443,6 +443,9 @@ extern "C" {
 int anymps_check_begin(
     anymps_check::Area* areas, unsigned count, unsigned shared_area, const void* code) {
   return checker.begin(areas, count, shared_area, code);
+}
+void anymps_check_pause() {
+  checker.pause();
 }
 unsigned anymps_check_end(anymps_check::Event* into, unsigned most) {
   checker.end();

@@ -1,6 +1,6 @@
 // The state of one checked launch: which thread runs, what memory it may touch, and what was found.
 //
-// A checked launch has one worker, so that groups run one after the other, and the same launch finds the same twice.
+// Checked groups have one worker, so that they run one after the other, and the same launch finds the same twice.
 #pragma once
 
 #include <msl/runtime.h>
@@ -29,6 +29,7 @@ class __attribute__((visibility("hidden"))) Checker {
   // Returns 0, or 1 where there is no memory for it.
   int begin(Area* areas, unsigned count, unsigned shared_area, const void* code);
   void end();
+  void pause() { settle(); }  // before groups that are not checked
 
   void thread_begins(const anymps_rt::Thread& thread);
   void barrier(unsigned flags, unsigned long site, const Caller& caller);
@@ -92,11 +93,9 @@ class __attribute__((visibility("hidden"))) Checker {
           races_.read_again(place, size, current_, offset_of(caller));
     }
     if (!arena_.has(address)) return false;
-    Area& area = arena_.area(arena_.find(address));
+    const Area& area = arena_.area(arena_.find(address));
     const uint64_t offset = address - reinterpret_cast<uintptr_t>(area.start);
-    if (area.fixed == 0 || offset >= area.bytes || area.bytes - offset < size) return false;
-    area.touched(offset, size);
-    return true;  // who reads beside others races with nobody
+    return area.fixed != 0 && offset < area.bytes && area.bytes - offset >= size;  // who reads beside others races with nobody
   }
   uint32_t offset_of(const Caller& caller) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(caller.pc) - code_low_);

@@ -22,9 +22,13 @@ enum Kind {
   Matrix = 11,      // a matrix whose lanes are not all there
   SimdMissing = 12,  // a barrier of a SIMD group that lanes do not come to
   Narrow = 13,       // a constant that has fewer bytes than its parameter
-  Misaligned = 14    // an address that is no multiple of what its type asks for
+  Misaligned = 14,   // an address that is no multiple of what its type asks for
+  LostAdd = 15,      // an atomic store and an atomic addition with no barrier in between
+  PartialSum = 16    // an atomic load and an atomic addition with no barrier in between
 };
-enum How { Read = 0, Write = 1, AtomicRead = 2, AtomicWrite = 3 };
+// Bits: 1 writes, 2 is an atomic; of those, 4 adds to what is there (or takes the larger), 8 is a load or a store alone.
+// AtomicRead is the reading half of an atomic that writes.
+enum How { Read = 0, Write = 1, AtomicRead = 2, AtomicWrite = 3, AtomicAdd = 7, AtomicLoad = 10, AtomicStore = 11 };
 
 constexpr unsigned kFrames = 12;
 constexpr unsigned kMostEvents = 256;

@@ -12,6 +12,15 @@ using anymps_check::checker;
       reinterpret_cast<uintptr_t>(const_cast<const void*>(static_cast<const volatile void*>(ADDRESS))),       \
       static_cast<unsigned>(SIZE), anymps_check::HOW, ANYMPS_CALLER)
 
+namespace {
+
+void look_at_change(const volatile void* at, unsigned size, int order, const anymps_check::Caller& caller) {
+  const auto address = reinterpret_cast<uintptr_t>(const_cast<const void*>(at));
+  checker.look(address, size, order == __ATOMIC_RELAXED ? anymps_check::AtomicWrite : anymps_check::AtomicAdd, caller);
+}
+
+}  // namespace
+
 extern "C" {
 
 void __tsan_init() {}
@@ -54,33 +63,36 @@ void* __tsan_memset(void* to, int value, uintptr_t size) {
   return std::memset(to, value, size);
 }
 
-// Metal's memory order is relaxed, whatever is asked for.
-#define ANYMPS_CHANGE(BITS, T, NAME)                                             \
+// Metal's memory order is relaxed, whatever is asked for. Another one is from the shim: sums that it makes in a loop.
+#define ANYMPS_CHANGE(BITS, T, NAME, HOW)                                        \
   T __tsan_atomic##BITS##_##NAME(volatile T* at, T value, int) {                 \
     ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                    \
-    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                   \
+    ANYMPS_ACCESS(at, sizeof(T), HOW);                                           \
     return __atomic_##NAME(at, value, __ATOMIC_RELAXED);                         \
   }
 #define ANYMPS_EXCHANGE(BITS, T, NAME, WEAK)                                                                  \
-  int __tsan_atomic##BITS##_compare_exchange_##NAME(volatile T* at, T* expected, T desired, int, int) {       \
+  int __tsan_atomic##BITS##_compare_exchange_##NAME(volatile T* at, T* expected, T desired, int order, int) { \
     ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                                                 \
-    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                                                \
+    look_at_change(at, sizeof(T), order, ANYMPS_CALLER);                                                      \
     return __atomic_compare_exchange_n(at, expected, desired, WEAK, __ATOMIC_RELAXED, __ATOMIC_RELAXED);      \
   }
 #define ANYMPS_EXCHANGE_VALUE(BITS, T)                                                                        \
-  T __tsan_atomic##BITS##_compare_exchange_val(volatile T* at, T expected, T desired, int, int) {             \
+  T __tsan_atomic##BITS##_compare_exchange_val(volatile T* at, T expected, T desired, int order, int) {       \
     ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                                                                 \
-    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                                                                \
+    look_at_change(at, sizeof(T), order, ANYMPS_CALLER);                                                      \
     __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);           \
     return expected;                                                                                          \
   }
 #define ANYMPS_ATOMICS(BITS, T)                                   \
-  T __tsan_atomic##BITS##_load(const volatile T* at, int) {       \
-    ANYMPS_ACCESS(at, sizeof(T), AtomicRead);                     \
+  T __tsan_atomic##BITS##_load(const volatile T* at, int order) { \
+    const auto address = reinterpret_cast<uintptr_t>(const_cast<const T*>(at));                               \
+    checker.look(                                                                                             \
+        address, sizeof(T), order == __ATOMIC_RELAXED ? anymps_check::AtomicLoad : anymps_check::AtomicRead,  \
+        ANYMPS_CALLER);                                           \
     return __atomic_load_n(at, __ATOMIC_RELAXED);                 \
   }                                                               \
   void __tsan_atomic##BITS##_store(volatile T* at, T value, int) { \
-    ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                    \
+    ANYMPS_ACCESS(at, sizeof(T), AtomicStore);                    \
     __atomic_store_n(at, value, __ATOMIC_RELAXED);                \
   }                                                               \
   T __tsan_atomic##BITS##_exchange(volatile T* at, T value, int) { \
@@ -88,12 +100,12 @@ void* __tsan_memset(void* to, int value, uintptr_t size) {
     ANYMPS_ACCESS(at, sizeof(T), AtomicWrite);                    \
     return __atomic_exchange_n(at, value, __ATOMIC_RELAXED);      \
   }                                                               \
-  ANYMPS_CHANGE(BITS, T, fetch_add)                               \
-  ANYMPS_CHANGE(BITS, T, fetch_sub)                               \
-  ANYMPS_CHANGE(BITS, T, fetch_and)                               \
-  ANYMPS_CHANGE(BITS, T, fetch_or)                                \
-  ANYMPS_CHANGE(BITS, T, fetch_xor)                               \
-  ANYMPS_CHANGE(BITS, T, fetch_nand)                              \
+  ANYMPS_CHANGE(BITS, T, fetch_add, AtomicAdd)                    \
+  ANYMPS_CHANGE(BITS, T, fetch_sub, AtomicAdd)                    \
+  ANYMPS_CHANGE(BITS, T, fetch_and, AtomicWrite)                  \
+  ANYMPS_CHANGE(BITS, T, fetch_or, AtomicWrite)                   \
+  ANYMPS_CHANGE(BITS, T, fetch_xor, AtomicWrite)                  \
+  ANYMPS_CHANGE(BITS, T, fetch_nand, AtomicWrite)                 \
   ANYMPS_EXCHANGE_VALUE(BITS, T)                                  \
   ANYMPS_EXCHANGE(BITS, T, weak, true)                            \
   ANYMPS_EXCHANGE(BITS, T, strong, false)

@@ -2,11 +2,14 @@
 //
 // Time is counted in barriers, from group to group: a new group puts everything before it in order, so that nothing has
 // to be cleared. A barrier does so for the memory that its flags name; a simdgroup_barrier among the threads of its
-// SIMD group.
+// SIMD group. Atomics race with plain accesses only. But a store loses what others add beside it, and a load finds a part of
+// the sum: such a pair is met, too.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "events.h"
 
 namespace anymps_check {
 
@@ -64,7 +67,7 @@ class __attribute__((visibility("hidden"))) Races {
     const Order& order = orders_[1];
     for (const Word* const end = word + size / kBytes; word != end; ++word) {
       if (word->calm != order.group) return false;
-      keep(word->all, Touch{now_, static_cast<uint16_t>(thread), 0, pc}, order);
+      keep(word->all.reads, Touch{now_, static_cast<uint16_t>(thread), 0, pc}, order);
     }
     return true;
   }
@@ -77,8 +80,9 @@ class __attribute__((visibility("hidden"))) Races {
     const Order& order = orders_[shared ? 1 : 0];
     const Touch mine{now_, static_cast<uint16_t>(thread), static_cast<uint16_t>(how), pc};
     Touch found;
-    by_write_only = how == 1;
+    by_write_only = how == Write;
     moment_ += how & 1u;
+    if (how == AtomicRead) return found;  // its writing half meets whatever this would
     for (unsigned i = 0; i < size;) {
       const uintptr_t at = address + i;
       Word* const word = shared ? &places_[(at - shared_) / kBytes] : find(at / kBytes);
@@ -89,12 +93,11 @@ class __attribute__((visibility("hidden"))) Races {
       if (at % kBytes == 0 && size - i >= kBytes && word->split == 0) {  // the common case: one look for all four
         if (!old) {
           touch(word->all, mine, order, found, by_write_only);
-        } else if ((how & 1u) != 0) {
-          word->all.write = mine;
         } else {
-          word->all.reads[0] = mine;
+          slot(word->all, how) = mine;
         }
-        word->calm = known && (how & 1u) == 0 && word->all.write.time < order.group ? order.group : 0;
+        const bool unwritten = word->all.write.time < order.group && word->all.changes[0].time < order.group;
+        word->calm = known && (how & 1u) == 0 && unwritten ? order.group : 0;
         i += kBytes;
         continue;
       }
@@ -113,7 +116,9 @@ class __attribute__((visibility("hidden"))) Races {
 
  private:
   struct Byte {
-    Touch write, reads[2];
+    Touch write;               // the last store, plain or atomic
+    Touch changes[2];          // atomics that read and write
+    Touch reads[2];
   };
   struct Word {
     uint32_t last = 0;   // when it was touched
@@ -137,35 +142,49 @@ class __attribute__((visibility("hidden"))) Races {
   static constexpr size_t kMost = size_t(1) << 18;  // blocks that one group may touch; words beyond are not watched
   static constexpr uint32_t kLast = uint32_t(1) << 31;
 
+  static bool is_change(unsigned how) { return (how & 11u) == 3; }
+  static Touch& slot(Byte& byte, unsigned how) {
+    return (how & 1u) == 0 ? byte.reads[0] : is_change(how) ? byte.changes[0] : byte.write;
+  }
   static void touch(Byte& byte, const Touch& mine, const Order& order, Touch& found, bool& by_write_only) {
     meet(byte.write, mine, order, found, by_write_only);
-    if ((mine.how & 1u) != 0) {
-      meet(byte.reads[0], mine, order, found, by_write_only);
-      meet(byte.reads[1], mine, order, found, by_write_only);
+    for (const Touch& change : byte.changes) meet(change, mine, order, found, by_write_only);
+    if ((mine.how & 1u) == 0) {
+      keep(byte.reads, mine, order);
+      return;
+    }
+    for (const Touch& read : byte.reads) meet(read, mine, order, found, by_write_only);
+    if (is_change(mine.how)) {
+      keep(byte.changes, mine, order);
+    } else if (!covers(byte.write, mine, order)) {
       byte.write = mine;
-    } else {
-      keep(byte, mine, order);
     }
   }
   static bool ordered(const Touch& earlier, const Touch& mine, const Order& order) {
     return earlier.time < order.group || earlier.thread == mine.thread ||
         (earlier.thread / 32 == mine.thread / 32 && earlier.time < order.simd[mine.thread / 32]);
   }
+  static bool adds_beside(unsigned one, unsigned other) { return (one & 4u) != 0 && (other & 8u) != 0; }
   static void meet(const Touch& earlier, const Touch& mine, const Order& order, Touch& found, bool& by_write_only) {
-    if (ordered(earlier, mine, order) || ((earlier.how & 2u) != 0 && (mine.how & 2u) != 0)) return;
-    if (earlier.how != 1) by_write_only = false;
+    if (ordered(earlier, mine, order)) return;
+    if ((earlier.how & mine.how & 2u) != 0 && !adds_beside(earlier.how, mine.how) && !adds_beside(mine.how, earlier.how)) return;
+    if (earlier.how != Write) by_write_only = false;
     if (found.time == 0) found = earlier;
   }
-  // Of those who read, two of different SIMD groups are enough: whoever writes races with one of them.
-  static void keep(Byte& byte, const Touch& mine, const Order& order) {
-    Touch* const reads = byte.reads;
-    for (unsigned i = 0; i < 2; ++i) {
-      if (reads[i].thread == mine.thread || reads[i].time < order.group) {
-        reads[i] = mine;
+  // Whether what a thread did before meets all that its atomic would: it was plain, and nothing has put it in order since.
+  static bool covers(const Touch& earlier, const Touch& mine, const Order& order) {
+    return earlier.thread == mine.thread && earlier.time >= order.group && (earlier.how & 2u) < (mine.how & 2u);
+  }
+  // Of those who did the same, two of different SIMD groups are enough: whoever comes races with one of them.
+  static void keep(Touch (&kept)[2], const Touch& mine, const Order& order) {
+    for (Touch& one : kept) {
+      if (covers(one, mine, order)) return;
+      if (one.thread == mine.thread || one.time < order.group) {
+        one = mine;
         return;
       }
     }
-    if (reads[0].thread / 32 == reads[1].thread / 32 || (mine.how & 2u) < (reads[1].how & 2u)) reads[1] = mine;
+    if (kept[0].thread / 32 == kept[1].thread / 32 || (mine.how & 2u) < (kept[1].how & 2u)) kept[1] = mine;
   }
 
   Word* find(uintptr_t key) {

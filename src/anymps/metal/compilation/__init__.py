@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from anymps.metal.compilation._compile_ahead import compile_ahead, compiled_shader
     from anymps.metal.compilation._compiler import find_compiler, tool_key
     from anymps.metal.compilation._elf import undefined_symbols
-    from anymps.metal.compilation._preprocess import SOURCE_NAME, without_macros
+    from anymps.metal.compilation._preprocess import SOURCE_NAME
     from anymps.metal.compilation._unset_variables import UnsetVariable
 
 if not TYPE_CHECKING:
@@ -29,7 +29,7 @@ if not TYPE_CHECKING:
             "_compile_ahead": "compile_ahead compiled_shader",
             "_compiler": "find_compiler tool_key",
             "_elf": "undefined_symbols",
-            "_preprocess": "SOURCE_NAME without_macros",
+            "_preprocess": "SOURCE_NAME",
             "_unset_variables": "UnsetVariable",
         },
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps.metal._shim import METAL_MACROS, SHIM
-from anymps.metal.compilation._compiler import Compiler, find_compiler
+from anymps.metal.compilation._compiler import Compiler
 from anymps.metal.compilation._headers import torch_headers
 from anymps.metal.compilation._host_code import without_foreign_includes
 
@@ -75,16 +75,6 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
     text = re.sub(r'^# (\d+) ("[^"\n]*").*$', r"#line \1 \2", answer.stdout, flags=re.MULTILINE)
     text = text.replace(_KEPT, "")
     return Prepared(text, _physical_lines(text))
-
-
-def without_macros(source: str) -> str | None:
-    """The source with its macros expanded, but for those of headers; None if the preprocessor does not take it."""
-    if "#" not in source:
-        return source
-    try:
-        return prepare(source, find_compiler(), always=True).text
-    except PreprocessorError:
-        return None
 
 
 def _physical_lines(text: str) -> dict[int, int]:

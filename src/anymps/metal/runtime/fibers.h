@@ -20,7 +20,7 @@
 // - anymps_rt_shared(): 64 KiB of threadgroup memory. It is not cleared between groups.
 //
 // Ready-made SIMD calls are those of shim/msl/sync.h: `metal::simd_sum(value, site)` compiled into an `extern "C"` function.
-// A fault or an interrupt is caught only inside of a launch: give a `Kernel` of shim/msl/runtime.h to anymps_rt_launch
+// A fault or an interrupt is caught only inside of a launch: give a `Kernel` of shim/msl/runtime.h to launch.h's functions
 // (launch.h), whose `thread` runs as a fiber; it needs no call of anymps_rt_group.
 #pragma once
 

@@ -18,8 +18,7 @@ namespace {
 struct Job : Stoppable {
   const Kernel* kernel;
   Launch launch;
-  uint64_t pieces = 1;  // boxes of a plain kernel, else groups
-  const uint64_t* chosen = nullptr;  // the groups that the pieces are, where not all are wanted
+  uint64_t pieces = 1;  // boxes of a plain kernel, else groups; those that are wanted end there
   unsigned at_once = 1;  // pieces that a worker takes
   uint64_t tiles[3];    // of a plain kernel: how many boxes along each axis
   unsigned tile[3];
@@ -43,9 +42,6 @@ Box box_of(const Job& job, uint64_t piece) {
 
 // Which group a piece is.
 void find_group(const Job& job, uint64_t piece, Group& group) {
-  if (job.chosen != nullptr) {
-    piece = job.chosen[piece];
-  }
   group.threads = 1;
   for (unsigned axis = 0; axis < 3; ++axis) {
     group.position[axis] = static_cast<unsigned>(piece % job.launch.groups[axis]);
@@ -259,10 +255,10 @@ void work(void* context) {
   job.stopped.store(true, std::memory_order_relaxed);
 }
 
-// Runs a kernel over a grid, or only `count` groups of it.
+// Runs a kernel over a grid, or only `count` groups of it from `first` on, if that is not 0.
 int launch(
-    const Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
-    const uint64_t* chosen, uint64_t count, Report* report) {
+    const Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers, uint64_t first,
+    uint64_t count, Report* report) {
   Job job;
   job.kernel = kernel;
   job.launch.buffers = buffers;
@@ -278,6 +274,7 @@ int launch(
     job.tile[0] = flat ? 16384 : (grid[1] == 1 ? 4096 : 64);
     job.tile[1] = flat ? 1 : 64;
     job.tile[2] = 1;
+    if (count != 0) std::copy_n(group, 3, job.tile);
     for (unsigned axis = 0; axis < 3; ++axis) {
       job.tiles[axis] = (grid[axis] + job.tile[axis] - 1) / job.tile[axis];
       job.pieces *= job.tiles[axis];
@@ -287,12 +284,15 @@ int launch(
       job.pieces *= job.launch.groups[axis];
     }
   }
-  if (chosen != nullptr) {
-    job.chosen = chosen;
-    job.pieces = count;
+  uint64_t pieces = job.pieces;
+  if (count != 0) {
+    job.next = first;
+    job.pieces = first + count;
+    pieces = count;
+    threads = count * group[0] * group[1] * group[2];
   }
-  if (workers > job.pieces) {
-    workers = static_cast<unsigned>(job.pieces);
+  if (workers > pieces) {
+    workers = static_cast<unsigned>(pieces);
   }
   const uint64_t few = kernel->form == Form::Fibers ? 0 : kernel->form == Form::Resumed ? 4096 : 32768;
   if (threads < few || is_asking()) {
@@ -301,7 +301,7 @@ int launch(
   if (kernel->form == Form::Groups && workers != 0) {
     // Where there are many groups a worker comes for eight parts of its share, so that all end at about the same time.
     const uint64_t most = kernel->together != 0 ? kMostTogether : 64, parts = kernel->together != 0 ? 1 : 8;
-    const uint64_t each = job.pieces / (workers * parts);
+    const uint64_t each = pieces / (workers * parts);
     job.at_once = static_cast<unsigned>(each < 1 ? 1 : each < most ? each : most);
   }
   job.code = kernel->form == Form::Plain    ? reinterpret_cast<const void*>(kernel->plain)
@@ -312,7 +312,7 @@ int launch(
   if (workers > 1) {
     const auto meanwhile = [](void* context) { ask_meanwhile(*static_cast<Job*>(context)); };
     share_work(work, &job, workers, meanwhile);
-  } else if (job.pieces != 0) {
+  } else if (pieces != 0) {
     work(&job);
   }
   if (job.stopped.load() && (job.report.signal == 0 || job.why.load() == kRaised)) {
@@ -325,16 +325,10 @@ int launch(
 }  // namespace
 }  // namespace anymps_rt
 
-extern "C" int anymps_rt_launch(
-    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, unsigned workers,
-    anymps_rt::Report* report) {
-  return anymps_rt::launch(kernel, buffers, grid, group, workers, nullptr, 0, report);
-}
-
-extern "C" int anymps_rt_launch_chosen(
-    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group,
-    const uint64_t* chosen, uint64_t count, anymps_rt::Report* report) {
-  return anymps_rt::launch(kernel, buffers, grid, group, 1, chosen, count, report);
+extern "C" int anymps_rt_launch_groups(
+    const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, uint64_t first,
+    uint64_t count, unsigned workers, anymps_rt::Report* report) {
+  return anymps_rt::launch(kernel, buffers, grid, group, workers, first, count, report);
 }
 
 namespace {
@@ -352,7 +346,7 @@ int launch_on(const anymps_rt::Kernel* kernel, unsigned count, const unsigned* s
     buffers[i] = reinterpret_cast<void*>(find(i));
   }
   anymps_rt::Report report;
-  const int signal = anymps_rt_launch(kernel, buffers, shape, shape + 3, workers, &report);
+  const int signal = anymps_rt::launch(kernel, buffers, shape, shape + 3, workers, 0, 0, &report);
   if (signal != 0) {
     last_report = report;
   }

@@ -6,25 +6,12 @@ from anymps.metal.translation._brackets import (
     closing_angle,
     is_attribute,
     names_a_class,
-    split_commas,
-    without_attributes,
 )
 from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED
 from anymps.metal.translation._fission_steps import PLANE
 from anymps.metal.translation._launchers import launchers
-from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
-from anymps.metal.translation._pure_calls import (
-    ATOMIC_TYPES,
-    ATOMICS,
-    FLOAT_CALLS,
-    FLOATS,
-    PURE,
-    TYPES,
-    VALUES_OF,
-    WHOLE,
-)
+from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
-from anymps.metal.translation._statements import ASSIGNMENTS
-from anymps.metal.translation._structure import Function, Structure, read_structure
+from anymps.metal.translation._structure import Structure, read_structure
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize

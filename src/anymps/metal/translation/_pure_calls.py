@@ -1,4 +1,4 @@
-"""Functions whose calls touch no memory of a kernel, and those that touch the same memory whatever the values are."""
+"""Functions whose calls touch no memory of a kernel, and types whose values hold no address."""
 
 from __future__ import annotations
 
@@ -15,12 +15,8 @@ _BY_TORCH = (
     "erf erfc erfinv expm1 log1p sinc i0 i0e i1 i1e log_gamma digamma identity replace rand randn "
     "welford_combine cast_to quiet_NaN infinity lowest"
 )
-_FLOAT_CALLS = "exp exp2 exp10 log log2 log10 sqrt rsqrt sin cos tan sinh cosh tanh asin acos atan atan2 powr erf"
-_TOGETHER = "sum product min max and or xor all any"
-_SHUFFLED = "broadcast shuffle shuffle_down shuffle_up shuffle_xor shuffle_rotate_down shuffle_rotate_up"
-_ATOMIC = "load store exchange fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min"
 
-FLOATS = frozenset(
+_FLOATS = frozenset(
     {"half", "float", "bfloat"}
     | {f"{name}{count}" for name in ("half", "float", "bfloat") for count in (2, 3, 4)}
     | {f"{name}{a}x{b}" for name in ("half", "float") for a in (2, 3, 4) for b in (2, 3, 4)}
@@ -29,25 +25,9 @@ TYPES = (
     frozenset(_SCALARS.split())
     | frozenset(_OTHERS.split())
     | {f"{name}{count}" for name in _SCALARS.split() for count in (2, 3, 4)}
-    | FLOATS
+    | _FLOATS
 )
-"""Types whose values hold no address."""
-FLOAT_CALLS = frozenset(_FLOAT_CALLS.split())
-"""What gives a floating-point number."""
 PURE = frozenset(_MATH.split()) | frozenset(_BY_TORCH.split()) | TYPES
 """They take values and give values."""
 WHOLE = frozenset({"floor_divide", "remainder", "fmod", "pow"})
 """The same, but with integers they divide or shift."""
-VALUES_OF: dict[str, int] = {
-    **dict.fromkeys(("threadgroup_barrier", "simdgroup_barrier"), 0),
-    **{f"{prefix}_{name}": 1 for prefix in ("simd", "quad") for name in (_TOGETHER + " " + _SHUFFLED).split()},
-    **dict.fromkeys(("simd_prefix_inclusive_sum", "simd_prefix_exclusive_sum", "simd_prod"), 1),
-    **dict.fromkeys(("simd_shuffle_and_fill_down", "simd_shuffle_and_fill_up"), 2),
-    **dict.fromkeys(("simd_ballot", "simd_is_first", "simd_broadcast_first"), 1),
-    **dict.fromkeys(("threadgroup_sum", "threadgroup_prod", "threadgroup_max", "threadgroup_min"), 2),
-    **dict.fromkeys(("threadgroup_welford_reduce", "threadgroup_welford_combine"), 1),
-    **dict.fromkeys(("threadgroup_argmax", "threadgroup_argmin", "threadgroup_sum2"), 4),
-}
-"""What threads do together, with how many of the first arguments decide nothing: memory of the group, and values."""
-ATOMIC_TYPES = frozenset({"atomic_bool", "atomic_int", "atomic_uint", "atomic_float", "atomic_ulong"})
-ATOMICS = frozenset(f"atomic_{name}_explicit" for name in _ATOMIC.split())

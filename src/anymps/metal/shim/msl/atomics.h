@@ -45,11 +45,19 @@ ANYMPS_INLINE bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* obj
   return __atomic_compare_exchange(const_cast<T*>(&object->anymps_value), expected, &copy, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-// For what the compiler has no operation of.
+// For what the compiler has no operation of. By the order the checker tells it from such a loop of a program.
 template <class T, class F> ANYMPS_INLINE T anymps_update(volatile atomic<T>* object, F change) {
-  T old = atomic_load_explicit(object, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(object, &old, change(old), memory_order_relaxed, memory_order_relaxed)) {
-  }
+#if defined(ANYMPS_CHECKED)
+  constexpr int order = __ATOMIC_SEQ_CST;
+#else
+  constexpr int order = __ATOMIC_RELAXED;
+#endif
+  T* const at = const_cast<T*>(&object->anymps_value);
+  T old, changed;
+  __atomic_load(at, &old, order);
+  do {
+    changed = change(old);
+  } while (!__atomic_compare_exchange(at, &old, &changed, true, order, order));
   return old;
 }
 #define ANYMPS_FETCH(NAME, BUILTIN, EXPRESSION)                                                                  \
