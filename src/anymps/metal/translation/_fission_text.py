@@ -56,7 +56,7 @@ class _Writer:
         self.varying, self.returns, self.plane = varying, returns, axis == PLANE
         items = [item for step in steps if isinstance(step, Piece) for item in step.items]
         self.again = {name: item for item in items if item.again for name in item.declared}
-        self.unkept = {name for item in items if not item.kept for name in item.declared}
+        self.unkept = frozenset[str]().union(*(item.pointing for item in items))
         self.later: list[set[str]] = []  # by step, the names used behind it
         names: set[str] = set()
         for step in reversed(steps):
@@ -127,7 +127,7 @@ class _Writer:
         for index, (name, place) in enumerate(self.parameters):
             if place is not None:
                 held = f"anymps_launch::buffer<anymps_types::at<{index}>>"
-                yield f"{held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
+                yield f"const typename {held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
             elif self.function.parameters[index].attribute not in _PER_THREAD:
                 yield self._position(index, "0")
 

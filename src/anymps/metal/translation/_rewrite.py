@@ -14,6 +14,7 @@ from anymps.metal.translation._brackets import names_a_class, split_commas
 from anymps.metal.translation._builtins import BUILTINS
 from anymps.metal.translation._call_places import call_edits
 from anymps.metal.translation._fission import GroupForm, group_form
+from anymps.metal.translation._fission_calls import OwnCalls
 from anymps.metal.translation._function_constants import constants_read
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._shared_variables import shared_memory
@@ -110,7 +111,7 @@ def _group_forms(
     text: str, code: list[Token], structure: Structure, synced: set[str], edits: Sequence[Edit]
 ) -> dict[int, GroupForm]:
     """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
-    own = {function.name for function in structure.functions}
+    own = OwnCalls.of(code, structure)
 
     def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
         changes = [

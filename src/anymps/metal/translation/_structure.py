@@ -229,7 +229,7 @@ class _Reader:
     def _function(self, start: int, first: int, template: tuple[str, ...] | None, brace: int, close: int) -> None:
         tokens = self.tokens
         head = tokens[first:brace]
-        opening = _parameters_at(head)
+        opening = parameters_at(head)
         name = head[opening - 1].text if opening else ""
         if "operator" in [token.text for token in head[:opening]]:
             name = "operator"
@@ -346,7 +346,7 @@ def _is_mutable(tokens: list[Token]) -> bool:
 
 def _makes(head: list[Token], name: str) -> bool:
     """Whether a declaration is of a constructor of the class of that name."""
-    opening = _parameters_at(head)
+    opening = parameters_at(head)
     before = [token.text for token in head[:opening]]
     return bool(opening) and name in before and "operator" not in before and before[-1] in (name, ">")
 
@@ -374,7 +374,7 @@ def _read_head(function: Function, opening: int) -> None:
         function.parameters = tuple(_parameter(part) for part in parts)
 
 
-def _parameters_at(head: list[Token]) -> int:
+def parameters_at(head: list[Token]) -> int:
     """The index of the bracket that opens the parameters; 0 if there is none."""
     index = 0
     while index < len(head):
