@@ -321,6 +321,12 @@ void start_watcher() {
 
 }  // namespace
 
+void give_up(int why) {
+  Guard& here = Guard::mine();
+  here.caught = why;
+  leave(here);
+}
+
 Guard& Guard::mine() {
   if (the_guard == nullptr) {
     owner.guard = new Guard();
