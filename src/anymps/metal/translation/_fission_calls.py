@@ -11,9 +11,10 @@ from itertools import pairwise
 
 from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, split_commas, without_attributes
 from anymps.metal.translation._fission_uniformity import Names
+from anymps.metal.translation._heads import parameters_at
 from anymps.metal.translation._pure_calls import TYPES
 from anymps.metal.translation._statements import Statement
-from anymps.metal.translation._structure import Function, Structure, parameters_at
+from anymps.metal.translation._structure import Function, Structure
 from anymps.metal.translation._tokens import Token
 
 _ELSEWHERE = frozenset({"device", "constant", "threadgroup"})  # memory that is no thread's own

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_vector_loops import Turns, turn_lines
+from anymps.metal.translation._parameters import buffer_kind
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")
@@ -126,7 +127,7 @@ class _Writer:
         """Declarations of the parameters that all threads of the group find alike."""
         for index, (name, place) in enumerate(self.parameters):
             if place is not None:
-                held = f"anymps_launch::buffer<anymps_types::at<{index}>>"
+                held = f"anymps_launch::{buffer_kind(self.function.parameters[index])}<anymps_types::at<{index}>>"
                 yield f"const typename {held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
             elif self.function.parameters[index].attribute not in _PER_THREAD:
                 yield self._position(index, "0")

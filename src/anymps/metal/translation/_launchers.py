@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anymps.metal.translation._function_constants import NeedsConstant
-from anymps.metal.translation._parameters import Unsupported, buffer_places
+from anymps.metal.translation._parameters import Unsupported, buffer_kind, buffer_places
 from anymps.metal.translation._rewrite import KernelSource
 
 MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
@@ -103,10 +103,8 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
         elif place is None:
             arguments.append(f"ANYMPS_VALUE({kind}, {parameters[index].attribute})")
         else:
-            binds.append(
-                f"typename anymps_launch::buffer<{kind}>::held anymps_{index} = "
-                f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
-            )
+            held = f"anymps_launch::{buffer_kind(parameters[index])}<{kind}>"
+            binds.append(f"typename {held}::held anymps_{index} = {held}::bind(anymps_l.buffers[{place}]);")
             arguments.append(f"anymps_{index}")
     # By its name where that is enough: a call through a pointer is inlined later, or not at all.
     call = f"{kernel.pointer.removeprefix('&') if named else f'({kernel.pointer})'}({', '.join(arguments)});"
