@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._check_setting import checks_shaders
@@ -270,6 +272,7 @@ class MetalKernel:
         if x > _MOST_ALONG_X:
             raise RuntimeError(f"anymps: {x:,} threads along x; here a kernel runs at most {_MOST_ALONG_X:,}")
         tensors = bound.tensors()
+        _refuse_traced(tensors)
         guarded = [] if self._checks is not None else self._may_be_written(bound)  # checked, it runs on copies
         self._begin(guarded)
         try:
@@ -381,6 +384,13 @@ def _as_words(values: list[Any], tensors: Sequence[int], narrow: Sequence[tuple[
     for place, cast in narrow:
         values[place] = narrowed(values[place], cast)
     return values
+
+
+def _refuse_traced(tensors: Sequence[torch.Tensor]) -> None:
+    """Raises torch's own error for tensors that a compiler traces with: there is no memory to launch on."""
+    for one in tensors:
+        if type(one) is not TENSOR and isinstance(one, FakeTensor | FunctionalTensor):
+            one.data_ptr()
 
 
 def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
