@@ -12,7 +12,7 @@ from anymps.metal.translation._brackets import (
 from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED
 from anymps.metal.translation._fission_steps import PLANE
-from anymps.metal.translation._launchers import launchers
+from anymps.metal.translation._launchers import INITIALISERS, launchers
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._pure_calls import (
     ATOMIC_TYPES,

@@ -82,7 +82,7 @@ def group_form(
         with contextlib.suppress(NoText):  # where a loop is cut off, more must be kept in arrays
             return _Reader(function, code, synced, own, render, True).read()
         return _Reader(function, code, synced, own, render, False).read()
-    except (_Refused, Unread, NoText, Unsupported):
+    except (_Refused, Unread, NoText, Unsupported, RecursionError):
         return None
 
 

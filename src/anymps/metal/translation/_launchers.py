@@ -10,6 +10,7 @@ from anymps.metal.translation._function_constants import NeedsConstant
 from anymps.metal.translation._parameters import Unsupported, buffer_kind, buffer_places
 from anymps.metal.translation._rewrite import KernelSource
 
+INITIALISERS = "anymps_initialisers"  # where the functions are that give variables their values, for the runtime
 MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
 
 
@@ -57,6 +58,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
         f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};\n"
         f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};\n"
+        f"{visible} const long {INITIALISERS}[2] = {{0, 0}};\n"
         f"{visible} const unsigned anymps_written[] = {{{', '.join(written) or '0'}}};"
     )
     if checked:

@@ -60,14 +60,14 @@ def left_out(code: list[Token], structure: Structure) -> LeftOut:
     if missing:
         _spread(code, declared, holders, reasons)
     result = LeftOut()
-    for number, why in reasons.items():
+    for number, reason in reasons.items():
         one = declared[number]
         result.spans.append((one.first, one.last))
         for inner in declared:
             if inner.function is not None and one.first <= inner.first and inner.last <= one.last:
                 result.functions.add(id(inner.function))
-                if inner.function.kernel and why is not None:
-                    result.kernels[id(inner.function)] = why
+                if inner.function.kernel and reason is not None:
+                    result.kernels[id(inner.function)] = reason
     if missing and not any(one.kernel and id(one) not in result.functions for one in structure.functions):
         raise min((why for _, why in missing), key=lambda why: why.offset)
     return result
