@@ -1,5 +1,7 @@
 """Random Metal kernels, many in one source: calls, structs, vectors, arrays, references, loops, branches, barriers.
 
+Variables that begin as a constant or an index are changed behind barriers, by references, pointers and methods.
+
 All numbers are small whole ones, in floats and halves too, so that every order of rounding gives the same bits. Kernels
 stay within their buffers, write only what is their thread's, and put barriers where they belong: a checker that finds
 something in them is wrong.
@@ -33,6 +35,23 @@ struct Large { float a[4]; float2 c; };
 struct Mixed { int a; float b; half2 c; int d; };
 static float wrap(float v) { return v - 64.0f * floor(v * 0.015625f); }
 static int wrapi(int v) { return v & 63; }
+struct Count { float n; int calls; void add(float v) { n = wrap(n + v); calls += 1; } };
+struct Adds { float before; Adds(thread float& to, float v) : before(to) { to = wrap(to + v); } };
+struct Holder { thread float* p; };
+static void put(thread float& to, float v) { to = wrap(to + v); }
+static void put_at(thread float* to, float v) { *to = wrap(*to + v); }
+static void put_nested(thread float& to, float v) { put(to, v); put_at(&to, 1.0f); }
+template <typename T> void put_any(thread T& to, T v) { to = T(wrap(float(to) + float(v))); }
+static float put_out(float v, thread float& to) { to = wrap(v + 1.0f); return wrap(v - to); }
+static float either(thread float& to, float v) { to = wrap(to + v); return 2.0f; }
+static float either(const thread float& to, float v) { return 5.0f; }
+static void put_small(thread Small& to, float v) { to.b = wrap(to.b + v); }
+static void put_array(thread float* to, float v) { to[1] = wrap(to[0] + v); }
+static void put_vector(thread float2& to, float v) { to.y = wrap(to.x + v); }
+static void operator<<(thread Count& to, float v) { to.add(v); }
+static thread float* where(thread float& to) { return &to; }
+static Holder hold(thread float& to) { return Holder{&to}; }
+static void keep(thread Holder& to, thread float& v) { to.p = &v; }
 """
 _MAKE = {  # a value of the type from numbers
     "float": "wrap({0})",
@@ -47,6 +66,30 @@ _MAKE = {  # a value of the type from numbers
     "Large": "Large{{{{wrap({0}), 2, 3, wrap({2})}}, float2(wrap({1}), wrap({0}))}}",
     "Mixed": "Mixed{{wrapi(int({0})), wrap({1}), half2(half(wrap({2}))), 9}}",
 }
+_CHANGES = (  # of a variable that begins as `{1}`: its declaration, how `{2}` changes it, and the number that it is
+    ("float {0} = {1};", "put({0}, {2});", "{0}"),
+    ("float {0} = {1};", "put_at(&{0}, {2});", "{0}"),
+    ("float {0} = {1};", "put_nested({0}, {2});", "{0}"),
+    ("float {0} = {1};", "put_any({0}, {2});", "{0}"),
+    ("auto {0} = {1};", "r = put_out({2}, {0});", "{0}"),
+    ("float {0} = {1};", "r = wrap(r + either({0}, {2}));", "{0}"),
+    ("float {0} = {1};", "Adds adds{0}({0}, {2}); r = adds{0}.before;", "{0}"),
+    ("float {0} = {1};", "r = sincos(0.0f * {2}, {0});", "{0}"),
+    ("int {0} = 1;", "r = wrap(64.0f * frexp({2}, {0}));", "float({0})"),
+    ("uint {0} = l + {1};", "put_any({0}, uint({2}));", "float({0} % 64)"),
+    ("Small {0} = {{{1}, 2}};", "put_small({0}, {2});", "({0}.a + {0}.b)"),
+    ("Small {0} = {{{1}, 2}};", "put({0}.a, {2});", "({0}.a + {0}.b)"),
+    ("Count {0} = {{{1}, 0}};", "{0}.add({2});", "wrap({0}.n + float({0}.calls))"),
+    ("Count {0} = {{{1}, 0}};", "{0} << {2};", "wrap({0}.n + float({0}.calls))"),
+    ("float2 {0} = float2({1}, 1);", "put_vector({0}, {2});", "({0}.x + {0}.y)"),
+    ("float {0}[2] = {{{1}, 1}};", "put_array({0}, {2});", "({0}[0] + {0}[1])"),
+    ("float {0}[2] = {{{1}, 1}};", "put({0}[l % 2], {2});", "({0}[0] + {0}[1])"),
+    ("float {0} = {1}; thread float* p{0} = &{0};", "*p{0} = {2};", "{0}"),
+    ("float {0} = {1}; auto p{0} = where({0});", "*p{0} = {2};", "*p{0}"),
+    ("float {0} = {1}; auto p{0} = hold({0});", "*p{0}.p = {2};", "{0}"),
+    ("float {0} = {1}; Holder p{0}; keep(p{0}, {0});", "put(*p{0}.p, {2});", "*p{0}.p"),
+    ("float {0} = {1}; auto p{0} = &l;", "{0} = wrap({2} + float(*p{0}));", "{0}"),
+)
 _READ = {  # a number from a value of the type
     "float": "{0}",
     "int": "float({0})",
@@ -127,12 +170,21 @@ def _kernel(draw: Draw, number: int, output: str, helpers: list[tuple[str, str]]
         "    uint i [[thread_position_in_grid]], uint l [[thread_index_in_threadgroup]],",
         "    uint s [[threads_per_threadgroup]]) {",
         "  float r = x[i];",
-        f"  float a[{draw(2, 9)}] = {{r, 1}};",
         "  float2 p = float2(r, 2.0f);",
     ]
-    known = ["r", "a[1]", "p.x", "float(l)"]
+    known = ["r", "p.x", "float(l)"]
+    if draw(0, 2) == 0:  # an array of a thread's own that lives across a barrier needs a fiber
+        lines.append(f"  float a[{draw(2, 9)}] = {{r, 1}};")
+        known.append("a[1]")
     for step in range(draw(1, 5)):
         _statement(draw, step, lines, known, helpers)
+        if draw(0, 2) == 0:
+            declared, change, read = _CHANGES[draw(0, len(_CHANGES) - 1)]
+            name, start = f"c{step}", "r" if draw(0, 3) == 0 else f"{draw(0, 9)}.0f"
+            lines.append(f"  {declared.format(name, start)}")
+            _statement(draw, 10 + step, lines, known, helpers)
+            lines.append(f"  {change.format(name, '', _number(draw, known, 1))}")
+            known.append(read.format(name))
     ways = [entry for entry in helpers if entry[1] == output]
     if ways and draw(0, 3):
         lines.append(f"  o[i] = {ways[draw(0, len(ways) - 1)][0]}({_number(draw, known, 1)}, r);")
@@ -152,11 +204,14 @@ def _statement(draw: Draw, step: int, lines: list[str], known: list[str], helper
         lines.append(f"  {returned} v{step} = {called}({_number(draw, known, 1)}, r);")
         known.append(_READ[returned].format(f"v{step}"))
     elif kind == 2:
-        lines.append(f"  if (l % {draw(2, 5)} == 0) r = {_number(draw, known)}; else a[0] = {_number(draw, known)};")
-    elif kind == 3:
+        other = "a[0]" if "a[1]" in known else "p.y"
+        lines.append(f"  if (l % {draw(2, 5)} == 0) r = {_number(draw, known)}; else {other} = {_number(draw, known)};")
+    elif kind == 3 and "a[1]" in known:
         lines.append(
             f"  for (int j = 0; j < 2; ++j) a[j] = {_number(draw, [*known, 'float(j)'])};\n  p.yx = float2(a[0], r);"
         )
+    elif kind == 3:
+        lines.append(f"  for (int j = 0; j < 2; ++j) p.yx = float2({_number(draw, [*known, 'float(j)'])}, r);")
     elif kind == 4:
         lines.append(f"  atomic_fetch_add_explicit(count, int({_number(draw, known, 1)}), memory_order_relaxed);")
     elif kind == 5:

@@ -222,7 +222,9 @@ def test_what_a_lane_keeps_is_aligned(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("fibers", ["", "1"])
-@pytest.mark.parametrize("what", ["read or wrote memory that does not exist", "divided an integer by zero"])
+@pytest.mark.parametrize(
+    "what", ["read or wrote memory that does not exist", "divided an integer by zero, or the smallest one by -1"]
+)
 def test_a_fault_names_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str, what: str) -> None:
     """Of many that run side by side, as of threads by themselves; kernels run on afterwards."""
     monkeypatch.setenv("ANYMPS_METAL_FIBERS", fibers)

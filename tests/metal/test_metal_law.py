@@ -16,6 +16,7 @@ from anymps.metal import law
 from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import torch_headers
 from anymps.metal.compilation._preprocess import prepare
+from anymps.metal.law._rules import refused_here
 from metal_shaders import HEAD
 from processes import run_with_torch
 
@@ -325,7 +326,10 @@ def test_what_libclang_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     def give_up(*_: object, **__: object) -> None:
         raise cindex.TranslationUnitLoadError("Error parsing translation unit.")
 
-    monkeypatch.setattr(cindex.Index, "parse", give_up)
+    with monkeypatch.context() as patch:
+        patch.setattr(cindex.Index, "parse", give_up)
+        assert refused_here("int a = 1;", torch_headers()) is None
+    monkeypatch.setattr("anymps.metal.law._rules.ask_parser", lambda *_: None)
     with pytest.warns(RuntimeWarning) as said:
         assert law.refused_by_law("int a = 1;", torch_headers()) == []
     assert [str(one.message) for one in said] == [

@@ -184,3 +184,71 @@ def test_what_changes_by_a_reference_is_each_threads_own(monkeypatch: pytest.Mon
         out = torch.zeros(64, device="mps")
         kernel(out, x.to("mps"), threads=64, group_size=64)
         assert out.tolist() == (1 + x.flip(0)).tolist()
+
+
+CHANGES = {  # by name: what of the program's own it uses, what stands before the barrier, and what behind it
+    "by_reference": ("", "int n = 0;", "bump(n, t[63 - i]); out[i] = n;"),
+    "by_pointer": ("", "int n = 0;", "at(&n, t[63 - i]); out[i] = n;"),
+    "by_two_calls": ("", "int n = 0;", "nested(n, t[63 - i]); out[i] = n;"),
+    "by_metal": ("", "float c = 0; int e = 1;", "out[i] = int(sincos(float(t[63 - i]), c) * 0 + c * 1000) + e;"),
+    "by_frexp": ("", "int e = 1;", "out[i] = int(frexp(float(t[63 - i]), e) * 64) + e;"),
+    "of_a_struct": ("", "Pair s = {0, 1};", "bump(s.b, t[63 - i]); out[i] = s.a + s.b;"),
+    "of_a_vector": ("", "int2 v = int2(0, 1);", "step(v, t[63 - i]); out[i] = v.x + v.y;"),
+    "by_a_method": ("", "Count s = {0};", "s.add(t[63 - i]); out[i] = s.n;"),
+    "by_a_constructor": ("", "int n = 0;", "Adds adds(n, t[63 - i]); out[i] = n + adds.unused;"),
+    "by_an_operator": ("", "Count s = {0};", "s << t[63 - i]; out[i] = s.n;"),
+    "by_a_template": ("", "int n = 0;", "any_bump(n, t[63 - i]); out[i] = n;"),
+    "by_an_overload": ("", "int n = 0;", "out[i] = either(n, t[63 - i]) + n;"),
+    "of_an_index": ("uint j = i + 1;", "", "any_bump(j, uint(t[63 - i])); out[i] = int(j);"),
+    "of_a_buffer": ("", "", "device int* p = out; forth(p, i); *p = t[63 - i];"),
+    "of_a_parameter": ("", "", "forth(out, i); *out = t[63 - i];"),
+    "of_an_address": ("int n = 1;", "thread int* p = &n;", "*p += t[63 - i]; out[i] = n;"),
+    "of_a_returned_address": ("int n = t[i];", "auto p = where(n);", "*p += t[63 - i]; out[i] = *p;"),
+    "of_a_held_address": ("int n = t[i]; Holder h; h.p = &n;", "", "*h.p += t[63 - i]; out[i] = *h.p;"),
+    "of_a_made_holder": ("int n = t[i]; auto h = hold(n);", "", "*h.p += t[63 - i]; out[i] = *h.p;"),
+    "of_a_kept_holder": ("int n = t[i]; Holder h; keep(h, n);", "", "*h.p += t[63 - i]; out[i] = *h.p;"),
+    "of_an_index_s_address": ("auto p = &i;", "", "out[i] = t[63 - *p];"),
+    "of_an_index_s_holder": ("auto p = where_of(i);", "", "out[i] = t[63 - *p];"),
+}
+OWN = """
+struct Pair { int a, b; };
+struct Count { int n; void add(int x) { n += x; } };
+struct Adds { int unused; Adds(thread int& n, int x) : unused(0) { n += x; } };
+struct Holder { thread int* p; };
+void operator<<(thread Count& s, int x) { s.n += x; }
+void bump(thread int& n, int x) { n += x; }
+void at(thread int* n, int x) { *n += x; }
+void nested(thread int& n, int x) { bump(n, x); at(&n, 0); }
+void step(thread int2& v, int x) { v.y += x; }
+void forth(device int* thread& p, uint i) { p += i; }
+template <typename T> void any_bump(thread T& n, T x) { n += x; }
+int either(thread int& n, int x) { n += x; return 1; }
+int either(const thread int& n, int x) { return 5; }
+thread int* where(thread int& n) { return &n; }
+const thread uint* where_of(const thread uint& n) { return &n; }
+Holder hold(thread int& n) { return Holder{&n}; }
+void keep(thread Holder& h, thread int& n) { h.p = &n; }
+"""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_call_changes_is_each_threads_own(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Variables that calls change or lead to, behind a barrier: what loops compute is what fibers compute."""
+    first, between, behind = CHANGES[name]
+    source = f"""{HEAD}{OWN}
+    kernel void changes(device int* out, device const int* x, uint i [[thread_position_in_grid]]) {{
+      threadgroup int t[64];
+      t[i] = x[i];
+      {first}
+      {between}
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      {behind}
+    }}"""
+    results = []
+    for value in ("", "1"):
+        monkeypatch.setenv("ANYMPS_METAL_FIBERS", value)
+        kernel = torch.mps.compile_shader(source).changes
+        out = torch.zeros(64, dtype=torch.int32, device="mps")
+        kernel(out, torch.arange(1, 65, dtype=torch.int32, device="mps"), threads=64, group_size=64)
+        results.append(out.tolist())
+    assert results[0] == results[1]

@@ -203,6 +203,114 @@ FORMS: dict[str, tuple[str, list[float]]] = {
         template [[host_name("f_half")]] kernel kernels::g_t g<half, 2, twice>;""",
         [4, 4, 4, 4],
     ),
+    "members overloaded by where the object is": (
+        """
+        template<typename T, size_t Num>
+        struct spvUnsafeArray
+        {
+            T elements[Num ? Num : 1];
+
+            thread T& operator [] (size_t pos) thread { return elements[pos]; }
+            constexpr const thread T& operator [] (size_t pos) const thread { return elements[pos]; }
+            device T& operator [] (size_t pos) device { return elements[pos]; }
+            constexpr const device T& operator [] (size_t pos) const device { return elements[pos]; }
+            constexpr const constant T& operator [] (size_t pos) const constant { return elements[pos]; }
+            threadgroup T& operator [] (size_t pos) threadgroup { return elements[pos]; }
+            constexpr const threadgroup T& operator [] (size_t pos) const threadgroup { return elements[pos]; }
+        };
+        constant spvUnsafeArray<float, 2> table = spvUnsafeArray<float, 2>({ 1.0, 2.0 });
+        kernel void f(device spvUnsafeArray<float, 2>& out [[buffer(0)]]) {
+          spvUnsafeArray<float, 2> own;
+          threadgroup spvUnsafeArray<float, 2> shared;
+          own[0] = 5;
+          shared[1] = 7;
+          out[0] = own[0] + table[1];
+          out[1] = out[0] + shared[1];
+        }""",
+        [7, 14],
+    ),
+    "functions of other stages beside kernels": (
+        """
+        struct VertexOut { float4 position [[position]]; float2 uv; float size [[point_size]]; };
+        struct Uniforms { float4x4 m; };
+        float half_of(float x) { return x / 2; }
+        void clip(float a) { if (a < 0.5) discard_fragment(); }
+        vertex VertexOut of_vertex(uint id [[vertex_id]], constant Uniforms& u [[buffer(0)]],
+                                   const device float4* p [[buffer(1)]]) {
+          VertexOut out;
+          out.position = u.m * p[id] * half_of(2);
+          return out;
+        }
+        vertex float4 declared(uint id [[vertex_id]]);
+        fragment float4 of_fragment(VertexOut in [[stage_in]], texture2d<float> t [[texture(0)]],
+                                    sampler s [[sampler(0)]]) {
+          clip(in.uv.x);
+          return t.sample(s, in.uv);
+        }
+        [[vertex]] float4 by_attribute(uint id [[vertex_id]]) { return float4(id); }
+        kernel void f(device float* out) { out[0] = half_of(6); }""",
+        [3],
+    ),
+    "lists of values": (
+        """
+        struct Three {
+          float a[3];
+          Three(std::initializer_list<float> from) { int n = 0; for (float x : from) a[n++] = x; }
+        };
+        kernel void f(device float* out) {
+          Three v{1, 2, 3};
+          for (int k : {10, 20}) out[0] += v.a[2] * k;
+        }""",
+        [90],
+    ),
+    "functions of numbers for vectors": (
+        """
+        kernel void f(device float* out) {
+          float3 whole;
+          half2 h;
+          int2 e;
+          out[0] = modf(float3(1.5, 2.25, -3.5), whole).z + whole.z;
+          out[1] = modf(half2(1.5h, -2.5h), h).y + h.x;
+          out[2] = frexp(float2(6, 8), e).x + e.y;
+          out[3] = ldexp(float2(3, 1), int2(1, 4)).y + ilogb(float2(9, 1)).x + divide(float2(6), float2(3)).x;
+          out[4] = madhi(int2(1 << 30, 5), int2(8, 4), int2(7)).x + mad24(int2(2), int2(3), int2(4)).y;
+          out[5] = madsat(char2(100, -100), char2(2, 2), char2(0)).x + madsat(uchar2(9), uchar2(3), uchar2(1)).y;
+          out[6] = median3(float2(1, 9), float2(5), float2(7, 2)).x + max3(int2(1), int2(4), int2(3)).y;
+          out[7] = extract_bits(uint2(12), 2u, 2u).x + insert_bits(uint2(0), uint2(1), 3u, 1u).y;
+          float2 c;
+          out[8] = precise::sincos(float2(0), c).x + c.y + fast::modf(float2(2.5), c).x + c.x;
+        }""",
+        [-3.5, 0.5, 4.75, 21, 19, 155, 9, 11, 3.5],
+    ),
+    "volatile members": (
+        """
+        struct Held { volatile int a; volatile float4 v; float b; volatile half2x2 m; };
+        kernel void f(device Held* more, device volatile float2* out) {
+          threadgroup Held shared;
+          volatile float4 own = float4(3);
+          shared.a = 2;
+          shared.v = own;
+          Held copy = shared;
+          out[0] = float2(copy.v.x + copy.a, copy.v.w);
+        }""",
+        [5, 3],
+    ),
+    "a kernel and a function of one name": (
+        """
+        float f(float x) { return x * 2; }
+        kernel void f(device float* out) { threadgroup float t[2]; t[0] = 4; out[0] = f(t[0]) + f(1); }""",
+        [10],
+    ),
+    "a constant in the device's memory that is longer than its type": (
+        """
+        struct Many { uint count; float4 all[1]; };
+        kernel void f(device float* out, const device Many& more [[buffer(1)]]) {
+          out[0] = 1;
+          out[12] = 9;
+          out[1] = more.all[2].x + more.all[0].x;
+        }""",
+        [1, 9],
+    ),
 }
 
 

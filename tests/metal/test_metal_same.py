@@ -50,6 +50,12 @@ def _both(text: str) -> list[Any]:
     return libraries
 
 
+def _as_fibers(text: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FIBERS_VARIABLE, "1")
+        return torch.mps.compile_shader(text)
+
+
 def _written(library: Any, name: str, output: str) -> tuple[bytes, bytes]:
     """The bytes of what a kernel of `random_shaders` writes."""
     threads, (dtype, parts) = random_shaders.THREADS, random_shaders.TYPES[output]
@@ -164,13 +170,15 @@ def _kernel_text(text: str, name: str) -> str:
 
 
 def random_kernels_compute_the_same(numbers: random.Random) -> None:
-    """Not one bit differs, and not one finding."""
+    """Not one bit differs from fibers and from the checked form, and not one finding."""
     text, outputs = random_shaders.source(numbers.randint, KERNELS)
     plain, checked = _both(text)
+    fibers = _as_fibers(text)
     take_shader_faults()
     for number, output in enumerate(outputs):
         name = f"k{number}"
-        expected = _written(plain, name, output)
+        expected = _written(fibers, name, output)
+        assert _written(plain, name, output) == expected, f"cut:\n{text}\n{_kernel_text(text, name)}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShaderFaultWarning)
             found = _written(checked, name, output)
@@ -182,9 +190,7 @@ def random_loops_compute_the_same(numbers: random.Random) -> None:
     """Kernels whose threads meet in loops: cut where all run them as often, else not; the bits are those of fibers."""
     text, kernels = random_loops.source(numbers.randint, KERNELS)
     plain, checked = _both(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FIBERS_VARIABLE, "1")
-        fibers = torch.mps.compile_shader(text)
+    fibers = _as_fibers(text)
     take_shader_faults()
     x = torch.arange(float(random_loops.THREADS)) % 23
     for kernel in kernels:

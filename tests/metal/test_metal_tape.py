@@ -95,3 +95,26 @@ def test_nothing_is_computed_without_values() -> None:
     )
     result = run_with_torch(code)
     assert (result.status, result.out) == (0, "torch.Size([16777216])\n"), result.err
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_launch_that_is_traced_is_refused_in_torch_s_words(tmp_path: Path, recorded: bool) -> None:
+    """In the backward of an operator, which a compiler traces: the launch belongs into an operator of its own."""
+    kernels = library(BASICS)
+
+    def backward(_: object, gradient: torch.Tensor) -> torch.Tensor:
+        result = torch.empty_like(gradient)
+        kernels.saxpy(result, gradient, 2.0)
+        return result
+
+    with torch.library._scoped_library("anymps_traced", "DEF") as mine:
+        mine.define("twice(Tensor x) -> Tensor")
+        for key in ("CPU", "MPS", "Meta"):
+            mine.impl("twice", lambda x: x * 2, key)
+        torch.library.register_autograd("anymps_traced::twice", backward, lib=mine)
+        compiled = torch.compile(lambda x: torch.ops.anymps_traced.twice(x).sum(), backend="aot_eager")
+        recording = anymps.record(tmp_path / "run.anymps") if recorded else contextlib.nullcontext()
+        with recording, pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as raised:
+            compiled(torch.ones(4, device="mps", requires_grad=True))
+    assert "please wrap the custom kernel into an opaque custom op" in str(raised.value)
+    assert str(raised.value.inner_exception).startswith("Cannot access data pointer of Tensor (e.g. FakeTensor")

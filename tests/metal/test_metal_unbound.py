@@ -54,6 +54,47 @@ def test_textures_and_samplers_are_named(source: str, said: str) -> None:
     assert str(raised.value) == f"anymps: {said}"
 
 
+def test_kernels_without_textures_run() -> None:
+    """A library has some: they are refused by themselves, and so is what needs them."""
+    shader = torch.mps.compile_shader(
+        HEAD
+        + """
+constexpr sampler linear(filter::linear);
+struct Image { texture2d<float> t; float scale; float at(float2 p) { return t.sample(linear, p).x * scale; } };
+float look(texture2d<float> t, float2 p) { return t.sample(linear, p).x; }
+float look(device float* x, uint i) { return x[i]; }
+float deep(Image image) { return image.at(float2(0)); }
+kernel void draws(texture2d<float, access::write> to [[texture(0)]], uint2 i [[thread_position_in_grid]]) {
+  to.write(float4(1), i);
+}
+kernel void reads(device float* x, constant Image& image) { x[0] = deep(image); }
+kernel void rays(device float* x, raytracing::instance_acceleration_structure s [[buffer(1)]]) { x[0] = 1; }
+template <typename T> kernel void instance(device T* x, texture2d<T> t) { x[0] = t.read(uint2(0)).x; }
+template [[host_name("of_float")]] kernel void instance<float>(device float*, texture2d<float>);
+kernel void twice(device float* x, uint i [[thread_position_in_grid]]) {
+  float linear = 2;
+  x[i] = look(x, i) * linear;
+}
+"""
+    )
+    x = torch.ones(4, device="mps")
+    shader.twice(x)
+    assert x.tolist() == [2] * 4
+    assert dir(shader) == ["draws", "of_float", "rays", "reads", "twice"]
+    refused = {
+        "draws": "anymps: the parameter 'to' of 'draws' is a texture, 'texture2d<float, access::write>' "
+        f"(program_source:9): {NO_TEXTURES}",
+        "reads": f"anymps: 't' is a texture, 'texture2d<float>' (program_source:5): {NO_TEXTURES}",
+        "rays": "anymps: ray tracing (program_source:13) cannot be used on the virtual mps device",
+        "of_float": "anymps: the parameter 't' of 'instance' is a texture, 'texture2d<T>' (program_source:14): "
+        + NO_TEXTURES,
+    }
+    for name, said in refused.items():
+        with pytest.raises(RuntimeError) as raised:
+            getattr(shader, name)
+        assert str(raised.value) == said
+
+
 def test_names_of_a_program_are_no_samplers() -> None:
     """A variable may have the name of a type that the program does not use."""
     text = "kernel void f(device float* o) { int sampler = 3; float texture2d = 2; o[0] = sampler * (texture2d < 3); }"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from anymps.metal._runtime import FAULTS, SECONDS_VARIABLE, Report, shader_seconds
+from anymps.metal._runtime import FAULTS, NO_STACKS, SECONDS_VARIABLE, Report, shader_seconds
 
 _NEAR = 1 << 20
 _GROUP = 2  # of `Report.known` in runtime/launch.h
@@ -14,6 +14,11 @@ _UNALIGNED = (1 << 64) - 1  # as runtime/guard.cpp reports it
 
 def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]], missing: int) -> str:
     """One sentence or two. `ranges` are (argument, address, bytes) of the buffers; `missing` buffers were not given."""
+    if report.signal == NO_STACKS:
+        return (
+            f"anymps: the threads of the Metal kernel '{name}' need stacks, and this system gives no memory for them. "
+            "Use smaller threadgroups, or raise the limit of memory (ulimit -v) or of mappings (vm.max_map_count)"
+        )
     number = signal.Signals(report.signal)
     if number == signal.SIGXCPU:
         # pytorch pull request 193571 (August 2026): a command buffer that was aborted passes without a word.

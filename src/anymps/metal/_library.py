@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
 from anymps.metal._check_setting import checks_shaders, sample_seed
@@ -283,6 +285,7 @@ class MetalKernel:
                 return
             check = CheckedLaunch(self._checks.source, self._checks.library, sample)
         tensors = bound.tensors()
+        _refuse_traced(tensors)
         guarded = [] if check is not None else self._may_be_written(bound)  # checked, it runs on copies
         begun = self._begin(guarded)
         try:
@@ -399,6 +402,13 @@ def _as_words(
     for place, cast in narrow:
         values[place] = narrowed(values[place], cast)
     return values
+
+
+def _refuse_traced(tensors: Sequence[torch.Tensor]) -> None:
+    """Raises torch's own error for tensors that a compiler traces with: there is no memory to launch on."""
+    for one in tensors:
+        if type(one) is not TENSOR and isinstance(one, FakeTensor | FunctionalTensor):
+            one.data_ptr()
 
 
 def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:

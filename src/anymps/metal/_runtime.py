@@ -15,6 +15,7 @@ from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps.metal.compilation import UnsetVariable, compile_runtime
+from anymps.metal.translation import INITIALISERS
 
 
 class KernelEntry(ctypes.Structure):
@@ -67,6 +68,7 @@ class Report(ctypes.Structure):
 
 
 RAISED = 1000  # in the place of a signal: `kRaised` of runtime/ask.h
+NO_STACKS = 1001  # likewise: `kNoStacks` of runtime/guard.h
 _OF_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")
 SECONDS_VARIABLE = "ANYMPS_SHADER_SECONDS"
 PLAIN, GROUPS = 0, 2  # of `anymps_rt::Form`
@@ -74,7 +76,9 @@ Triple = ctypes.c_uint * 3
 FAULTS = {
     signal.SIGSEGV: "read or wrote memory that does not exist",
     signal.SIGBUS: "read or wrote memory that does not exist",
-    signal.SIGFPE: "divided an integer by zero",
+    signal.SIGFPE: "divided an integer by zero, or the smallest one by -1",
+    signal.SIGILL: "divided an integer by a constant zero, or reached __builtin_trap",
+    signal.SIGTRAP: "divided an integer by a constant zero, or reached __builtin_trap",
     signal.SIGINT: "was interrupted",
 }
 
@@ -165,6 +169,7 @@ def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]
     """
     runtime()
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    _initialise(library)
     count = ctypes.c_uint.in_dll(library, "anymps_kernel_count").value
     table = (KernelEntry * max(count, 1)).in_dll(library, "anymps_kernels")
     refusals = (ctypes.c_char_p * max(count, 1)).in_dll(library, "anymps_refusals")
@@ -178,6 +183,26 @@ def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]
     if hasattr(library, "anymps_parameter_count"):
         _describe(library, [table[i].name.decode() for i in range(count)], kernels)
     return library, kernels
+
+
+def _initialise(library: ctypes.CDLL) -> None:
+    """Gives variables outside of functions their values: constructors of the program, which run as a kernel does.
+
+    Raises RuntimeError for one that faults, or does not end.
+    """
+    place = (ctypes.c_long * 2).in_dll(library, INITIALISERS)
+    table = (ctypes.c_void_p * place[1]).from_address(ctypes.addressof(place) + place[0])
+    for function in table:
+        entry, report = KernelEntry(name=b"initializer", form=PLAIN, plain=function), Report()
+        one = Triple(1, 1, 1)
+        if runtime().anymps_rt_launch(entry, None, one, one, 1, report):
+            raise_interrupt(report)
+            ended = f"ran for more than {shader_seconds():g} s and was stopped ({SECONDS_VARIABLE} sets another limit)"
+            what = FAULTS.get(signal.Signals(report.signal), ended)
+            raise RuntimeError(
+                f"anymps: a constructor of a variable outside of the kernels {what}. Metal wants a value that the "
+                "compiler computes there: make the constructor constexpr"
+            )
 
 
 def _describe(library: ctypes.CDLL, names: Sequence[str], kernels: Mapping[str, KernelEntry | str]) -> None:

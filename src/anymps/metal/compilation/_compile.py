@@ -17,12 +17,22 @@ from anymps.metal.compilation._allowed_symbols import why_refused
 from anymps.metal.compilation._cache import cache_directory, find, keep, work_folder
 from anymps.metal.compilation._compiler import Compiler, find_compiler, tool_key
 from anymps.metal.compilation._diagnostics import metal_error, source_line, syntax_error
+from anymps.metal.compilation._elf import defer_initialisers
 from anymps.metal.compilation._headers import includes_torch, precompiled, torch_headers, translated_headers
 from anymps.metal.compilation._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal.compilation._preprocess import SOURCE_NAME, Prepared, PreprocessorError, prepare
 from anymps.metal.compilation._unset_variables import find_unset
 from anymps.metal.law import has_parser, refused_by_law, warn_without_parser
-from anymps.metal.translation import CALLED, Refused, Translation, Unsupported, launchers, refused_buffers, translate
+from anymps.metal.translation import (
+    CALLED,
+    INITIALISERS,
+    Refused,
+    Translation,
+    Unsupported,
+    launchers,
+    refused_buffers,
+    translate,
+)
 
 FIBERS_VARIABLE = "ANYMPS_METAL_FIBERS"  # set: no kernel runs as loops over the threads of a group
 
@@ -126,7 +136,9 @@ def _make(source: str, compiler: Compiler, library: Path, loops: bool, chains: b
     if compiler.checked:
         _link_checked(compiler, translation, made, answer.stderr, library)
     foreign = why_refused(library)
-    if foreign:
+    if not foreign:
+        library.write_bytes(defer_initialisers(library.read_bytes(), INITIALISERS))
+    else:
         name = foreign.split("'")[1] if "'" in foreign else ""
         offset = max(source.find(name), 0) if name else 0
         raise _refusal(Refused(foreign, offset), source, source)

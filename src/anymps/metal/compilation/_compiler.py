@@ -65,6 +65,16 @@ _CHECKED_GCC = (
 )
 
 
+SECONDS = 300  # of the processor, for one shader
+_MIB = 8 << 10
+_LIMITED = '{ ulimit -c 0; ulimit -t "$1"; ulimit -v "$2"; } 2>/dev/null; shift 2; exec "$@"'
+_NOT_RUN = (126, 127)  # what a shell returns
+_GIVEN_UP = re.compile(
+    r"internal compiler error|terminated program|out of memory|bad_alloc|CPU time limit|frontend command failed"
+    r"|exceeds maximum of \d+"
+)
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A C++ compiler: its command, whether it is clang, who it is, whether it makes the checked form of shaders.
@@ -91,10 +101,22 @@ class Compiler:
         return (*_SHADER_FLAGS, native, *own, *_CHECKED_FLAGS, *(_CHECKED_CLANG if self.is_clang else _CHECKED_GCC))
 
     def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs it. Raises BuildError if it cannot be started."""
+        """Runs it within limits. Raises BuildError if it cannot be started, RuntimeError if it gives the text up."""
+        answer = self._run(arguments, stdin)
+        if answer.returncode in _NOT_RUN:
+            raise BuildError(f"the compiler {self.command[0]} cannot be run ({answer.stderr.strip()})")
+        if answer.returncode < 0 or _GIVEN_UP.search(answer.stderr):
+            raise RuntimeError(
+                "anymps: the C++ compiler gave this Metal shader up: it is nested too deeply, or takes more than "
+                f"{SECONDS} s or {_MIB >> 10} GiB to compile. Split long expressions, and let templates call "
+                "themselves less often"
+            )
+        return answer
+
+    def _run(self, arguments: list[str], stdin: str | None) -> subprocess.CompletedProcess[str]:
         try:
             return subprocess.run(
-                [*self.command, *arguments],
+                ["/bin/sh", "-c", _LIMITED, "sh", str(SECONDS), str(_MIB << 10), *self.command, *arguments],
                 input=stdin,
                 stdin=None if stdin is not None else subprocess.DEVNULL,
                 capture_output=True,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 TABLE, DYNAMIC_TABLE = 2, 11  # kinds of sections: symbols of an object, and of a library
 _INITIALISERS, _FINALISERS, _FIRST_INITIALISERS = 14, 15, 16
+_DYNAMIC, _DYNAMIC_ENTRY = 6, 16
+_INITIALISERS_AT, _INITIALISERS_SIZE = 25, 27  # entries of that section
 _SYMBOL = struct.Struct("<IBBHQQ")
 _INDIRECT = 10  # a function that is chosen by running another one
 _FUNCTION = 2
@@ -31,6 +33,38 @@ def runs_when_loaded(data: bytes) -> tuple[int, int, bool]:
             sizes[kind] += size // 8
     indirect = any(info & 15 == _INDIRECT for _, info, _ in _symbols(data, DYNAMIC_TABLE))
     return sizes[_INITIALISERS] + sizes[_FIRST_INITIALISERS], sizes[_FINALISERS], indirect
+
+
+def defer_initialisers(data: bytes, name: str) -> bytes:
+    """The file with nothing that runs when it is loaded.
+
+    The variable `name`, two numbers of 64 bits, is given how far from it the table of those functions lies, and how
+    many they are.
+    """
+    dynamic = next(((place, size) for kind, place, size, _ in _sections(data) if kind == _DYNAMIC), (0, 0))
+    entries = {struct.unpack_from("<q", data, at)[0]: at + 8 for at in range(dynamic[0], sum(dynamic), _DYNAMIC_ENTRY)}
+    if _INITIALISERS_SIZE not in entries:
+        return data
+    (table,), (size,) = (struct.unpack_from("<Q", data, entries[tag]) for tag in (_INITIALISERS_AT, _INITIALISERS_SIZE))
+    kept = bytearray(data)
+    address, place = _variable(data, name)
+    struct.pack_into("<2q", kept, place, table - address, size // 8)
+    struct.pack_into("<Q", kept, entries[_INITIALISERS_SIZE], 0)
+    return bytes(kept)
+
+
+def _variable(data: bytes, name: str) -> tuple[int, int]:
+    """The address of a variable that a file defines, and its place in the file."""
+    (start,) = struct.unpack_from("<Q", data, 40)
+    size = struct.unpack_from("<H", data, 58)[0]
+    for kind, first, length, link in _sections(data):
+        for at in range(first, first + length, _SYMBOL.size) if kind == DYNAMIC_TABLE else ():
+            named, _, _, section, address, _ = _SYMBOL.unpack_from(data, at)
+            names = _sections(data)[link][1]
+            if data[names + named : data.index(b"\0", names + named)].decode() == name:
+                lies, offset = struct.unpack_from("<2Q", data, start + section * size + 16)
+                return address, offset + address - lies
+    raise ValueError(name)
 
 
 def _sections(data: bytes) -> list[tuple[int, int, int, int]]:

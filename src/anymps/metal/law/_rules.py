@@ -9,6 +9,7 @@ from pathlib import Path
 from anymps.metal.law._conversions import refused_conversions
 from anymps.metal.law._kernels import refused_kernels
 from anymps.metal.law._language import refused_language
+from anymps.metal.law._parser import ask_parser
 from anymps.metal.law._pointers import refused_pointers
 from anymps.metal.law._tree import Tree, Unparsed, has_parser
 from anymps.metal.translation import Refused
@@ -23,11 +24,19 @@ def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
     """
     if not has_parser():
         return []
+    found = ask_parser(text, torch_headers)
+    if found is None:
+        _warn("a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it")
+        return []
+    return [Refused(said, offset) for offset, said in found]
+
+
+def refused_here(text: str, torch_headers: Path) -> list[Refused] | None:
+    """The same, parsed in this process; None if libclang gives up."""
     try:
         tree = Tree(text, torch_headers)
     except Unparsed:
-        _warn("a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it")
-        return []
+        return None
     found = {one.offset: one for rule in reversed(_RULES) for one in rule(tree)}
     return sorted(found.values(), key=lambda one: one.offset)
 

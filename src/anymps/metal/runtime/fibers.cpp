@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "float_state.h"
+#include "guard.h"
 
 namespace anymps_rt {
 namespace {
@@ -205,7 +206,9 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   context_ = context;
   begin_group(threads);
   for (unsigned i = 0; i < threads; ++i) {
-    pointers_[i] = first_frame(stacks_.top(i), start_fiber);
+    char* const top = stacks_.top(i);
+    if (top == nullptr) give_up(kNoStacks);
+    pointers_[i] = first_frame(top, start_fiber);
     chains_[i].depth = chains_[i].calls = 0;
   }
   current = 0;

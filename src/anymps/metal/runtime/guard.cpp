@@ -33,7 +33,7 @@ struct Owner {
 };
 thread_local Owner owner;
 
-constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE};
+constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};  // the last two are traps
 struct sigaction former[65];  // what was there before ours, the last time
 struct sigaction first[65];   // and the first time
 bool known[65];
@@ -338,6 +338,12 @@ bool start_watcher() {
 }
 
 }  // namespace
+
+void give_up(int why) {
+  Guard& here = Guard::mine();
+  here.caught = why;
+  leave(here);
+}
 
 Guard& Guard::mine() {
   if (the_guard == nullptr) {

@@ -49,6 +49,11 @@ class Guard {
   void* own_stack_ = nullptr;  // for the handlers: a fiber's may be what overflowed
 };
 
+// In the place of a signal: the system gives no memory for the stacks of a group's threads.
+constexpr int kNoStacks = 1001;
+// Ends the launch that this thread works for.
+[[noreturn]] void give_up(int why);
+
 // Where a launch begins and ends, on the thread that called it. A Ctrl-C in between reaches its threads, too; Python's own
 // handler notes it, and raises it when the launch is over. One that runs for longer than `anymps_rt_limit` is stopped, too.
 class Watch {

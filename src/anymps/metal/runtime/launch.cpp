@@ -120,7 +120,7 @@ template <class Run>
 uint64_t find_thread(Guard& guard, uint64_t count, const Run& run) {
   const int signal = guard.caught;
   const uintptr_t address = guard.address;
-  const bool faulted = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE;
+  const bool faulted = signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGTRAP;
   volatile uint64_t thread = 0;
   bool found = false;
   if (sigsetjmp(guard.out, kSaveMask) == 0) {

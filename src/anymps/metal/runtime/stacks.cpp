@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -90,29 +91,26 @@ void* first_frame(char* top, void (*entry)()) {
 #error "anymps runs Metal kernels on x86-64 and aarch64 only"
 #endif
 
-namespace {
-constexpr size_t kPage = 4096;  // one page below each stack stays closed
-}  // namespace
+Stacks::Stacks(size_t size, unsigned count)
+    : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), size_((size + page_ - 1) / page_ * page_), count_(count) {}
 
 Stacks::~Stacks() {
-  if (memory_ != nullptr) munmap(memory_, count_ * (size_ + kPage));
+  if (memory_ != nullptr) munmap(memory_, count_ * (size_ + page_));
 }
 
 char* Stacks::top(unsigned fiber) {
-  const size_t stride = size_ + kPage;
+  const size_t stride = size_ + page_;
   if (memory_ == nullptr) {
     void* memory = mmap(nullptr, count_ * stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-      std::abort();
-    }
+    if (memory == MAP_FAILED) return nullptr;
     memory_ = static_cast<char*>(memory);
   }
   for (; opened_ <= fiber; ++opened_) {
-    mprotect(memory_ + opened_ * stride + kPage, size_, PROT_READ | PROT_WRITE);
+    if (mprotect(memory_ + opened_ * stride + page_, size_, PROT_READ | PROT_WRITE) != 0) return nullptr;
   }
 #if defined(__SANITIZE_ADDRESS__)
   // A fiber that was left where it stood has not taken back what AddressSanitizer marks of its frames.
-  __asan_unpoison_memory_region(memory_ + fiber * stride + kPage, size_);
+  __asan_unpoison_memory_region(memory_ + fiber * stride + page_, size_);
 #endif
   // Not all at the same offset of a page: they would share the same few sets of the cache.
   return memory_ + (fiber + 1) * stride - (fiber * 37 % 61) * 64;

@@ -14,15 +14,16 @@ constexpr unsigned kLanes = 32;         // of a SIMD group
 // The pointer of a stack that begins in `entry` at the first switch to it. `entry` must not return.
 void* first_frame(char* top, void (*entry)());
 
-// Stacks of `size` bytes for `count` fibers; memory comes as they are used.
+// Stacks of at least `size` bytes for `count` fibers; memory comes as they are used. One page below each stays closed.
 class Stacks {
  public:
-  Stacks(size_t size, unsigned count) : size_(size), count_(count) {}
+  Stacks(size_t size, unsigned count);
   Stacks(const Stacks&) = delete;
   ~Stacks();
-  char* top(unsigned fiber);
+  char* top(unsigned fiber);  // null where the system gives no memory
 
  private:
+  const size_t page_;  // 4, 16 or 64 KiB
   const size_t size_;
   const unsigned count_;
   char* memory_ = nullptr;

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
+from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_names import (
     base,
@@ -26,7 +27,7 @@ from anymps.metal.translation._fission_text import NoText, group_function
 from anymps.metal.translation._fission_uniformity import Names
 from anymps.metal.translation._fission_vector_loops import Turns, read_turns
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
-from anymps.metal.translation._statements import Statement, Unread, changed_names, read_statements
+from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
 from anymps.metal.translation._structure import Function, Parameter
 from anymps.metal.translation._tokens import Token
 
@@ -74,17 +75,14 @@ class GroupForm:
 
 
 def group_form(
-    function: Function, code: list[Token], synced: Collection[str], own: Collection[str], render: Render
+    function: Function, code: list[Token], synced: Collection[str], own: OwnCalls, render: Render
 ) -> GroupForm | None:
-    """The form of a kernel that needs no fibers, or None if it needs them.
-
-    `synced` are the names that synchronise, `own` the functions of the source.
-    """
+    """The form of a kernel that needs no fibers, or None if it needs them; `synced` are the names that synchronise."""
     try:
         with contextlib.suppress(NoText):  # where a loop is cut off, more must be kept in arrays
             return _Reader(function, code, synced, own, render, True).read()
         return _Reader(function, code, synced, own, render, False).read()
-    except (_Refused, Unread, NoText, Unsupported):
+    except (_Refused, Unread, NoText, Unsupported, RecursionError):
         return None
 
 
@@ -94,7 +92,7 @@ class _Reader:
         function: Function,
         code: list[Token],
         synced: Collection[str],
-        own: Collection[str],
+        own: OwnCalls,
         render: Render,
         turned: bool,
     ) -> None:
@@ -102,11 +100,12 @@ class _Reader:
         first, last = function.body
         self.body = code[first + 1 : last]
         self.returns = any(token.text == "return" for token in self.body)
-        self.names = Names(own, changed_names(self.body))
+        self.own = own
+        self.names = Names(own.names, changed_names(self.body) | own.changed(self.body))
         self.steps: list[Step] = []
         self.open: list[Item] = []
         self.calls = self.depth = 0
-        self.arrays: set[str] = set()  # a thread's own arrays and references
+        self.addresses = Addresses(own, self.names)
         self.shared: list[str] = []
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
@@ -127,9 +126,10 @@ class _Reader:
         return GroupForm(text, self.axis, together)
 
     def _parameters(self) -> None:
+        changed = directly_changed(self.body) | self.own.changed(self.body)
         for parameter in self.function.parameters:
             name = parameter_name(parameter)
-            if name in directly_changed(self.body):
+            if name in changed:
                 raise _Refused
             self.names.declared.add(name)
             in_place = parameter.attribute in _PLACES
@@ -187,7 +187,8 @@ class _Reader:
         names = self.names
         head = loop.parts(self.code)
         steady = all(names.is_steady(tokens, loop.name, place == 2) for place, tokens in enumerate(head))
-        if loop.name in names.declared or not steady:
+        changed = self.own.changed(self.code[loop.body[0] : loop.body[1]])
+        if loop.name in names.declared | changed or not steady:
             raise _Refused
         self._close()
         text = " ".join(
@@ -332,24 +333,32 @@ class _Reader:
         fixed = (
             statement.kind == "declaration" and statement.plain and statement.valued and not declared & names.changed
         )
+        pointing = self.addresses.kept_by(statement, read, used)
         loads = any(token.text in ("[", "->") for token in read) or dereferences(read) or bool(used & names.memory)
         uniform = names.is_uniform(read, used - declared) and (not self.returns or not loads)
+        again = fixed and not uniform and not loads and not replaced and names.is_index(read, used - declared)
+        if (fixed and uniform) or again:  # what would change it, in a way not seen here, does not compile
+            constants = {
+                (at, at): f"const {self.render(at, at, {})}"
+                for at in (statement.first + place for place in as_constants(statement.tokens))
+            }
+            text = self.render(statement.first, statement.last, {**signed, **replaced, **constants})
         if fixed and uniform:
             self._declare_once(text, used - declared, declared, loads)
         elif statement.kind == "expression" and uniform and not self.returns and names.is_store(read):
             self._close()
             self.steps.append(Once(text, used))
-        elif fixed and not loads and not replaced and names.is_index(read, used - declared):
+        elif again:
             self._declare_again(text, used - declared, statement.declared, read)
         elif statement.kind == "control" and (only := names.only_thread(list(statement.tokens))) is not None:
             self._close()
-            self.open.append(Item(text, used, (), stores=True))
+            self.open.append(Item(text, used, (), stores=True, pointing=pointing))
             self._close(only)
         elif self.turned and (turns := self._turns(statement)) is not None:
             self._close()
             self.steps.append(Piece([Item(text, used, (), True, frozenset(used & names.changed))], turns=turns))
         else:
-            self._add_for_each(statement, text, used)
+            self._add_for_each(statement, text, used, pointing)
 
     def _declare_once(self, text: str, used: frozenset[str], declared: Collection[str], loads: bool) -> None:
         """The same for all threads: done once; but what it reads from memory, not ahead of stores before it."""
@@ -369,12 +378,10 @@ class _Reader:
         names.indices |= set(declared)
         self.open.append(Item(text, used, tuple(declared), again=True))
 
-    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str]) -> None:
+    def _add_for_each(self, statement: Statement, text: str, used: frozenset[str], pointing: frozenset[str]) -> None:
         """What each thread does for itself, and keeps if a later piece needs it."""
         names = self.names
         names.varying |= set(statement.declared)
-        if not statement.plain:
-            self.arrays |= set(statement.declared)
         self.open.append(
             Item(
                 text,
@@ -382,7 +389,7 @@ class _Reader:
                 tuple(statement.declared),
                 statement.kind != "declaration" or names.may_store(used),
                 frozenset(used & names.changed),
-                kept=statement.plain and not self._may_point(statement, used),
+                pointing=pointing,
                 bound=self._bound(statement),
             )
         )
@@ -391,15 +398,9 @@ class _Reader:
         """A loop that can be done turn by turn for many threads."""
         if self.axis == PLANE:
             return None
-        return read_turns(self.code, statement, self.names, self.arrays, lambda a, b, c: self.render(a, b, dict(c)))
-
-    def _may_point(self, statement: Statement, used: Collection[str]) -> bool:
-        """Whether a declared value may be the address of a thread's own variable, which is gone behind a cut."""
-        own = set(used) & self.names.varying - self.names.indices
-        words = [token.text for token in statement.tokens]
-        behind = words.index("=") if "=" in words else len(words)
-        arrays = own & self.arrays
-        return bool(own and ("*" in words[:behind] or "&" in words[behind:])) or bool(arrays)
+        return read_turns(
+            self.code, statement, self.names, self.addresses.arrays, lambda a, b, c: self.render(a, b, dict(c))
+        )
 
     def _close(self, only: str = "") -> None:
         if self.open:

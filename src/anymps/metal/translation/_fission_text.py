@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_vector_loops import Turns, turn_lines
+from anymps.metal.translation._parameters import buffer_kind
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")
@@ -56,7 +57,7 @@ class _Writer:
         self.varying, self.returns, self.plane = varying, returns, axis == PLANE
         items = [item for step in steps if isinstance(step, Piece) for item in step.items]
         self.again = {name: item for item in items if item.again for name in item.declared}
-        self.unkept = {name for item in items if not item.kept for name in item.declared}
+        self.unkept = frozenset[str]().union(*(item.pointing for item in items))
         self.later: list[set[str]] = []  # by step, the names used behind it
         names: set[str] = set()
         for step in reversed(steps):
@@ -126,8 +127,8 @@ class _Writer:
         """Declarations of the parameters that all threads of the group find alike."""
         for index, (name, place) in enumerate(self.parameters):
             if place is not None:
-                held = f"anymps_launch::buffer<anymps_types::at<{index}>>"
-                yield f"{held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
+                held = f"anymps_launch::{buffer_kind(self.function.parameters[index])}<anymps_types::at<{index}>>"
+                yield f"const typename {held}::held {name} = {held}::bind(anymps_l.buffers[{place}]);"
             elif self.function.parameters[index].attribute not in _PER_THREAD:
                 yield self._position(index, "0")
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anymps.metal.translation._function_constants import NeedsConstant
-from anymps.metal.translation._parameters import Unsupported, buffer_places
+from anymps.metal.translation._parameters import Unsupported, buffer_kind, buffer_places
 from anymps.metal.translation._rewrite import KernelSource
 
+INITIALISERS = "anymps_initialisers"  # where the functions are that give variables their values, for the runtime
 MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers allow of it is not known here
 
 
@@ -57,6 +58,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         f"{visible} const anymps_rt::Kernel anymps_kernels[] = "
         f"{{{', '.join(rows) or '{}'}}};\n{visible} const unsigned anymps_kernel_count = {len(rows)};\n"
         f"{visible} const char* const anymps_refusals[] = {{{', '.join(refusals) or 'nullptr'}}};\n"
+        f"{visible} const long {INITIALISERS}[2] = {{0, 0}};\n"
         f"{visible} const unsigned anymps_written[] = {{{', '.join(written) or '0'}}};"
     )
     if checked:
@@ -103,10 +105,8 @@ def _launcher(number: int, kernel: KernelSource) -> list[str]:
         elif place is None:
             arguments.append(f"ANYMPS_VALUE({kind}, {parameters[index].attribute})")
         else:
-            binds.append(
-                f"typename anymps_launch::buffer<{kind}>::held anymps_{index} = "
-                f"anymps_launch::buffer<{kind}>::bind(anymps_l.buffers[{place}]);"
-            )
+            held = f"anymps_launch::{buffer_kind(parameters[index])}<{kind}>"
+            binds.append(f"typename {held}::held anymps_{index} = {held}::bind(anymps_l.buffers[{place}]);")
             arguments.append(f"anymps_{index}")
     # By its name where that is enough: a call through a pointer is inlined later, or not at all.
     call = f"{kernel.pointer.removeprefix('&') if named else f'({kernel.pointer})'}({', '.join(arguments)});"

@@ -67,6 +67,11 @@ def buffer_places(parameters: Sequence[Parameter]) -> list[int | None]:
     return places
 
 
+def buffer_kind(parameter: Parameter) -> str:
+    """How the shim holds it: what lies in `device` is read where it is."""
+    return "device_buffer" if any(token.text == "device" for token in parameter.tokens) else "buffer"
+
+
 def parameter_name(parameter: Parameter) -> str:
     """The name of a kernel's parameter."""
     return [token.text for token in without_attributes(list(parameter.tokens)) if token.kind == "name"][-1]

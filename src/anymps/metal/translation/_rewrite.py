@@ -7,37 +7,27 @@ user's; columns that move are kept in `Rewritten`.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anymps.metal.translation._brackets import names_a_class, split_commas
-from anymps.metal.translation._builtins import BUILTINS
 from anymps.metal.translation._call_places import call_edits
 from anymps.metal.translation._fission import GroupForm, group_form
+from anymps.metal.translation._fission_calls import OwnCalls
 from anymps.metal.translation._function_constants import constants_read
+from anymps.metal.translation._heads import parameters_at
+from anymps.metal.translation._left_out import LeftOut, left_out
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._shared_variables import shared_memory
 from anymps.metal.translation._structure import Function, Instance, Structure, read_structure
 from anymps.metal.translation._token_edits import erased, token_edits
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, blank, tokenize
-from anymps.metal.translation._unbound_resources import Unbound, argument_buffer, decline_images, pointer_classes
+from anymps.metal.translation._unbound_resources import argument_buffer, pointer_classes
 
 _SYNCS = re.compile(
     r"threadgroup_barrier|simdgroup_barrier|simd_(?!vote$|float|int|uint|half)\w+|quad_(?!vote$)\w+"
     r"|simdgroup_(?!index_in|event)\w+|threadgroup_imageblock|__metal_simd_\w+"
-)
-_DECLINED = (
-    (
-        re.compile(r"visible_function_table|intersection_function_table|intersector|acceleration_structure"),
-        "ray tracing",
-    ),
-    (re.compile(r"imageblock|threadgroup_imageblock"), "image blocks"),
-    (re.compile(r"tensor_ops|mpp|tensor_handle|tensor_inline|cooperative_tensor"), "Metal 4 tensor operations"),
-    (
-        re.compile(rf"(?!(?:{'|'.join(sorted(BUILTINS))})$)__metal_\w+|__asm|simdgroup_async_copy"),
-        "intrinsics inside of Apple's compiler",
-    ),
-    (re.compile(r"mesh_grid_properties|object_data"), "mesh shaders"),
 )
 
 
@@ -51,7 +41,7 @@ class KernelSource:
     synced: bool  # its threads need each other: barriers, SIMD groups, threadgroup memory
     group: GroupForm | None = None  # how a whole group of it runs without fibers
     constants: tuple[Token, ...] = ()  # the function constants that it reads, where they are declared
-    unbound: Unbound | None = None  # a parameter that nothing in Python can fill
+    unbound: Unsupported | None = None  # why it cannot be used: a parameter that nothing in Python can fill
 
 
 @dataclass(frozen=True)
@@ -71,26 +61,29 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
     tokens = tokenize(text)
     edits = _linkage_edits(text, tokens)
     code = [token for token in tokens if not token.directive]
-    _decline(code)
     structure = read_structure(code)
+    gone = left_out(code, structure)
     edits += token_edits(text, tokens, structure)
     edits += _structure_edits(text, code, structure)
+    edits = _with_blanks(text, code, structure, gone, edits)
     names = call_names(tokens, structure)
     synced = closure(names, synced_names)
-    groups = _group_forms(text, code, structure, synced, edits) if loops else {}
+    groups = _group_forms(text, code, structure, synced, gone, edits) if loops else {}
     for function in structure.functions:
         if id(function) in groups:  # the kernel itself is there for its type alone
             start, end = code[function.body[0]].end, code[function.body[1]].start
             edits = [edit for edit in edits if not start <= edit.start < end]
             edits.append(blank(text, start, end))
     if chains:
-        edits += call_edits(code, [f for f in structure.functions if id(f) not in groups], structure.classes, synced)
+        there = [one for one in structure.functions if id(one) not in groups and id(one) not in gone.functions]
+        edits += call_edits(code, there, structure.classes, synced)
     holders = pointer_classes(code)
     kernels = tuple(
         replace(
             kernel,
             constants=constants_read(kernel.function, used, structure, names),
-            unbound=argument_buffer(kernel.name, kernel.function.parameters, holders),
+            unbound=gone.kernels.get(id(kernel.function))
+            or argument_buffer(kernel.name, kernel.function.parameters, holders),
         )
         for kernel, used in _kernels(structure, synced, groups)
     )
@@ -107,10 +100,10 @@ def _linkage_edits(text: str, tokens: list[Token]) -> list[Edit]:
 
 
 def _group_forms(
-    text: str, code: list[Token], structure: Structure, synced: set[str], edits: Sequence[Edit]
+    text: str, code: list[Token], structure: Structure, synced: set[str], gone: LeftOut, edits: Sequence[Edit]
 ) -> dict[int, GroupForm]:
     """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
-    own = {function.name for function in structure.functions}
+    own = OwnCalls.of(code, structure)
 
     def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
         changes = [
@@ -121,7 +114,8 @@ def _group_forms(
 
     groups: dict[int, GroupForm] = {}
     for function in structure.functions:
-        if function.kernel and function.template is None and _is_synced(function, synced):
+        usable = function.kernel and function.template is None and id(function) not in gone.functions
+        if usable and _is_synced(function, synced):
             group = group_form(function, code, synced, own, render)
             if group is not None:
                 groups[id(function)] = group
@@ -166,27 +160,35 @@ def closure(names: Mapping[str, set[str]], known: Iterable[str] = ()) -> set[str
         synced |= more
 
 
-def _decline(code: list[Token]) -> None:
-    decline_images(code)
-    for token in code:
-        if token.kind == "name":
-            for pattern, feature in _DECLINED:
-                if pattern.fullmatch(token.text):
-                    raise Unsupported(feature, token.start)
-
-
 def _structure_edits(text: str, code: list[Token], structure: Structure) -> list[Edit]:
     """What takes a look around."""
-    edits = [blank(text, instance.tokens[0].start, instance.tokens[-1].end) for instance in structure.instances]
-    edits += [
-        blank(text, code[first].start, code[last].end) for first, last in [*structure.doubles, *structure.specialized]
-    ]
     # Without a value: who reads one is refused, and the declaration is there for the compiler alone.
-    edits += [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
+    edits = [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
     for function in structure.functions:
         edits += shared_memory(code, function)
-    # The whole of a double goes before what is changed within it.
-    return sorted(edits, key=lambda edit: (edit.start, -edit.end))
+        if function.renamed:
+            named = function.head[parameters_at(function.head) - 1]
+            edits.append(Edit(named.start, named.end, function.called))
+    return edits
+
+
+def _with_blanks(
+    text: str, code: list[Token], structure: Structure, gone: LeftOut, edits: Iterable[Edit]
+) -> list[Edit]:
+    """The edits, and in the place of those within what goes as a whole that it goes."""
+    spans = [(code[a].start, code[b].end) for a, b in [*structure.doubles, *structure.specialized, *gone.spans]]
+    spans += [(instance.tokens[0].start, instance.tokens[-1].end) for instance in structure.instances]
+    outer: list[tuple[int, int]] = []
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not outer or start >= outer[-1][1]:
+            outer.append((start, end))
+    starts = [start for start, _ in outer]
+
+    def is_within(edit: Edit) -> bool:
+        place = bisect_right(starts, edit.start) - 1
+        return place >= 0 and edit.start < outer[place][1]
+
+    return [*(edit for edit in edits if not is_within(edit)), *(blank(text, start, end) for start, end in outer)]
 
 
 def _kernels(
@@ -196,7 +198,7 @@ def _kernels(
     kernels = [function for function in structure.functions if function.kernel]
     for function in kernels:
         if function.template is None:
-            pointer = "&" + "::".join(("", *function.scope, function.name))
+            pointer = "&" + "::".join(("", *function.scope, function.called))
             name = function.host_name or function.name
             yield KernelSource(name, function, pointer, _is_synced(function, synced), groups.get(id(function))), ()
     for instance in structure.instances:

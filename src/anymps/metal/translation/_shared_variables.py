@@ -59,7 +59,7 @@ def _shared_declaration(function: Function, statement: list[Token]) -> list[Edit
     owner = "nullptr"
     if function.kernel:
         arguments = f"<{', '.join(name for name in function.template if name)}>" if function.template else ""
-        owner = f"(&{function.name}{arguments})"
+        owner = f"(&{function.called}{arguments})"
     first, last = statement[0].start, statement[-1]
     if any(values):
         return _initialized(statement, parts, names, values, kind, owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -52,6 +52,8 @@ def changed_names(tokens: list[Token]) -> set[str]:
         if token.text in ("&", "&&") and _refers(tokens, index):
             end = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
             changed.update(one.text for one in tokens[index + 2 : end] if one.kind == "name")
+        if [one.text for one in tokens[index : index + 2]] == ["&", ")"]:  # `(thread int&)a`
+            changed.update(one.text for one in tokens[index + 2 : index + 4] if one.kind == "name")
         if token.kind != "name":
             continue
         before = tokens[index - 1].text if index else ""
@@ -65,6 +67,23 @@ def changed_names(tokens: list[Token]) -> set[str]:
         if after < len(tokens) and tokens[after].text in (*ASSIGNMENTS, "++", "--"):
             changed.add(token.text)
     return changed
+
+
+def as_constants(tokens: Sequence[Token]) -> set[int]:
+    """Before which tokens of a declaration `const` keeps what it declares as it is: a pointer, not what it leads to."""
+    listed = list(tokens)
+    index = next(i for i, token in enumerate(listed) if token.text not in _BEFORE_TYPE)
+    index = _type_end(listed, index)
+    places = set[int]()
+    of_type = any(token.text in ("const", "constexpr") for token in listed[:index])
+    for part in split_commas(listed[index:-1]):
+        signs = list(takewhile(lambda token: token.text in _BEFORE_NAME, part))
+        if not any(token.text == "*" for token in signs):
+            places |= set() if of_type else {index}
+            of_type = True
+        elif not any(token.text == "const" for token in signs):
+            places.add(listed.index(part[len(signs)]))
+    return places
 
 
 def _refers(tokens: list[Token], index: int) -> bool:

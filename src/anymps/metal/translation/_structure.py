@@ -17,10 +17,17 @@ from anymps.metal.translation._brackets import (
     attributes_of,
     closing,
     closing_angle,
-    is_attribute,
     split_commas,
     top_level,
     without_attributes,
+)
+from anymps.metal.translation._heads import (
+    class_name,
+    declared_name,
+    is_mutable,
+    makes,
+    parameters_at,
+    template_parameter,
 )
 from anymps.metal.translation._tokens import Token
 
@@ -49,6 +56,22 @@ class Function:
     host_name: str = ""
     max_threads: str = ""
     parameters: tuple[Parameter, ...] = ()
+    renamed: bool = False  # a kernel beside a function of its name
+
+    @property
+    def called(self) -> str:
+        """Its name in C++."""
+        return f"anymps_kernel_{self.name}" if self.renamed else self.name
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What stands outside of functions, with its first and last token; of a class's members, functions alone."""
+
+    name: str
+    first: int
+    last: int
+    function: Function | None = None
 
 
 @dataclass
@@ -79,6 +102,7 @@ class Structure:
     of_constructors: set[int] = field(default_factory=set)  # where their objects' address spaces stand
     variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
     mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
+    declarations: list[Declaration] = field(default_factory=list)
     balanced: bool = True
 
 
@@ -125,6 +149,9 @@ class _Reader:
             else:
                 index += 1
         self.found.balanced = self.found.balanced and not self.scopes
+        others = {(function.scope, function.name) for function in self.found.functions if not function.kernel}
+        for function in self.found.functions:
+            function.renamed = function.kernel and not function.template and (function.scope, function.name) in others
         return self.found
 
     @property
@@ -138,7 +165,7 @@ class _Reader:
             close = closing_angle(self.tokens, index + 1)
             if close == index + 1:
                 break
-            names = tuple(_parameter_name(part) for part in split_commas(self.tokens[index + 2 : close]))
+            names = tuple(template_parameter(part) for part in split_commas(self.tokens[index + 2 : close]))
             index = close + 1
         return index, names
 
@@ -155,7 +182,7 @@ class _Reader:
             return brace + 1
         class_word = next((i for i, word in enumerate(words) if word in CLASSES), None)
         if class_word is not None and "(" not in level and "=" not in level:
-            return self._class(start, brace, head, _class_name(head[class_word + 1 :]))
+            return self._class(start, brace, head, class_name(head[class_word + 1 :]))
         if "(" in level and "=" not in level[: level.index("(")] and "enum" not in words:
             body = self._body(brace, initializes=":" in level)
             self._function(start, first, template, *body)
@@ -172,6 +199,8 @@ class _Reader:
         self.found.classes.setdefault(name, set()).update(
             token.text for token in tokens[brace:close] if token.kind == "name"
         )
+        end = self._next(close + 1, (";",))
+        self.found.declarations.append(Declaration(declared_name(tokens[close + 1 : end]) or name, start, end))
         if head[0].text == "typedef":
             self.typedefs.append(len(self.scopes))
         self.scopes.append(("class", name))
@@ -218,7 +247,7 @@ class _Reader:
         """
         words: list[str] = []
         # A constructor cannot be const: there an address space is none of its type at all.
-        constructor = bool(self.scopes) and self.scopes[-1][0] == "class" and _makes(head, self.scopes[-1][1])
+        constructor = bool(self.scopes) and self.scopes[-1][0] == "class" and makes(head, self.scopes[-1][1])
         for token in head:
             word = "const" if token.text == "constant" and not constructor else token.text
             if word not in SPACES and not (word == "const" and words[-1:] == ["const"]):
@@ -229,7 +258,7 @@ class _Reader:
     def _function(self, start: int, first: int, template: tuple[str, ...] | None, brace: int, close: int) -> None:
         tokens = self.tokens
         head = tokens[first:brace]
-        opening = _parameters_at(head)
+        opening = parameters_at(head)
         name = head[opening - 1].text if opening else ""
         if "operator" in [token.text for token in head[:opening]]:
             name = "operator"
@@ -249,9 +278,10 @@ class _Reader:
             # Metal's compiler takes them in a class, g++ outside alone: as an overload it is what fits best, too.
             if template == () and opening and head[opening - 1].text != ">":
                 self.found.specialized.append((start, first - 1))
-            if _makes(head, self.scopes[-1][1]):
+            if makes(head, self.scopes[-1][1]):
                 self.found.of_constructors.update(t.start for t in head[closing(head, opening) :] if t.text in SPACES)
         self.found.functions.append(function)
+        self.found.declarations.append(Declaration(name, start, close, function))
 
     def _declaration(self, start: int, end: int) -> None:
         tokens = self.tokens[start:end]
@@ -260,9 +290,12 @@ class _Reader:
         words = [token.text for token in tokens]
         if words[0] == "template" and words[1:2] != ["<"]:
             self._instance(self.tokens[start : end + 1])
+            self.found.declarations.append(Declaration("", start, end))
             return
         in_class = bool(self.scopes) and self.scopes[-1][0] == "class"
-        if all(kind == "namespace" for kind, _ in self.scopes) and _is_mutable(tokens):
+        if not in_class:
+            self.found.declarations.append(Declaration(declared_name(tokens), start, end))
+        if all(kind == "namespace" for kind, _ in self.scopes) and is_mutable(tokens):
             self.found.mutable_globals.append(tokens[0])
         if not in_class and "=" in words and "function_constant" not in words:
             value = words.index("=")
@@ -321,44 +354,6 @@ class _Reader:
         )
 
 
-_NO_VARIABLES = frozenset({"using", "typedef", "static_assert", "namespace", "friend", "extern", "template", "enum"})
-_FIXED = frozenset({"constant", "constexpr", "const", "kernel", "operator"})
-
-
-def _is_mutable(tokens: list[Token]) -> bool:
-    """Whether a declaration outside of functions and classes makes a variable that is not constant."""
-    words = top_level(tokens)
-    names = [
-        word for word in words if re.match(r"[A-Za-z_]", word) and word not in ("static", "inline", "thread", "device")
-    ]
-    if not names or names[0] in _NO_VARIABLES or not _FIXED.isdisjoint(words):
-        return False
-    if "=" in words:
-        return "(" not in words[: words.index("=")]
-    if "(" not in words:
-        elaborated = names[0] in CLASSES
-        return len(names) > (2 if elaborated else 1) or (len(tokens) == 1 and not names[0].isupper())
-    opening = next(index for index, token in enumerate(tokens) if token.text == "(")
-    return len(names) > 1 and any(
-        token.kind in ("number", "string") for token in tokens[opening : closing(tokens, opening)]
-    )
-
-
-def _makes(head: list[Token], name: str) -> bool:
-    """Whether a declaration is of a constructor of the class of that name."""
-    opening = _parameters_at(head)
-    before = [token.text for token in head[:opening]]
-    return bool(opening) and name in before and "operator" not in before and before[-1] in (name, ">")
-
-
-def _class_name(tokens: list[Token]) -> str:
-    rest = without_attributes(tokens)
-    index = 0
-    while index < len(rest) and rest[index].text in ("alignas", "__attribute__", "METAL_ALIGN"):
-        index = closing(rest, index + 1) + 1
-    return rest[index].text if index < len(rest) and rest[index].kind == "name" else ""
-
-
 def _read_head(function: Function, opening: int) -> None:
     """Sets what the head says of a kernel; `opening` is the index of the bracket before the parameters, or 0."""
     head = function.head
@@ -374,46 +369,7 @@ def _read_head(function: Function, opening: int) -> None:
         function.parameters = tuple(_parameter(part) for part in parts)
 
 
-def _parameters_at(head: list[Token]) -> int:
-    """The index of the bracket that opens the parameters; 0 if there is none."""
-    index = 0
-    while index < len(head):
-        text = head[index].text
-        if is_attribute(head, index):
-            index = closing(head, index) + 1
-        elif text in ("__attribute__", "alignas", "decltype", "noexcept") and index + 1 < len(head):
-            index = closing(head, index + 1) + 1
-        elif text == "operator":
-            index += 1
-            while index < len(head) and head[index].text != "(":
-                index += 1
-            return index + 2 if [t.text for t in head[index : index + 3]] == ["(", ")", "("] else index
-        elif text == "<":
-            index = closing_angle(head, index) + 1
-        elif text == "(":
-            return index
-        else:
-            index += 1
-    return 0
-
-
 def _parameter(tokens: list[Token]) -> Parameter:
     attributes = attributes_of(tokens)
     name = next(iter(attributes), "")
     return Parameter(name, attributes.get(name, ""), tuple(tokens))
-
-
-def _parameter_name(tokens: list[Token]) -> str:
-    """The name of a template's parameter, with dots for a pack; empty if it has none."""
-    before = []
-    for token in tokens:
-        if token.text == "=":
-            break
-        before.append(token)
-    for index in range(len(before) - 3):  # `void (*f)(float)`
-        if [token.text for token in before[index : index + 2]] == ["(", "*"] and before[index + 3].text == ")":
-            return before[index + 2].text
-    names = [token.text for token in before if token.kind == "name"]
-    if len(names) < 2:
-        return ""
-    return names[-1] + ("..." if any(token.text == "..." for token in before) else "")

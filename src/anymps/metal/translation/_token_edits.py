@@ -16,6 +16,7 @@ _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
 }
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "coherent", *(SPACES - {"constant"})})
+_VECTOR = re.compile(r"(?:packed_|simd_|vector_)?(?:bool|u?(?:char|short|int|long)|half|b?float)[234](?:x[234])?|vec")
 _FLOATING = re.compile(r"(?!0[xX])(?:\d*\.\d*|\d+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+")
 
 
@@ -56,6 +57,8 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
         element = tokens[close + 1]
         vector = Edit(element.start, element.end, f"::metal::vec<{element.text}, {size}>")
         return [blank(text, token.start, tokens[close].end), vector], close + 1
+    if token.text == "volatile" and _is_of_vector(tokens, index):
+        return [blank(text, token)], index  # C++ has no operations on such an object of a class
     if token.text == "coherent":
         return _coherent(text, tokens, index)
     if LONG_VECTOR.fullmatch(token.text):
@@ -67,6 +70,13 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
     if token.text == "kernel" and not _is_in_attribute(tokens, index):
         return [Edit(token.start, token.end, "ANYMPS_KERNEL")], index
     return [], index
+
+
+def _is_of_vector(tokens: list[Token], index: int) -> bool:
+    """Whether `volatile` stands beside the name of a type of vectors or matrices."""
+    before = tokens[index - 1].text if index else ""
+    following = (token.text for token in tokens[index + 1 :] if token.text not in _SPECIFIERS | {"constant"})
+    return any(_VECTOR.fullmatch(word) for word in (before, next(following, "")))
 
 
 def _coherent(text: str, tokens: list[Token], index: int) -> tuple[Iterable[Edit], int]:

@@ -6,7 +6,7 @@ Each is refused in one sentence that names it. A struct of pointers alone is non
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -43,13 +43,13 @@ class Holder:
     mixed: bool
 
 
-def decline_images(code: list[Token]) -> None:
-    """Raises Unbound for the first texture or sampler of a source."""
+def images(code: list[Token]) -> Iterator[tuple[int, Unbound]]:
+    """The textures and samplers of a source, by the place of their type."""
     for index, token in enumerate(code):
         if token.kind == "name" and _is_texture(code, index):
-            raise _image(code, index, "texture", "compute the index")
-        if token.text == "sampler" and _is_sampler(code, index):
-            raise _image(code, index, "sampler", "interpolate")
+            yield index, _image(code, index, "texture", "compute the index")
+        elif token.text == "sampler" and _is_sampler(code, index):
+            yield index, _image(code, index, "sampler", "interpolate")
 
 
 def pointer_classes(code: list[Token]) -> dict[str, Holder]:

@@ -43,7 +43,7 @@ template <class T> struct buffer<T&> {
   using held = T&;
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<T*>(address); }
 };
-template <class T, bool = (sizeof(T) <= 64)> struct constant_buffer {
+template <class T, bool Copied> struct constant_buffer {
   using held = const T;
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T*>(address); }
 };
@@ -54,15 +54,19 @@ template <class T> struct constant_buffer<T, false> {
 #if defined(ANYMPS_CHECKED)
 template <class T> inline constexpr unsigned given = sizeof(T);  // bytes that a call has to give; not those of a gap
 template <class T> inline constexpr unsigned given<anymps_vectors::vec<T, 3>> = 3 * sizeof(T);
-template <class T> struct buffer<const T&> : constant_buffer<T> {
-  static ANYMPS_INLINE typename constant_buffer<T>::held bind(void* address) {
+template <class T, bool Copied> struct checked_constant : constant_buffer<T, Copied> {
+  static ANYMPS_INLINE typename constant_buffer<T, Copied>::held bind(void* address) {
     anymps_check_constant(address, given<T>);
-    return constant_buffer<T>::bind(address);
+    return constant_buffer<T, Copied>::bind(address);
   }
 };
 #else
-template <class T> struct buffer<const T&> : constant_buffer<T> {};
+template <class T, bool Copied> using checked_constant = constant_buffer<T, Copied>;
 #endif
+template <class T> struct buffer<const T&> : checked_constant<T, (sizeof(T) <= 64)> {};
+// The same for `const device T&`: what ends in an array may be longer than its type, and others may write there.
+template <class P> struct device_buffer : buffer<P> {};
+template <class T> struct device_buffer<const T&> : checked_constant<T, false> {};
 template <class T, size_t N> struct buffer<const T (&)[N]> {
   using held = const T (&)[N];
   static ANYMPS_INLINE held bind(void* address) { return *static_cast<const T(*)[N]>(address); }

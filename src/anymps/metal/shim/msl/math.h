@@ -149,12 +149,16 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   HEAD fmax3(T x, T y, T z TAIL) { return max3(x, y, z); }                             \
   HEAD fmedian3(T x, T y, T z TAIL) { return median3(x, y, z); }                       \
   HEAD clamp(T x, T low, T high TAIL) { return min(max(x, low), high); }
+#define ANYMPS_THREE(T)                                                                \
+  ANYMPS_TERNARY_VECTORS(min3, T) ANYMPS_TERNARY_VECTORS(max3, T) ANYMPS_TERNARY_VECTORS(median3, T)
 #define ANYMPS_FLOAT_MIN_MAX(T) ANYMPS_SCALAR_MIN_MAX(ANYMPS_INLINE T, T, ) ANYMPS_VECTOR_MIN_MAX(T)
 #define ANYMPS_COMMA_IGNORED , Ignored...
 #define ANYMPS_BFLOAT_MIN_MAX ANYMPS_SCALAR_MIN_MAX(ANYMPS_OF_BFLOAT, T, ANYMPS_COMMA_IGNORED) ANYMPS_VECTOR_MIN_MAX(bfloat)
 #define ANYMPS_VECTOR_MIN_MAX(T)                                                       \
   ANYMPS_BINARY_VECTORS(min, T)                                                        \
   ANYMPS_BINARY_VECTORS(max, T)                                                        \
+  ANYMPS_THREE(T)                                                                      \
+  ANYMPS_TERNARY_VECTORS(fmin3, T) ANYMPS_TERNARY_VECTORS(fmax3, T) ANYMPS_TERNARY_VECTORS(fmedian3, T) \
   ANYMPS_TERNARY_VECTORS(clamp, T)                                                     \
   ANYMPS_INLINE T##2 clamp(T##2 x, T low, T high) { return clamp(x, T##2(low), T##2(high)); } \
   ANYMPS_INLINE T##3 clamp(T##3 x, T low, T high) { return clamp(x, T##3(low), T##3(high)); } \
@@ -209,6 +213,13 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_INLINE T mulhi(T x, T y) { return T((__int128(x) * __int128(y)) >> (sizeof(T) * 8)); }                                 \
   ANYMPS_BINARY_VECTORS(mulhi, T)                                                                                               \
   ANYMPS_INLINE T madhi(T x, T y, T z) { return T(mulhi(x, y) + z); }                                                           \
+  ANYMPS_TERNARY_VECTORS(madhi, T)                                                                                              \
+  ANYMPS_INLINE T madsat(T x, T y, T z) {                                                                                       \
+    using W = conditional_t<is_signed_v<T>, __int128, unsigned __int128>;                                                       \
+    const W sum = W(x) * W(y) + W(z), least = W(numeric_limits<T>::min()), most = W(numeric_limits<T>::max());                  \
+    return T(sum < least ? least : sum > most ? most : sum);                                                                    \
+  }                                                                                                                             \
+  ANYMPS_TERNARY_VECTORS(madsat, T)                                                                                             \
   ANYMPS_INLINE T absdiff(T x, T y) { return x < y ? T(y - x) : T(x - y); }                                                     \
   ANYMPS_BINARY_VECTORS(absdiff, T)                                                                                             \
   ANYMPS_INLINE T addsat(T x, T y) {                                                                                            \
@@ -226,10 +237,23 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   ANYMPS_INLINE T rhadd(T x, T y) { return T((__int128(x) + __int128(y) + 1) >> 1); }                                           \
   ANYMPS_BINARY_VECTORS(rhadd, T)                                                                                               \
   ANYMPS_INLINE T mad24(T x, T y, T z) { return T(x * y + z); }                                                                 \
+  ANYMPS_TERNARY_VECTORS(mad24, T)                                                                                              \
   ANYMPS_INLINE T mul24(T x, T y) { return T(x * y); }                                                                          \
+  ANYMPS_BINARY_VECTORS(mul24, T)                                                                                               \
   ANYMPS_INLINE T min3(T x, T y, T z) { return min(min(x, y), z); }                                                             \
   ANYMPS_INLINE T max3(T x, T y, T z) { return max(max(x, y), z); }                                                             \
-  ANYMPS_INLINE T median3(T x, T y, T z) { return max(min(x, y), min(max(x, y), z)); }
+  ANYMPS_INLINE T median3(T x, T y, T z) { return max(min(x, y), min(max(x, y), z)); }                                          \
+  ANYMPS_THREE(T)                                                                                                               \
+  ANYMPS_BITS_OF(T, 2) ANYMPS_BITS_OF(T, 3) ANYMPS_BITS_OF(T, 4)
+#define ANYMPS_BITS_OF(T, N)                                                                                                    \
+  ANYMPS_INLINE T##N extract_bits(T##N x, uint offset, uint count) {                                                            \
+    for (unsigned i = 0; i < N; ++i) x[i] = extract_bits(x.at(i), offset, count);                                               \
+    return x;                                                                                                                   \
+  }                                                                                                                             \
+  ANYMPS_INLINE T##N insert_bits(T##N base, T##N insert, uint offset, uint count) {                                             \
+    for (unsigned i = 0; i < N; ++i) base[i] = insert_bits(base.at(i), insert.at(i), offset, count);                            \
+    return base;                                                                                                                \
+  }
 
 // Lengths and angles.
 #define ANYMPS_GEOMETRY(T, N)                                                                                                   \
@@ -273,6 +297,24 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   HEAD ldexp(T x, int k TAIL) { return T(__builtin_ldexpf(static_cast<float>(x), k)); }                                         \
   HEAD frexp(T x, int& k TAIL) { return T(__builtin_frexpf(static_cast<float>(x), &k)); }                                       \
   HEAD divide(T x, T y TAIL) { return x / y; }
+#define ANYMPS_PARTS_OF(T, N)                                                                                                   \
+  ANYMPS_INLINE T##N modf(T##N x, T##N& whole) { whole = trunc(x); return x - whole; }                                          \
+  ANYMPS_INLINE T##N sincos(T##N x, T##N& cosine) { cosine = cos(x); return sin(x); }                                           \
+  ANYMPS_INLINE T##N divide(T##N x, T##N y) { return x / y; }                                                                   \
+  ANYMPS_INLINE T##N ldexp(T##N x, int##N k) {                                                                                  \
+    for (unsigned i = 0; i < N; ++i) x[i] = ldexp(x.at(i), k.at(i));                                                            \
+    return x;                                                                                                                   \
+  }                                                                                                                             \
+  ANYMPS_INLINE T##N frexp(T##N x, int##N& k) {                                                                                 \
+    for (unsigned i = 0; i < N; ++i) { int one; x[i] = frexp(x.at(i), one); k[i] = one; }                                       \
+    return x;                                                                                                                   \
+  }                                                                                                                             \
+  ANYMPS_INLINE int##N ilogb(T##N x) {                                                                                          \
+    int##N found;                                                                                                               \
+    for (unsigned i = 0; i < N; ++i) found[i] = ilogb(x.at(i));                                                                 \
+    return found;                                                                                                               \
+  }
+#define ANYMPS_VECTOR_PARTS(T) ANYMPS_PARTS_OF(T, 2) ANYMPS_PARTS_OF(T, 3) ANYMPS_PARTS_OF(T, 4)
 #define ANYMPS_GEOMETRIES(T) ANYMPS_GEOMETRY(T, 2) ANYMPS_GEOMETRY(T, 3) ANYMPS_GEOMETRY(T, 4)
 
 namespace metal {
@@ -294,9 +336,7 @@ ANYMPS_FLOATS(ANYMPS_MIXING)
 ANYMPS_PARTS(ANYMPS_INLINE float, float, )
 ANYMPS_PARTS(ANYMPS_INLINE half, half, )
 ANYMPS_PARTS(ANYMPS_OF_BFLOAT, T, ANYMPS_COMMA_IGNORED)
-ANYMPS_INLINE float2 sincos(float2 x, float2& cosine) { cosine = cos(x); return sin(x); }
-ANYMPS_INLINE float3 sincos(float3 x, float3& cosine) { cosine = cos(x); return sin(x); }
-ANYMPS_INLINE float4 sincos(float4 x, float4& cosine) { cosine = cos(x); return sin(x); }
+ANYMPS_FLOATS(ANYMPS_VECTOR_PARTS)
 ANYMPS_INLINE int dot(int2 a, int2 b) { return a.x * b.x + a.y * b.y; }
 ANYMPS_INLINE int dot(int3 a, int3 b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 ANYMPS_INLINE int dot(int4 a, int4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
@@ -328,6 +368,9 @@ ANYMPS_INLINE bool all(bool4 a) { return a.x && a.y && a.z && a.w; }
   ANYMPS_INLINE float frexp(float x, int& k) { return __builtin_frexpf(x, &k); }                       \
   ANYMPS_INLINE float saturate(float x) { return anymps_math::saturate(x); }                           \
   ANYMPS_INLINE float sincos(float x, float& cosine) { cosine = cos(x); return sin(x); }               \
+  ANYMPS_INLINE float modf(float x, float& whole) { whole = trunc(x); return x - whole; }              \
+  ANYMPS_INLINE int ilogb(float x) { return __builtin_ilogbf(x); }                                     \
+  ANYMPS_VECTOR_PARTS(float)                                                                           \
   ANYMPS_GEOMETRIES(float)
 namespace precise {
 ANYMPS_FLOAT_ONLY

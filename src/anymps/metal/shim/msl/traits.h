@@ -8,8 +8,23 @@ template <class To, class From> constexpr ANYMPS_INLINE To as_type(const From& f
   return __builtin_bit_cast(To, from);
 }
 
+namespace std {
+template <class E> class initializer_list {  // by this name alone compilers make one of `{1, 2}`
+  const E* first_ = nullptr;
+  size_t size_ = 0;
+  constexpr initializer_list(const E* first, size_t size) : first_(first), size_(size) {}
+
+ public:
+  constexpr initializer_list() {}
+  constexpr size_t size() const { return size_; }
+  constexpr const E* begin() const { return first_; }
+  constexpr const E* end() const { return first_ + size_; }
+};
+}  // namespace std
+
 namespace metal {
 
+using std::initializer_list;
 template <class T, T V> struct integral_constant {
   static constexpr T value = V;
   using value_type = T;
