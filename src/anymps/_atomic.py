@@ -34,7 +34,7 @@ class Staged:
         self.path = unused_name(self.target)
         # No one else may read what replaces a private file, not even before its permissions are set.
         mode = 0o666 if self._before is None else 0o600
-        self.file: BinaryIO = open(self.path, "w+b", opener=lambda path, _: os.open(path, _FLAGS, mode))
+        self.file: BinaryIO = open(self.path, "w+b", opener=lambda path, _: os.open(path, _FLAGS, mode))  # noqa: SIM115
         self._there = True
 
     def sync(self) -> None:

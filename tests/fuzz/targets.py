@@ -103,57 +103,6 @@ def _settings(data: bytes) -> list[Words]:
     return [["report", _run_file()]]
 
 
-def _calibrations() -> list[bytes]:
-    from anymps.cost.calibration._calibration import coefficients_name
-    from anymps.mac import parse_mac
-
-    mac = parse_mac("M3 Pro 18GB")
-    return [
-        json.dumps(
-            {
-                "format": "anymps-calibration",
-                "version": 1,
-                "chip": mac.chip.removeprefix("Apple "),
-                "gpu_cores": mac.gpu_cores,
-                "torch": "2.13",
-                "date": "2026-11-14",
-                "microseconds": {"host": 9.0, "kernel_host": 3.0, "view": 1.0, "wait": 200.0},
-                "transfer": {"latency": 2e-4, "rate": 2e10},
-                "classes": {"mm": 1.1},
-                "dtypes": {"float16": 0.9},
-                "timings": {"mm": 4},
-                "coefficients": coefficients_name(),
-            }
-        ).encode()
-    ]
-
-
-def _calibration(data: bytes) -> list[Words]:
-    from anymps._cache import cache_home
-
-    folder = cache_home() / "calibration"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("m3-pro-18-torch-2.13.json", "m3-pro-14-torch-2.13.json"):
-        (folder / name).write_bytes(data)
-    Path("timed.anymps").write_bytes(_timed())
-    return [["report", "timed.anymps"]]
-
-
-@cache
-def _timed() -> bytes:
-    """A recording whose step has a predicted time, which a calibration changes."""
-    from timed_steps import Steps
-
-    steps = Steps()
-    for _ in range(3):
-        steps.product(4)
-        steps.end()
-    return _file_of(steps.close())
-
-
-# --- the gate's manifests
-
-
 def _manifests() -> list[bytes]:
     return [
         b"# anymps manifest\n# why: MPS has no kernel\ntests/test_a.py::test_one fails\n\n"
@@ -462,7 +411,6 @@ TARGETS: dict[str, Target] = {
         (lines,),
         (b"[tool.anymps]", b"'''", b'"""', b"[[", b"= {", b"\xe2\x80\xae", b"mac = "),
     ),
-    "calibration": Target(_calibrations, _calibration, (tree,), _JSON),
     "manifest": Target(
         _manifests, _manifest, (lines,), (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8")
     ),

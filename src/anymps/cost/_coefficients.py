@@ -99,9 +99,7 @@ class Coefficients:
     wider: dict[str, float]
     between: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    machine: dict[str, float] = field(default_factory=dict)
     transfer: Transfer = field(default_factory=Transfer)
-    calibration: str = ""
 
 
 @cache

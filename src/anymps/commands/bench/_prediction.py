@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
 _NOT_COMPARED: Final = "is not compared: the times above are this machine's, not a Mac's."
-_CALIBRATE: Final = "anymps bench --calibrate times this Mac, and later predictions use the result."
 _WORTH_A_WORD: Final = 0.1
 """Share of what was measured; parts that lie less apart say nothing."""
 _PARTS: Final = {"queued": "the host's work, until it is queued", "device": "the GPU's work after that"}
@@ -134,10 +133,6 @@ class Prediction:
         if most is not None and abs(self.parts[most][0] - self.parts[most][1]) >= _WORTH_A_WORD * median:
             seen, expected = self.parts[most]
             yield f"They differ most in {_PARTS[most]}: {_more_or_less(seen - expected)} than predicted."
-        if found.time.calibration:
-            yield found.time.calibration
-        elif not self.held:
-            yield _CALIBRATE
 
 
 def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction:
