@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, cast
 
 from anymps._errors import CheckpointError
+from anymps._numbers import read_json
 from anymps.checkpoints._file import TORCH_SUFFIXES, To, convert_file
 from anymps.checkpoints._names import named_tensors
 from anymps.checkpoints._place import Nowhere, new_file
@@ -192,7 +193,7 @@ def _read_index(index: Path) -> dict[str, Any]:
     with reading(index):
         if index.stat().st_size > _LARGEST_INDEX:
             raise CheckpointError(f"{index} is too large for an index")
-        document = json.loads(index.read_bytes(), object_pairs_hook=partial(_once, index))
+        document = read_json(index.read_bytes(), object_pairs_hook=partial(_once, index))
     if not isinstance(document, dict):
         raise damaged(index, "its JSON is not an object")
     weights = document.get("weight_map")
@@ -216,7 +217,7 @@ def _once(index: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _asks_for_float64(config: Path) -> bool:
     try:
-        document = json.loads(config.read_bytes())
+        document = read_json(config.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and any(
