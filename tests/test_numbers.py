@@ -17,8 +17,7 @@ from anymps.cost import OperatorCall, predict_operator
 from anymps.findings._costs import COPY
 from anymps.pytest_plugin._marks import read_size
 from anymps.rules import parse_torch_version
-from fuzz.targets import _file_of
-from recordings import small
+from recordings import bytes_of, small
 
 LONG = "9" * 5000
 
@@ -91,7 +90,7 @@ def test_texts() -> None:
 
 def changed(path: Path, statement: str, *values: object) -> str:
     """A recording with one fact changed."""
-    path.write_bytes(_file_of(small()))
+    path.write_bytes(bytes_of(small()))
     with closing(sqlite3.connect(path)) as database, database:
         assert database.execute(statement, values).rowcount
     return str(path)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fuzz.mutate import Mutator, archive, damaged, fields, headed, lines, numbers, packed, tree
 
 if TYPE_CHECKING:
-    from anymps.record import Recording
+    pass
 
 Words = Sequence[str]
 
@@ -47,17 +45,9 @@ class Target:
 
 @cache
 def recordings() -> list[bytes]:
-    from recordings import hostile, refusing, small, training
+    from recordings import bytes_of, hostile, refusing, small, training
 
-    return [_file_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
-
-
-def _file_of(recording: Recording) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "run")
-        with recording, closing(sqlite3.connect(path)) as target:
-            recording._file._connection.backup(target)
-        return path.read_bytes()
+    return [bytes_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
 
 
 def _run_file() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import CostError
-from anymps._text import duration, estimate
+from anymps._text import clean, duration, estimate
 from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Prediction:
         both = (*_times(self.timing.median_ns), about)
         names = {"queued": "until queued", "device": "after that"}
         return (
-            (self.timing.name, *both, span, "held" if self.held else "not held"),
+            (clean(self.timing.name), *both, span, "held" if self.held else "not held"),
             *((f"  {names[part]}", *_times(*pair), "", "") for part, pair in self.parts.items()),
         )
 
@@ -113,7 +113,8 @@ class Prediction:
             return (f"no prediction: {self.why}",)
         if (found := self.compared) is not None:
             return tuple(self._compared(found))
-        what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
+        name = clean(self.timing.name)
+        what = f"A {name}" if name.startswith("step of ") else name
         sentence = self.found.sentence.replace("A step", what)
         if self.told is None or not self.timing.virtual:
             return (sentence,)

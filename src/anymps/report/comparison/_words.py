@@ -97,7 +97,7 @@ def at_most(share: float) -> str:
 
 def place(site: Site) -> str:
     """`train.py:12`; empty if the line is unknown."""
-    return f"{site.file.rpartition('/')[2]}:{site.line}" if site.line else ""
+    return f"{text.clean(site.file.rpartition('/')[2])}:{site.line}" if site.line else ""
 
 
 def step(found: Comparison, call: Call, lead: str = "") -> str:
