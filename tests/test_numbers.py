@@ -35,6 +35,7 @@ def test_digits_and_words() -> None:
         ("9" * 400, "a number of 400 digits"),
         ("[1e400]", "1e400 is not a finite number"),
         ('{"a": NaN}', "NaN is not a finite number"),
+        ("[" + "{}," * 600_000 + "0]", "more than 1,000,000 values"),
     ],
 )
 def test_json(text: str, why: str) -> None:

@@ -26,12 +26,15 @@ def whole(text: str) -> int | None:
     return digits(text) if text.isdecimal() else None
 
 
-def read_json(text: str | bytes, **options: Any) -> Any:
+def read_json(text: str | bytes, *, most: int = 1_000_000, **options: Any) -> Any:
     """What a JSON text says; `options` are those of `json.loads`.
 
-    Raises ValueError for no JSON, for NaN and infinities, and for a number that is none that was meant. Raises
-    RecursionError for a text that is nested too deep.
+    Raises ValueError for no JSON, for NaN and infinities, for a number that is none that was meant, and for a text of
+    more than about `most` values, each of which may take 250 bytes. Raises RecursionError for one nested too deep.
     """
+    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+    if len(text) > most and sum(map(text.count, marks)) > most:
+        raise ValueError(f"more than {most:,} values")
     return json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_real, **options)
 
 

@@ -117,6 +117,6 @@ def _unpacked(path: Path) -> bytes:
 
 def _parsed(content: bytes, path: Path) -> Any:
     try:
-        return read_json(content)
+        return read_json(content, most=4_000_000)
     except (ValueError, RecursionError):  # neither UTF-8 nor JSON, or nested without end
         raise UsageError(f"{path} does not contain valid JSON") from None
