@@ -114,7 +114,7 @@ tenths: these hold {gpu_held} (GPU) and {host_held} (host), together {all_held} 
 it proves nothing that they hold {step_held}.
 
 Two things widen the interval of a step, each by its share of the step: classes that are hard to predict, and waits. Tables of chips that were left
-out show that a wait takes {wait[0]:g} to {wait[1]:g} times as long as predicted. `anymps bench --calibrate` replaces the prediction with the time on your Mac.
+out show that a wait takes {wait[0]:g} to {wait[1]:g} times as long as predicted.
 
 **Training steps.** In a training step, every dispatch is assumed to take {training:g} times as long as in the timings of single operators. Those repeat one
 call, mostly without gradients; in a step, autograd records and runs each call, and Python runs modules and the optimizer. The factor is the one that

@@ -57,7 +57,6 @@ LONG: Final = (
     "tests/test_examples.py",
     "tests/fix/test_fix_checks.py",
     "tests/commands/test_without_torch.py",
-    "tests/commands/test_calibrate.py",
     "tests/core/test_native_units.py",
     "tests/record/test_recording_fuzz.py",
 )

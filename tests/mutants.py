@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
     "compare": ("compare/*",),
-    "cost": ("cost", "cost_*", "calibration", "calibrate"),
+    "cost": ("cost", "cost_*"),
     "findings": (
         *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*", "fix_edits"),
         *("hazards", "check"),  # findings about known faults, and about the numbers of calls
@@ -33,7 +33,7 @@ TESTS = {
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
     "rules": ("rules_*", "coverage", "hazards"),
-    "verify": ("verify/[!ar]*", "verify/answer*", "verify/asked", "verify/run", "waits", "calibrate"),
+    "verify": ("verify/[!ar]*", "verify/answer*", "verify/asked", "verify/run", "waits"),
 }
 """The tests of each package, the quickest first: `NAME` is `tests/**/test_NAME.py`, `FOLDER/NAME` lies in a folder."""
 UNREAD = "BitOr"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -133,3 +134,12 @@ def rows(recording_path: Path, query: str) -> list[tuple[object, ...]]:
     """What anybody may ask the file itself."""
     with closing(sqlite3.connect(recording_path)) as connection, connection:
         return connection.execute(query).fetchall()
+
+
+def bytes_of(recording: Recording) -> bytes:
+    """The recording as a file; it is closed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run")
+        with recording, closing(sqlite3.connect(path)) as target:
+            recording._file._connection.backup(target)
+        return path.read_bytes()

@@ -33,9 +33,9 @@ class Staged:
             check_not_read_only(path)
         self.path = unused_name(self.target)
         # No one else may read what replaces a private file, not even before its permissions are set.
-        number = os.open(self.path, _FLAGS, 0o666 if self._before is None else 0o600)
+        mode = 0o666 if self._before is None else 0o600
+        self.file: BinaryIO = open(self.path, "w+b", opener=lambda path, _: os.open(path, _FLAGS, mode))  # noqa: SIM115
         self._there = True
-        self.file: BinaryIO = os.fdopen(number, "w+b")
 
     def sync(self) -> None:
         """Wait until what was written is on the disk for good. Raises OSError."""

@@ -81,9 +81,6 @@ class BenchSettings(Settings):
     )
     json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
     markdown: bool = row("flag", False, "Print everything as Markdown.")
-    calibrate: bool = row("flag", False, "Time this Mac, and base predictions on it from now on.")
-    out: Path | None = row("file", help="With --calibrate: write the timings there, as CSV.")
-    calibrate_virtual: str | None = row("text", metavar="MAC", hidden=True)  # for tests: its times are no Mac's
 
     @property
     def form(self) -> str | None:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from typing import Final
+
+_ORDERS: Final = re.compile(
+    r"##(?=\[)|::(?=(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state"
+    r"|set-env|set-output|stop-commands|warning)\b)",
+    re.IGNORECASE,
+)
+"""Where an order to GitHub's runner begins: at the begin of a line, which a long name may be broken at anywhere."""
 
 
 def clean(text: str) -> str:
-    """Text from the script or its environment, on one line and without control characters."""
-    return "".join(
+    """Text from the script or its environment as any message shows it: on one line, and an order to nobody.
+
+    Control characters, which order a terminal, are written out, and so is the beginning of what orders GitHub's log.
+    """
+    line = "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text.expandtabs(4)
     )
+    return _ORDERS.sub(lambda match: rf"\x{ord(match[0][0]):02x}{match[0][1:]}", line)
 
 
 def base_name(operator: str) -> str:

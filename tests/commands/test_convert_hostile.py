@@ -6,13 +6,14 @@ import argparse
 import os
 import pickle
 import struct
+import sys
 import zipfile
-import zlib
 from pathlib import Path
 
 import pytest
 import torch
 
+from anymps.checkpoints import convert
 from anymps.commands import main
 from checkpoint_files import evil_pickle, rewrite, save_pickle, write_safetensors
 from conversions import F64, refused, save_sample
@@ -55,7 +56,7 @@ def test_wrong_checksum() -> None:
     content = Path("in.pt").read_bytes()
     value = struct.pack("<d", 3.0)
     Path("in.pt").write_bytes(content.replace(value, struct.pack("<d", 4.0), 1))
-    assert refused("in.pt") == "in.pt is damaged or cut short: Bad CRC-32 for file 'in/data/0'"
+    assert refused("in.pt") == "in.pt is damaged or cut short: the checksum of in/data/0 is wrong"
 
 
 @pytest.mark.parametrize("old_format", [False, True])
@@ -78,20 +79,14 @@ def test_nothing_is_run(tmp_path: Path, old_format: bool) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\x80\x02cbuiltins\neval\n.",
-        b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93.",
-        b"\x80\x02ctorch.serialization\nload\n.",
-        b"\x80\x02ctorch._utils\n_rebuild_wrapper_subclass\n.",
-        b"(S'touch x'\nios\nsystem\n.",
-    ],
-)
-def test_names_that_are_not_taken(content: bytes) -> None:
-    """Each way in which a pickle can name something leads to the same refusal."""
-    save_pickle(content, Path("in.pt"))
-    assert "which cannot be restored without running code from the file" in refused("in.pt")
+@pytest.mark.parametrize("name", ["numpy\nfrombuffer", "torch.serialization\nload", "numpy\nload"])
+def test_names_that_are_not_taken(name: str) -> None:
+    """What a pickle names is neither called nor imported unless torch takes it from files that it does not trust."""
+    save_pickle(f"\x80\x02c{name}\n.".encode("latin-1"), Path("in.pt"))
+    assert refused("in.pt") == (
+        f"in.pt names {name.replace(chr(10), '.')}, which cannot be restored without running code from the file: "
+        "save it again with only the state dict and plain values"
+    )
 
 
 def test_a_class_is_named() -> None:
@@ -103,56 +98,50 @@ def test_a_class_is_named() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"\x80\x02]r\xff\xff\xff\xff.", "memo 4294967295 after 2 instructions"),
-        (
-            b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x00.",
-            "expected 72057594037927935 bytes in a bytearray8, but only 1 remain",
-        ),
-        (b"\x80\x02\x82\x01.", "instruction EXT1"),
-        (b"\x80\x02X\xff\xff\xff\x7fab.", "expected 2147483647 bytes in a unicodestring4, but only 3 remain"),
-        (b"\x80\x02ccollections\nOrderedDict\n}b.", "a state for a class"),
-        (b"\x80\x02ctorch\nSize\n)R}b.", "a state for torch.Size"),
-        (b"\x80\x02ctorch\nSize\n)RK\x01K\x02s.", "items for torch.Size"),
-        (b"\x80\x02ctorch\nSize\n)\x81.", "NEWOBJ class argument"),
-        (b"\x80\x02K\x01Q.", "a reference to something that is not a storage"),
-        (
-            b"\x80\x02(X\x07\x00\x00\x00storagectorch\nSize\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ.",
-            "a storage without a type",
-        ),
-        (
-            b"\x80\x02(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x04\x00\x00\x00../0X\x03\x00\x00\x00cpuK\x01tQ.",
-            "a storage with the key '../0'",
-        ),
-        (
-            b"\x80\x02(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x009X\x03\x00\x00\x00cpuK\x01tQ.",
-            "storage 9 has no bytes of 4",
-        ),
-        (
-            b"\x80\x02(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\xfftQ.",
-            "storage 0 has 16 bytes of 1020",
-        ),
-        (b"", "pickle exhausted before seeing STOP"),
+        (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x00.", "Unsupported operand 150"),
+        (b"\x80\x02(a.", "pop from empty list"),
+        (b"\x80\x02K\x01Q.", "saved_id must be a tuple, got int"),
     ],
 )
 def test_hostile_pickles(content: bytes, why: str) -> None:
-    """A pickle that asks for all memory, for other records or for what no checkpoint needs is refused at once."""
+    """A pickle that asks for what torch does not read is refused, with torch's reason."""
     save_pickle(content, Path("in.pt"))
-    text = refused("in.pt")
-    assert text.startswith(f"in.pt is damaged: its pickle cannot be read ({why}")
-    assert text.endswith(f"{why})") or why == "NEWOBJ class argument"  # its end differs between versions of Python
+    assert refused("in.pt") == f"in.pt cannot be read: {why}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory hold on Linux")
+@pytest.mark.parametrize("content", [b"}" * 20_000_000, b"cbuiltins\nbytearray\nJ\x00\x00\x00\x7f\x85R"])
+def test_more_memory_than_a_file_is_large(content: bytes) -> None:
+    """A small file that becomes GiB in memory is refused at half a GiB."""
+    save_pickle(b"\x80\x02" + content + b".", Path("in.pt"))
+    assert refused("in.pt") == "in.pt takes far more memory than its size, and is not read"
 
 
 def test_a_tensor_beyond_its_storage() -> None:
     """A tensor may not show memory that is not its own."""
     torch.save({"w": torch.ones(7)}, "in.pt")
     rewrite(Path("in.pt"), lambda _, content: content.replace(b"K\x07\x85", b"K\x70\x85"))
-    assert refused("in.pt") == "in.pt is damaged: a tensor of shape [112] reaches beyond its storage 0"
+    assert refused("in.pt") == "in.pt cannot be read: Trying to resize storage that is not resizable"
 
 
-def test_nested_too_deep() -> None:
+def test_one_tensor_as_large_as_many() -> None:
+    """A file whose storages lie in one another, so that it would grow when it is written, is refused."""
+    torch.save({"a": torch.zeros(4096), "b": torch.zeros(4096).half()}, "in.pt")
+    rewrite(Path("in.pt"), lambda _, content: content.replace(b"M\x00\x10tq", b"M\x00\x70tq"))
+    assert refused("in.pt") == "in.pt is damaged: its storages are larger than the file"
+
+
+@pytest.mark.parametrize("depth", [2_000, 300_000])
+def test_nested_too_deep(depth: int) -> None:
     """Lists in lists without end are one line, not a crash."""
-    save_pickle(b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", Path("in.pt"))
-    assert refused("in.pt") == "in.pt is nested too deep to be written"
+    save_pickle(b"\x80\x02" + b"]" * depth + b"a" * (depth - 1) + b".", Path("in.pt"))
+    assert refused("in.pt") == "in.pt is nested too deep"
+
+
+def test_a_key_of_many_digits() -> None:
+    """A number that Python does not print as decimal digits is a key like others."""
+    torch.save({1 << 2000: torch.ones(2, dtype=F64)}, "in.pt")
+    assert [change.name for change in convert(Path("in.pt"), Path("out.pt")).files[0].changes] == ["<int>"]
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -162,13 +151,13 @@ def test_hostile_archives() -> None:
     fresh = Path("in.pt").read_bytes()
     with zipfile.ZipFile("in.pt", "a") as archive:
         archive.writestr("in/data/0", b"x" * 8)
-    assert refused("in.pt") == "in.pt is damaged or cut short: the record in/data/0 is in it 2 times"
+    assert refused("in.pt") == "in.pt is damaged or cut short: the record data/0 is in it 2 times"
 
     Path("in.pt").write_bytes(fresh)
     with zipfile.ZipFile("in.pt") as old, zipfile.ZipFile("packed.pt", "w", zipfile.ZIP_DEFLATED) as new:
         for record in old.infolist():
             new.writestr(record.filename, old.read(record))
-    expected = "packed.pt is damaged or cut short: the record byteorder is compressed, which torch.save never does"
+    expected = "packed.pt is damaged or cut short: the record in/data.pkl is compressed, which torch.save never does"
     assert refused("packed.pt") == expected
 
     rewrite(Path("in.pt"), lambda _, content: content, lambda name: name.replace("in/", "../../in/"))
@@ -179,48 +168,20 @@ def test_hostile_archives() -> None:
     assert refused("bare.pt") == "bare.pt is a zip archive, but not one of torch.save"
 
 
-def test_storages_over_each_other() -> None:
-    """An archive whose records lie in one another, so that it would grow when it is written, is refused."""
-    torch.save({"a": torch.zeros(4096), "b": torch.zeros(4000)}, "in.pt")
-    with zipfile.ZipFile("in.pt") as old, zipfile.ZipFile("bad.pt", "w") as new:
-        inner = zipfile.ZipInfo("in/data/1")
-        inner.file_size = inner.compress_size = 16_000
-        inner.CRC = zlib.crc32(bytes(16_000))
-        for record in old.infolist():
-            content = old.read(record)
-            if record.filename == "in/data/0":
-                start = new.start_dir + 30 + len(record.filename)
-                content = (inner.FileHeader() + bytes(16_384))[:16_384]
-            if record.filename != "in/data/1":
-                new.writestr(zipfile.ZipInfo(record.filename), content)
-        inner.header_offset = start
-        new.filelist.append(inner)
-    text = refused("bad.pt")
-    # Newer versions of Python find it themselves.
-    assert text in (
-        "bad.pt is damaged or cut short: its storages are larger than the file",
-        "bad.pt is damaged or cut short: Overlapped entries: 'in/data/0' (possible zip bomb)",
-    )
-
-
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_other_kinds_of_torch_files() -> None:
-    """Programs, quantized tensors and files of other byte order are refused by what they are."""
-    torch.save({"w": torch.ones(2)}, "in.pt")
-    rewrite(Path("in.pt"), lambda name, content: b"big" if name.endswith("byteorder") else content)
-    assert refused("in.pt") == "in.pt was saved on a machine of the other byte order: load and save it there"
-
+    """Programs and quantized tensors are refused by what they are."""
     with zipfile.ZipFile("program.pt", "w") as archive:
         archive.writestr("program/constants.pkl", b"")
         archive.writestr("program/data.pkl", b"")
     assert refused("program.pt") == "program.pt is a TorchScript program: save its state_dict(), and convert that"
 
-    save_pickle(b"\x80\x02ctorch\nQInt8Storage\n.", Path("quantized.pt"))
+    torch.save({"q": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)}, "quantized.pt")
     assert refused("quantized.pt") == (
-        "quantized.pt holds quantized tensors (torch.QInt8Storage), for which MPS has no kernels: "
-        "save the model before it is quantized"
+        "quantized.pt holds quantized tensors (q), for which MPS has no kernels: save the model before it is quantized"
     )
-    save_pickle(b"\x80\x02ctorch\nbits8\n.", Path("bits.pt"))
-    assert refused("bits.pt") == "bits.pt holds tensors of torch.bits8, which MPS cannot hold"
+    torch.save({"b": torch.zeros(2).view(torch.bits8)}, "bits.pt")
+    assert refused("bits.pt") == "bits.pt holds tensors of torch.bits8 (b), which MPS cannot hold"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -136,6 +137,21 @@ def test_full_disk_is_one_line(recording: Path, form: str) -> None:
         answer = subprocess.run(command, check=False, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True)
     what = "the report cannot be shown" if form == "terminal" else "standard output cannot be written"
     assert (answer.returncode, answer.stderr) == (2, f"anymps: {what}: No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")
+@pytest.mark.parametrize("errors", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize(("end", "options"), [(0, ""), (5, "-v"), (1, "--fail-on warning")])
+def test_the_scripts_status_without_standard_error(errors: str, end: int, options: str, tmp_path: Path) -> None:
+    """What cannot be said is not said: the script's status and output are what they are without anymps."""
+    (tmp_path / "s.py").write_text(
+        f"import torch\ntorch.ones(2, device='mps').add(1)\nprint('done')\nraise SystemExit({end})\n"
+    )
+    command = f"{shlex.quote(sys.executable)} -m anymps run {options} s.py {errors}"
+    answer = subprocess.run(
+        command, shell=True, check=False, env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert (answer.returncode, answer.stdout) == (end, "done\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")

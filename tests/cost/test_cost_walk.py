@@ -236,7 +236,7 @@ def test_the_interval_goes_by_what_binds_the_step() -> None:
 
 
 def test_waits_are_known_less_well_and_widen_the_interval() -> None:
-    """By their share of the step, unless the Mac is calibrated: then they were measured there."""
+    """By their share of the step."""
     happenings = [Happening("kernel", SMALL), Happening("wait", waits=True)] * 50
     waited = walk_step(happenings, M1, TORCH)
     measured = replace(shipped(), intervals={**shipped().intervals, "wait": (1.0, 1.0)})

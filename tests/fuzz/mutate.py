@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import io
 import json
+import re
+import sqlite3
 import struct
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -63,8 +69,25 @@ TEXTS = (
     "%s%n",
     "-1",
     "9" * 5000,
+    "\n::error::x",
     "\N{COMBINING ACUTE ACCENT}" * 20,
 )
+NUMBERS = (
+    "9" * 5000,
+    "9" * 400,
+    "0" * 5000,
+    "1e400",
+    "-1e400",
+    "1e-400",
+    "-1",
+    "0",
+    "18446744073709551616",
+    "nan",
+    "²",
+    "٣",
+    "1_0",
+)
+"""What may stand where a number stood."""
 VALUES: tuple[Any, ...] = (
     None,
     True,
@@ -79,6 +102,7 @@ VALUES: tuple[Any, ...] = (
     [[]],
     {"": {}},
     *INTEGERS,
+    10**400,
     *TEXTS,
 )
 LARGEST = 1 << 20
@@ -153,6 +177,48 @@ def lines(random: Random, data: bytes) -> bytes:
             )
             rows[at] = random.choice((b" ", b"=", b'"')).join(parts)
     return b"".join(rows)
+
+
+def numbers(random: Random, data: bytes) -> bytes:
+    """One to three numbers of a text replaced by others; a text without any gets one at its end."""
+    found = list(re.finditer(rb"\d+(?:\.\d+)?", data))
+    chosen = random.sample(found, min(len(found), random.choice((1, 1, 2, 3))))
+    for match in sorted(chosen, key=lambda match: -match.start()):
+        data = data[: match.start()] + _number(random) + data[match.end() :]
+    return data if found else data + _number(random)
+
+
+def _number(random: Random) -> bytes:
+    return (NUMBERS[0] if random.random() < 0.3 else random.choice(NUMBERS)).encode()
+
+
+def fields(random: Random, data: bytes) -> bytes:
+    """A database with one to three values of its rows changed; JSON stays JSON, and a text becomes another one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "file")
+        path.write_bytes(data)
+        with closing(sqlite3.connect(path)) as database, database:
+            names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            for _ in range(random.choice((1, 1, 2, 3))):
+                table = "meta" if random.random() < 0.4 else random.choice(names)
+                columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+                rows = database.execute(f"SELECT rowid, * FROM {table}").fetchall() if "key" not in columns[1:] else []
+                if rows:
+                    row, *values = random.choice(rows)
+                    at = random.randrange(len(columns))
+                    other = _other_field(random, values[at])
+                    with suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
+                        database.execute(f"UPDATE {table} SET {columns[at]} = ? WHERE rowid = ?", (other, row))
+        return path.read_bytes()
+
+
+def _other_field(random: Random, value: Any) -> Any:
+    if not isinstance(value, str):
+        return random.choice((*INTEGERS, None, 0.5, "x", *NUMBERS))
+    if value[:1] in ("{", "[", '"') or value.isdecimal():
+        change = random.choice((tree, numbers))
+        return change(random, value.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+    return random.choice((*TEXTS, *NUMBERS, numbers(random, value.encode("utf-8", "replace")).decode()))
 
 
 def tree(random: Random, data: bytes) -> bytes:
@@ -241,3 +307,17 @@ def headed(random: Random, data: bytes) -> bytes:
     (size,) = struct.unpack("<Q", data[:8])
     header = tree(random, data[8 : 8 + size])
     return struct.pack("<Q", len(header)) + header + data[8 + size :]
+
+
+def packed(random: Random, data: bytes) -> bytes:
+    """The JSON in a gzip file changed, with a digest that is right."""
+    from anymps.verify._answers import digest
+
+    try:
+        document = json.loads(gzip.decompress(data))
+        document = json.loads(random.choice((tree, numbers))(random, json.dumps(document).encode()))
+        document.pop("digest", None)
+        document["digest"] = digest(document)
+        return gzip.compress(json.dumps(document).encode("utf-8", "surrogatepass"))
+    except (OSError, EOFError, ValueError, AttributeError, TypeError, RecursionError):
+        return data

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fuzz.mutate import Mutator, archive, damaged, headed, lines, tree
+from fuzz.mutate import Mutator, archive, damaged, fields, headed, lines, numbers, packed, tree
 
 if TYPE_CHECKING:
-    from anymps.record import Recording
+    pass
 
 Words = Sequence[str]
 
@@ -47,17 +45,9 @@ class Target:
 
 @cache
 def recordings() -> list[bytes]:
-    from recordings import hostile, refusing, small, training
+    from recordings import bytes_of, hostile, refusing, small, training
 
-    return [_file_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
-
-
-def _file_of(recording: Recording) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "run")
-        with recording, closing(sqlite3.connect(path)) as target:
-            recording._file._connection.backup(target)
-        return path.read_bytes()
+    return [bytes_of(recording) for recording in (training(steps=3).close(), refusing(), small(), hostile())]
 
 
 def _run_file() -> str:
@@ -101,57 +91,6 @@ def _settings(data: bytes) -> list[Words]:
     Path("pyproject.toml").write_bytes(data)
     Path("known.json").write_bytes(_baselines()[0])
     return [["report", _run_file()]]
-
-
-def _calibrations() -> list[bytes]:
-    from anymps.cost.calibration._calibration import coefficients_name
-    from anymps.mac import parse_mac
-
-    mac = parse_mac("M3 Pro 18GB")
-    return [
-        json.dumps(
-            {
-                "format": "anymps-calibration",
-                "version": 1,
-                "chip": mac.chip.removeprefix("Apple "),
-                "gpu_cores": mac.gpu_cores,
-                "torch": "2.13",
-                "date": "2026-11-14",
-                "microseconds": {"host": 9.0, "kernel_host": 3.0, "view": 1.0, "wait": 200.0},
-                "transfer": {"latency": 2e-4, "rate": 2e10},
-                "classes": {"mm": 1.1},
-                "dtypes": {"float16": 0.9},
-                "timings": {"mm": 4},
-                "coefficients": coefficients_name(),
-            }
-        ).encode()
-    ]
-
-
-def _calibration(data: bytes) -> list[Words]:
-    from anymps._cache import cache_home
-
-    folder = cache_home() / "calibration"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("m3-pro-18-torch-2.13.json", "m3-pro-14-torch-2.13.json"):
-        (folder / name).write_bytes(data)
-    Path("timed.anymps").write_bytes(_timed())
-    return [["report", "timed.anymps"]]
-
-
-@cache
-def _timed() -> bytes:
-    """A recording whose step has a predicted time, which a calibration changes."""
-    from timed_steps import Steps
-
-    steps = Steps()
-    for _ in range(3):
-        steps.product(4)
-        steps.end()
-    return _file_of(steps.close())
-
-
-# --- the gate's manifests
 
 
 def _manifests() -> list[bytes]:
@@ -245,6 +184,35 @@ def _index(data: bytes) -> list[Words]:
     (folder / "model.safetensors.index.json").write_bytes(data)
     (folder / "config.json").write_bytes(data)
     return [["convert", "model", "out"], ["convert", "model/model.safetensors.index.json", "out2"]]
+
+
+# --- what a Mac answered
+
+
+@cache
+def _answers() -> list[bytes]:
+    from anymps.verify import write_answers
+    from verify.answering import answers, computed, result
+
+    call = "aten::relu(float32[64, 64]) -> (float32[64, 64])"
+    found = answers(
+        waits={"item": {"waits": True}},
+        operators={"forward x float32": {"samples": [computed(result(1.0, 2.0))], "operator": "x"}},
+        times={f"{call} pipe": {"seconds": 1e-4, "spread": 0.1, "mode": "pipe"}},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        write_answers(found, Path(folder, "file"))
+        return [Path(folder, "file").read_bytes()]
+
+
+def _verified(data: bytes) -> list[Words]:
+    from anymps.commands import _verify
+    from anymps.verify import read_answers
+
+    _verify.ask = lambda *_, **__: read_answers(Path("good.gz"))
+    Path("good.gz").write_bytes(_answers()[0])
+    Path("mac.gz").write_bytes(data)
+    return [["verify", "--read", "mac.gz"], ["verify", "--read", "mac.gz", "-v"]]
 
 
 # --- PyTorch's own kernels
@@ -370,17 +338,42 @@ def _script(data: bytes) -> list[Words]:
 
 
 def _texts() -> list[bytes]:
-    return [b"take", b"aten::take.out", b"*pool*", b"MPS201", b"M3 Pro 18GB, macOS 14.5", b"2.13", b"batch=8,bf16"]
+    return [
+        b"take",
+        b"10:30",
+        b"sequence=512",
+        b"M3 Pro 18-core GPU 18GB wired_limit_mb=9000",
+        b"aten::take.out",
+        b"*pool*",
+        b"MPS201",
+        b"M3 Pro 18GB, macOS 14.5",
+        b"2.13",
+        b"batch=8,bf16",
+    ]
 
 
 def _text(data: bytes) -> list[Words]:
+    import anymps.device
+    from anymps._errors import UsageError
+
+    def unplanned(*_: object, **__: object) -> Any:
+        raise UsageError("the script is not planned here")
+
+    anymps.device.enable = unplanned
+    Path("here.py").touch()
     text = data.replace(b"\0", b"")[:4000].decode("utf-8", "surrogateescape")
     return [
         ["coverage", "--", text],
         ["coverage", "add", "--torch", text],
         ["explain", "--", text],
-        ["plan", "--mac", text, "missing.py"],
-        ["plan", "--what-if", text, "missing.py"],
+        ["plan", "--mac", text, "here.py"],
+        ["plan", "--what-if", text, "here.py"],
+        ["plan", "--against", text, "here.py"],
+        ["plan", "--torch", text, "here.py"],
+        ["plan", "--seconds", text, "here.py"],
+        ["bench", "--repeat", text, "missing.py"],
+        ["verify", "--minutes", text, "--read", "missing.gz"],
+        ["report", "--mac", text, "missing.anymps"],
         ["report", "--", text],
         ["kernels", "list", "--", text],
         ["convert", "--", text, "out.pt"],
@@ -454,38 +447,43 @@ _JSON = (
 )
 
 TARGETS: dict[str, Target] = {
-    "recording": Target(recordings, _recording, (), (b"CREATE TABLE", b"SQLite format 3\0", b"meta", b"entries")),
-    "baseline": Target(_baselines, _baseline, (tree,), _JSON),
+    "recording": Target(
+        recordings, _recording, (fields,), (b"CREATE TABLE", b"SQLite format 3\0", b"meta", b"entries")
+    ),
+    "baseline": Target(_baselines, _baseline, (tree, numbers), _JSON),
     "settings": Target(
         _settings_files,
         _settings,
-        (lines,),
+        (lines, numbers),
         (b"[tool.anymps]", b"'''", b'"""', b"[[", b"= {", b"\xe2\x80\xae", b"mac = "),
     ),
-    "calibration": Target(_calibrations, _calibration, (tree,), _JSON),
     "manifest": Target(
-        _manifests, _manifest, (lines,), (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8")
+        _manifests,
+        _manifest,
+        (lines, numbers),
+        (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8"),
     ),
-    "safetensors": Target(_safetensors_files, _converted("in.safetensors"), (headed,), _JSON),
+    "safetensors": Target(_safetensors_files, _converted("in.safetensors"), (headed, numbers), _JSON),
     "torch": Target(lambda: _torch_files(True), _converted("in.pt"), (archive(_PICKLE),), (*_ZIP, *_PICKLE)),
     "legacy": Target(lambda: _torch_files(False), _converted("in.pt"), (), _PICKLE),
-    "index": Target(_indexes, _index, (tree,), (*_JSON, b"x-1.safetensors")),
+    "index": Target(_indexes, _index, (tree, numbers), (*_JSON, b"x-1.safetensors")),
+    "answers": Target(_answers, _verified, (packed,), ()),
     "wheel": Target(_wheels, _wheel, (archive((b"metal_basic", b"MTLB")),), (*_ZIP, b"torch/lib/libtorch_cpu.dylib")),
     "container": Target(
         _containers, _container, (), (b"MTLB", b"NAME", b"HASH", b"MDSZ", b"OFFT", b"VERS", b"ENDT", b"TYPE")
     ),
     "bitcode": Target(_bitcodes, _bitcode, (), (b"BC\xc0\xde", b"air.kernel", b"air.buffer")),
-    "notebook": Target(_notebooks, _notebook, (tree,), _JSON),
+    "notebook": Target(_notebooks, _notebook, (tree, numbers), _JSON),
     "script": Target(
         _scripts,
         _script,
-        (lines,),
+        (lines, numbers),
         (b"\t", b"(", b"'''", b"# -*- coding: utf-16 -*-\n", b"\xef\xbb\xbf", b"\x0c", b"\\\n"),
     ),
     "text": Target(
         _texts,
         _text,
-        (),
+        (numbers,),
         (b"aten::", b"[", b"*", b"!", b"macOS", b"\xe2\x80\xae", b"\x1b[31m", b"9" * 5000, b"=", b":", b"\xff"),
     ),
 }

@@ -11,7 +11,7 @@ from fuzz import worker
 from fuzz.__main__ import Worker, cases, fuzz
 from fuzz.targets import TARGETS
 
-_LIGHT = ["baseline", "calibration", "manifest", "settings", "text", "wheel"]  # none of them loads torch
+_LIGHT = ["baseline", "manifest", "settings", "text", "wheel"]  # none of them loads torch
 
 
 def test_a_slice_of_damaged_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

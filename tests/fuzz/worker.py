@@ -35,8 +35,11 @@ def judge(status: object, output: str, errors: str) -> str:
         return found[0]
     if status == 70:
         return "exit status 70"
-    control = _CONTROL.search(errors)
-    return f"the character {control[0]!r} on stderr" if control else ""
+    for text, where in ((errors, "stderr"), (output, "stdout")):
+        control = _CONTROL.search(text)
+        if control:
+            return f"the character {control[0]!r} on {where}"
+    return ""
 
 
 def run(words: list[str]) -> tuple[object, str, str]:

@@ -89,17 +89,6 @@ def test_one_mac_alone_has_no_speed() -> None:
     assert "speed" not in time_table(planned("M5 16GB")).names
 
 
-def test_a_calibrated_mac_is_named() -> None:
-    """Below the table, once for each Mac whose time rests on a calibration."""
-    before = planned()
-    told = "Calibrated on this machine, 14 Nov 2026."
-    first, *others = before.times
-    assert first.time is not None
-    after = replace(before, times=(replace(first, time=replace(first.time, calibration=told)), *others))
-    rest, stock = time_table(after).rest, time_table(before).rest
-    assert rest == f"{stock} {first.mac.name}: calibrated on this machine, 14 Nov 2026."
-
-
 def test_an_optimizer_that_calls_its_closure_often() -> None:
     """The plan says how often the measured steps did; with one backward in the optimizer, or none, nothing is said."""
     before = planned()

@@ -176,7 +176,7 @@ def test_wrong_content_is_refused(tmp_path: Path, change: str, reason: str) -> N
         ("UPDATE entries SET flags = 4096", "entries.flags holds an impossible value"),
         ("UPDATE steps SET end_ns = start_ns - 1", "a step ends before it starts"),
         ("UPDATE meta SET value = '[1]' WHERE key = 'script'", "meta 'script' is invalid"),
-        ("UPDATE meta SET value = 'Infinity' WHERE key = 'script'", "Infinity in JSON"),
+        ("UPDATE meta SET value = 'Infinity' WHERE key = 'script'", "Infinity is not a finite number"),
         (
             "UPDATE meta SET value = printf('%.*c', 999, '[') || printf('%.*c', 999, ']') WHERE key = 'script'",
             "JSON that is nested too deep",

@@ -168,7 +168,7 @@ def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.Mon
          "answers.waits.item has an unknown field: 'odd'"),
         (lambda d: d["answers"]["waits"]["item"].update(does="flies"),
          "answers.waits.item.does is not one of computes, refuses, crashes, hangs, unasked"),
-        (lambda d: d["answers"]["waits"]["item"].update(seconds=10**400), "answers.waits.item.seconds is not a number"),
+        (lambda d: d["answers"]["waits"]["item"].update(seconds="1"), "answers.waits.item.seconds is not a number"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "float99", "shape": []}]),
          "answers.surface.1.results[0] has an unknown dtype"),
         (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [-1]}]),

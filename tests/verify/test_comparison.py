@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from anymps import parse_mac
-from anymps.cost import OperatorCall, shipped
-from anymps.cost.calibration import expected_seconds
+from anymps.cost import OperatorCall, predict_step
 from anymps.verify import Answers, compare, comparison_lines
 
 from .answering import answers, computed, result
@@ -127,7 +126,7 @@ def printed(mac: Answers, ours: Answers, everything: bool = False) -> str:
 def test_the_words() -> None:
     """Counts, then differences: those of one operator and cause together, with both answers."""
     played = parse_mac("M3 Pro 18-core 18GB, macOS 26.4")
-    predicted = expected_seconds(OperatorCall.parse(RELU), "pipe", played, "2.13.0", shipped())
+    predicted = predict_step([OperatorCall.parse(RELU)], played, "2.13.0").seconds
     refused = {"samples": [{"does": "refuses", "error": "TypeError", "text": "not\nhere \x1b[2J"}], "operator": "x"}
     fine = {"samples": [computed(result(1.0))], "operator": "x"}
     near = {"samples": [computed(result(1.0000001))], "operator": "y"}

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from anymps import parse_mac
-from anymps.cost import OperatorCall, predict_operator, shipped
-from anymps.cost.calibration import expected_seconds
+from anymps.cost import OperatorCall, predict_operator, predict_step
 from anymps.verify import asked_lines, compare, comparison_lines, device_words, mac_of, played
 
 from .answering import answers
@@ -122,7 +121,7 @@ def test_times_beside_the_predicted_ones(factors: tuple[float, ...], words: tupl
     calls = [f"aten::relu(float32[{n}, {n}]) -> (float32[{n}, {n}])" for n in sizes]
     times = {
         f"{call} pipe": {
-            "seconds": factor * expected_seconds(OperatorCall.parse(call), "pipe", mac, "2.13.0", shipped()),
+            "seconds": factor * predict_step([OperatorCall.parse(call)], mac, "2.13.0").seconds,
             "mode": "pipe",
         }
         for call, factor in zip(calls, factors, strict=True)
@@ -138,7 +137,7 @@ def test_the_edges_of_an_interval_lie_in_it() -> None:
     mac = parse_mac("M3 Pro 18-core 18GB, macOS 26.4")
     call = OperatorCall.parse(RELU)
     predicted = predict_operator(call, mac, "2.13.0")
-    seconds = expected_seconds(call, "pipe", mac, "2.13.0", shipped())
+    seconds = predict_step([call], mac, "2.13.0").seconds
     for edge, outside in ((predicted.low, 0.999), (predicted.high, 1.001)):
         for factor, inside in ((1 + (1 - outside) / 1e6, 1), (outside, 0)):
             ratio = edge / predicted.device * factor

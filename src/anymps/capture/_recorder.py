@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
+from anymps._said import tell
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice
@@ -325,7 +325,7 @@ class Capture:
 
     def _tell(self, line: str) -> None:
         with suppress(OSError, ValueError):  # there may be no standard error any more
-            print(f"anymps: {line}", file=sys.stderr)
+            tell(f"anymps: {line}")
 
     def _facts(self) -> dict[str, object]:
         part = {} if self._part is None else {"steps": [self._part.first, self._part.last]}

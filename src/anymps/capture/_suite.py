@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from anymps._numbers import digits
 from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture, Drained, site_row
 from anymps.device import real_calls
 from anymps.record import Fate, Flag, Refusal, RefusalKind, Site, Wait
@@ -291,5 +292,5 @@ def tensor_bytes(tensor: str) -> int:
     match = _TENSOR.fullmatch(tensor)
     if match is None:
         return 0
-    width = 8 if match[1] == "" else int(match[1])  # bool
-    return math.prod(int(size) for size in match[2].split(",") if size.strip()) * width // 8
+    width = 8 if match[1] == "" else digits(match[1])  # bool
+    return math.prod(digits(size.strip()) for size in match[2].split(",") if size.strip()) * width // 8

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from anymps._errors import CheckpointError
-from anymps.checkpoints._file import To, check_name, convert_file, open_checkpoint
+from anymps.checkpoints._file import To, check_name, convert_file
 from anymps.checkpoints._folder import INDEX, convert_folder
 from anymps.checkpoints._place import Nowhere, check_places, replaced_file, replaced_folder
+from anymps.checkpoints._read import read
 from anymps.checkpoints._report import Report
 
 
@@ -36,8 +37,8 @@ def convert(
     if is_folder:
         with nullcontext() if written is None else replaced_folder(written) as folder:
             return convert_folder(source, to, folder, written)
-    with open_checkpoint(source) as file:
-        if target is not None:
-            check_name(target, to or file.format)
-        with nullcontext(cast(BinaryIO, Nowhere())) if written is None else replaced_file(written) as out:
-            return Report([convert_file(file, out, to, written)])
+    file = read(source)
+    if target is not None:
+        check_name(target, to or file.format)
+    with nullcontext(cast(BinaryIO, Nowhere())) if written is None else replaced_file(written) as out:
+        return Report([convert_file(file, out, to, written)])

@@ -1,64 +1,29 @@
-"""Converts one checkpoint file: its kind, what is written, and what changed."""
+"""Converts one checkpoint file: makes its tensors narrower, each in its place, and writes it again."""
 
 from __future__ import annotations
 
-import math
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 from anymps._errors import CheckpointError
-from anymps._text import plural
-from anymps.checkpoints._dtypes import Dtype, for_mps
-from anymps.checkpoints._reading import printable, reading
+from anymps._text import first_line, plural
+from anymps.checkpoints._dtypes import NARROWER, Loss, dtype_name, is_known, narrowed
+from anymps.checkpoints._names import named_tensors, walk
+from anymps.checkpoints._place import Nowhere
+from anymps.checkpoints._read import Checkpoint, printable, reading, safetensors
 from anymps.checkpoints._report import Change, FileReport
-from anymps.checkpoints._safetensors import Part, SafetensorsFile, write_safetensors
-from anymps.checkpoints._structure import Storage
-from anymps.checkpoints._tensors import View, find_tensors, named_tensors
-from anymps.checkpoints._torch_file import LEGACY_START, ZIP_START, LegacyFile, TorchFile, ZipFile, write_torch
-from anymps.checkpoints._values import Loss, converted
+
+if TYPE_CHECKING:
+    import torch
 
 To = Literal["safetensors"]
 """The format that torch files may be changed to."""
 
-CheckpointFile = TorchFile | SafetensorsFile
-
 TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".ckpt")
-
-
-def format_of(path: Path) -> type[CheckpointFile]:
-    """What reads a file, by its first bytes. Raises CheckpointError if nothing does, or it cannot be read."""
-    with reading(path):
-        if not path.exists():
-            raise CheckpointError(f"there is no checkpoint {path}")
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise CheckpointError(f"{path} is not a file")
-        with path.open("rb") as file:
-            start = file.read(len(LEGACY_START))
-    if start.startswith(ZIP_START):
-        return ZipFile
-    if start == LEGACY_START:
-        return LegacyFile
-    if start[8:9] == b"{":
-        return SafetensorsFile
-    if not start:
-        raise CheckpointError(f"{path} is empty")
-    raise CheckpointError(f"{path} is neither a safetensors file nor a torch.save file, or its start is damaged")
-
-
-@contextmanager
-def open_checkpoint(path: Path) -> Iterator[CheckpointFile]:
-    """Open a file and read what it holds, but for the tensors' bytes.
-
-    Raises CheckpointError if it cannot be read, ForeignClassError if it names a class that only its own code restores.
-    """
-    read = format_of(path)
-    with reading(path):
-        file = path.open("rb")
-    with file:
-        yield read(path, file)
 
 
 def check_name(target: Path, kind: str) -> None:
@@ -69,67 +34,142 @@ def check_name(target: Path, kind: str) -> None:
         raise CheckpointError(f"{target} would be a file of torch.save: name it .pt, or add --to safetensors")
 
 
-def convert_file(file: CheckpointFile, out: BinaryIO, to: To | None, target: Path | None) -> FileReport:
+def convert_file(file: Checkpoint, out: BinaryIO, to: To | None, target: Path | None) -> FileReport:
     """Write `file`, converted, to `out`. `target` is only told in the report.
 
-    Raises CheckpointError if it cannot be read through, or holds what cannot be converted.
+    Raises CheckpointError if it holds what cannot be converted, OSError if it cannot be written.
     """
+    import torch
+
     report = FileReport(str(file.path), None if target is None else str(target), to or file.format)
-    if isinstance(file, SafetensorsFile):
-        _convert_safetensors(file, out, report)
-    else:
-        _convert_torch(file, out, to, report)
+    with reading(file.path):
+        _Narrowing(file, report).run()
+        if to and file.format != to:
+            file = _as_safetensors(file, report)
+        report.names = {name: _bytes(value) for name, value in walk(file.root) if isinstance(value, torch.Tensor)}
     report.old_bytes = file.path.stat().st_size
-    report.new_bytes = out.seek(0, 2)
+    report.new_bytes = _write(file, out)
     return report
 
 
-def _convert_safetensors(file: SafetensorsFile, out: BinaryIO, report: FileReport) -> None:
-    losses: dict[str, Loss] = {}
-    parts = []
-    for entry in file.entries:
-        loss = losses[entry.name] = Loss()
-        pieces = converted(file.pieces(entry), entry.dtype, loss)
-        parts.append(Part(entry.name, for_mps(entry.dtype), entry.shape, pieces))
-        _note(report, entry.name, entry.dtype, entry.shape, "cpu")
-    report.names = {part.name: part.size for part in parts}
-    write_safetensors(out, parts, file.metadata)
-    for name, loss in losses.items():
-        _note_loss(report, name, loss)
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.itemsize
 
 
-def _convert_torch(file: TorchFile, out: BinaryIO, to: To | None, report: FileReport) -> None:
-    contents = find_tensors(file.root, file.path)
-    names: dict[str, list[str]] = {}
-    for name, view in contents.tensors:
-        _note(report, name, view.dtype, view.shape, view.device)
-        if view.storage is not None:
-            names.setdefault(view.storage.key, []).append(name)
-    report.ties = [shared for shared in names.values() if len(shared) > 1]
-    report.remarks += [printable(remark) for remark in contents.remarks]
-    if to is None:
-        losses = write_torch(out, file)
-        report.names = {name: view.elements * for_mps(view.dtype).itemsize for name, view in contents.tensors}
-    else:
-        losses = _write_as_safetensors(out, file, report)
-    for key, loss in losses.items():
-        _note_loss(report, ", ".join(names.get(key, ["a storage without a tensor"])), loss)
+@dataclass
+class _Storage:
+    """What tensors show: their names, and the elements made narrower, where they are."""
+
+    names: list[str] = field(default_factory=list)
+    loss: Loss = field(default_factory=Loss)
+    narrow: torch.Tensor | None = None
 
 
-def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) -> dict[str, Loss]:
+class _Narrowing:
+    """Sets the data of each tensor of a checkpoint. It stays a parameter, tied, with attributes."""
+
+    def __init__(self, file: Checkpoint, report: FileReport) -> None:
+        self._file = file
+        self._report = report
+        self._storages: dict[int, _Storage] = {}
+        # A tensor may be there under several names. It is kept, so that no other one gets its number.
+        self._done: dict[int, tuple[torch.Tensor, _Storage, Change]] = {}
+
+    def run(self) -> None:
+        import torch
+
+        for name, value in walk(self._file.root):
+            if isinstance(value, torch.Tensor):
+                if id(value) not in self._done:
+                    self._done[id(value)] = self._convert(name, value)
+                _, storage, change = self._done[id(value)]
+                storage.names.append(name)
+                self._report.tensors += 1
+                if change.old_dtype != change.new_dtype or change.old_device != change.new_device:
+                    self._report.changes.append(replace(change, name=name))
+            elif isinstance(value, torch.dtype) and dtype_name(value) in NARROWER:
+                told = f"{printable(name)} is the type {dtype_name(value)} itself and was kept: mps refuses it"
+                self._report.remarks.append(told)
+            elif isinstance(value, (torch.TypedStorage, torch.UntypedStorage)):
+                self._report.remarks.append(f"{printable(name)} is a storage without a tensor and was kept")
+        for storage in self._storages.values():
+            self._tell(storage)
+
+    def _tell(self, storage: _Storage) -> None:
+        if len(storage.names) > 1:
+            self._report.ties.append(storage.names)
+        names = ", ".join(map(printable, storage.names))
+        for count, kind, became in (
+            (storage.loss.overflowed, "value", "beyond float32 became inf"),
+            (storage.loss.integers, "whole number", "above 2**24 changed, float32 cannot hold them"),
+        ):
+            if count:
+                self._report.remarks.append(f"{names}: {plural(count, kind)} {became}")
+
+    def _convert(self, name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, _Storage, Change]:
+        import torch
+
+        self._check(name, tensor)
+        old, shape = dtype_name(tensor.dtype), tuple(tensor.shape)
+        new = NARROWER.get(old, old)
+        strided = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+        key = tensor.untyped_storage()._cdata if strided else id(tensor)
+        storage = self._storages.setdefault(key, _Storage())
+        device = "meta" if tensor.is_meta else self._file.devices.get(key, "cpu")
+        saved = 0
+        if new != old:
+            if strided:
+                saved = tensor.nbytes // 2
+                tensor.data = self._narrow(tensor, storage)
+            elif tensor.is_meta:
+                tensor.data = torch.empty_strided(shape, tensor.stride(), dtype=getattr(torch, new), device="meta")
+            else:  # sparse or nested
+                values = tensor._values() if tensor.layout == torch.sparse_coo else tensor.values()
+                saved = values.nbytes // 2
+                values = torch.view_as_real(values) if values.is_complex() else values
+                narrowed(values.flatten(), storage.loss)
+                # Setting the data of a compressed sparse tensor would leave its values as they are.
+                same = tensor.detach().to(getattr(torch, new)).requires_grad_(tensor.requires_grad)
+                torch._C._swap_tensor_impl(tensor, same)
+        return tensor, storage, Change(name, shape, old, new, device, "meta" if tensor.is_meta else "cpu", saved)
+
+    def _check(self, name: str, tensor: torch.Tensor) -> None:
+        path = self._file.path
+        if tensor.is_quantized:
+            raise CheckpointError(
+                f"{path} holds quantized tensors ({printable(name)}), for which MPS has no kernels: "
+                "save the model before it is quantized"
+            )
+        if not is_known(tensor.dtype):
+            raise CheckpointError(f"{path} holds tensors of {tensor.dtype} ({printable(name)}), which MPS cannot hold")
+
+    def _narrow(self, tensor: torch.Tensor, storage: _Storage) -> torch.Tensor:
+        """The same view of the storage made narrower."""
+        import torch
+
+        if storage.narrow is None:
+            wide = torch.empty(0, dtype=torch.float64).set_(tensor.untyped_storage())
+            storage.narrow = narrowed(wide, storage.loss)
+        elements = storage.narrow
+        if tensor.is_complex():
+            elements = elements.view(torch.complex64)
+        view = elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+        view = view.conj() if tensor.is_conj() else view
+        return torch._neg_view(view) if tensor.is_neg() else view
+
+
+def _as_safetensors(file: Checkpoint, report: FileReport) -> Checkpoint:
     """The tensors by name. Equal views of one storage are written once, and the other names go into the metadata:
     so does safetensors.torch.save_model, and its load_model ties them again."""
+    import torch
+
     metadata = {"format": "pt"}
-    losses: dict[str, Loss] = {}
     kept: dict[tuple[object, ...], str] = {}
-    parts: list[Part] = []
-    for name, view in named_tensors(file.root, file.path).items():
-        storage = view.storage
-        assert storage is not None  # a plain view has one
-        new = for_mps(view.dtype)
-        if new.safetensors is None:
-            raise CheckpointError(f"{file.path}: safetensors has no type {new.name} ({printable(name)})")
-        first = kept.setdefault((storage.key, view.dtype, view.offset, view.shape, view.strides), name)
+    parts: dict[str, torch.Tensor] = {}
+    owners = Counter(tensor.untyped_storage()._cdata for tensor in named_tensors(file).values())
+    for name, tensor in named_tensors(file).items():
+        owner = tensor.untyped_storage()._cdata
+        first = kept.setdefault((owner, tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()), name)
         if first != name:
             metadata[name] = first
             report.dropped.add(name)
@@ -137,45 +177,44 @@ def _write_as_safetensors(out: BinaryIO, file: TorchFile, report: FileReport) ->
                 f"{printable(name)} is {printable(first)} and is in the file only under that name: "
                 "safetensors.torch.load_model ties them"
             )
-            continue
-        loss = losses.setdefault(storage.key, Loss())
-        parts.append(Part(name, new, view.shape, _elements(file, storage, view, loss)))
-        report.names[name] = parts[-1].size
-    write_safetensors(out, parts, metadata)
-    return losses
+        else:
+            alone = owners[owner] == 1 and tensor.is_contiguous()
+            parts[name] = tensor.detach() if alone else tensor.detach().clone(memory_format=torch.contiguous_format)
+    return Checkpoint(file.path, "safetensors", parts, metadata)
 
 
-def _elements(file: TorchFile, storage: Storage, view: View, loss: Loss) -> Iterator[bytes | bytearray]:
-    """The elements of a view in order, converted. Only a view of a part of a storage needs the storage in memory."""
-    if view.offset == 0 and view.is_contiguous and view.elements * view.dtype.itemsize == storage.size:
-        yield from converted(file.pieces(storage), view.dtype, loss)
-        return
+def _write(file: Checkpoint, out: BinaryIO) -> int:
+    """Write what a file holds now. Returns how large it became. Raises OSError, and CheckpointError."""
     import torch
 
-    whole = bytearray().join(converted(file.pieces(storage), view.dtype, loss))
-    if not view.elements:
+    try:
+        if file.format != "safetensors":
+            torch.save(file.root, out)
+        else:
+            _write_safetensors(file, out)
+    except RecursionError:
+        raise CheckpointError(f"{file.path} is nested too deep") from None
+    except (OSError, CheckpointError):
+        raise
+    except Exception as error:
+        # Both libraries hide the system's refusal: torch behind an error of its own, safetensors in a text.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number:
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        told = printable(first_line(str(error)) or type(error).__name__)
+        raise CheckpointError(f"{file.path} cannot be written as {file.format}: {told}") from None
+    return out.size if isinstance(out, Nowhere) else os.path.getsize(out.name)
+
+
+def _write_safetensors(file: Checkpoint, out: BinaryIO) -> None:
+    library, metadata = safetensors().torch, file.metadata or None
+    if isinstance(out, Nowhere):
+        out.write(library.save(file.root, metadata))
         return
-    dtype = getattr(torch, for_mps(view.dtype).name)
-    elements = torch.frombuffer(whole, dtype=dtype).as_strided(view.shape, view.strides, view.offset)
-    result = bytearray(view.elements * dtype.itemsize)
-    torch.frombuffer(result, dtype=dtype).copy_(elements.reshape(-1))
-    yield result
-
-
-def _note(report: FileReport, name: str, dtype: Dtype, shape: tuple[int, ...], device: str) -> None:
-    report.tensors += 1
-    new = for_mps(dtype)
-    new_device = "meta" if device == "meta" else "cpu"
-    if new is dtype and device == new_device:
-        return
-    saved = 0 if device == "meta" else math.prod(shape) * (dtype.itemsize - new.itemsize)
-    report.changes.append(Change(name, shape, dtype.name, new.name, device, new_device, saved))
-
-
-def _note_loss(report: FileReport, name: str, loss: Loss) -> None:
-    if loss.overflowed:
-        report.remarks.append(f"{printable(name)}: {plural(loss.overflowed, 'value')} beyond float32 became inf")
-    if loss.integers:
-        report.remarks.append(
-            f"{printable(name)}: {plural(loss.integers, 'whole number')} above 2**24 changed, float32 cannot hold them"
-        )
+    mode = os.fstat(out.fileno()).st_mode
+    library.save_file(file.root, out.name, metadata)  # it may put another file under the name, for its owner alone
+    os.chmod(out.name, mode)
+    with open(out.name, "rb+") as written:
+        os.fsync(written.fileno())

@@ -6,19 +6,18 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, cast
 
 from anymps._errors import CheckpointError
-from anymps.checkpoints._file import TORCH_SUFFIXES, CheckpointFile, To, convert_file, format_of, open_checkpoint
+from anymps._numbers import read_json
+from anymps.checkpoints._file import TORCH_SUFFIXES, To, convert_file
+from anymps.checkpoints._names import named_tensors
 from anymps.checkpoints._place import Nowhere, new_file
-from anymps.checkpoints._reading import printable, reading
+from anymps.checkpoints._read import Checkpoint, ForeignClassError, damaged, format_of, printable, read, reading
 from anymps.checkpoints._report import FileReport, Report
-from anymps.checkpoints._safetensors import read_json
-from anymps.checkpoints._structure import ForeignClassError
-from anymps.checkpoints._tensors import named_tensors
-from anymps.checkpoints._torch_file import TorchFile
 
 INDEX: Final = ".index.json"
 _LARGEST_INDEX: Final = 1 << 28  # bytes
@@ -99,8 +98,7 @@ class _Folder:
         renamed: dict[str, str] = {}
         absent: set[str] = set()
         for shard, path in shards.items():
-            with open_checkpoint(path) as file:
-                new, report = self._convert(file, self._to)
+            new, report = self._convert(read(path), self._to)
             total += sum(report.names.values())
             missing = sorted(wanted[shard] - set(report.names) - report.dropped)
             if missing:
@@ -128,25 +126,24 @@ class _Folder:
                 raise
             self._leave(path, error)
             return
-        with ExitStack() as stack:
+        try:
+            file = read(path)
+        except ForeignClassError as error:  # the trainer's settings
+            self._leave(path, error)
+            return
+        to = self._to
+        if to and file.format != to:
             try:
-                file = stack.enter_context(open_checkpoint(path))
-            except ForeignClassError as error:  # the trainer's settings
-                self._leave(path, error)
-                return
-            to = self._to
-            if to and isinstance(file, TorchFile):
-                try:
-                    named_tensors(file.root, path)
-                except CheckpointError as error:  # the optimizer's state
-                    self._report.remarks.append(f"{error}; it stays a file of torch.save")
-                    to = None
-            self._convert(file, to)
+                named_tensors(file)
+            except CheckpointError as error:  # the optimizer's state
+                self._report.remarks.append(f"{error}; it stays a file of torch.save")
+                to = None
+        self._convert(file, to)
 
-    def _convert(self, file: CheckpointFile, to: To | None) -> tuple[Path, FileReport]:
+    def _convert(self, file: Checkpoint, to: To | None) -> tuple[Path, FileReport]:
         """Convert one file. Returns its new path in the directory, and the report."""
         new = self._inside(file.path)
-        if to and isinstance(file, TorchFile):
+        if to and file.format != to:
             new = new.with_name(f"{_weights_name(new.stem)}.safetensors")
         with self._open(new) as out:
             report = convert_file(file, out, to, None if self._target is None else self._target / new)
@@ -196,7 +193,9 @@ def _read_index(index: Path) -> dict[str, Any]:
     with reading(index):
         if index.stat().st_size > _LARGEST_INDEX:
             raise CheckpointError(f"{index} is too large for an index")
-        document = read_json(index.read_bytes(), index)
+        document = read_json(index.read_bytes(), object_pairs_hook=partial(_once, index))
+    if not isinstance(document, dict):
+        raise damaged(index, "its JSON is not an object")
     weights = document.get("weight_map")
     if not isinstance(weights, dict) or not weights or not all(isinstance(shard, str) for shard in weights.values()):
         raise CheckpointError(f"{index} is not an index of shards: it has no weight_map")
@@ -206,9 +205,19 @@ def _read_index(index: Path) -> dict[str, Any]:
     return document
 
 
+def _once(index: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which no name may stand twice."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise damaged(index, f"the name {printable(name)} is in it twice")
+        seen.add(name)
+    return dict(pairs)
+
+
 def _asks_for_float64(config: Path) -> bool:
     try:
-        document = json.loads(config.read_bytes())
+        document = read_json(config.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and any(

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import RecordingError
+from anymps._numbers import whole
 from anymps.children._sources import keep_sources
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def _named(parts: list[tuple[Path, Recording]]) -> Iterator[tuple[str, Recording
 def _order(file: Path) -> tuple[bool, int, str]:
     """Ranks by their numbers, then the others as they began."""
     _, mark, rank = file.stem.partition(_RANK)
-    return (not mark, int(rank) if rank.isdecimal() else 0, file.name)
+    return (not mark, whole(rank) or 0, file.name)
 
 
 def _last_written(file: Path) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
+from anymps._said import tell
 from anymps.children._parts import CHILDREN_VARIABLE, ChildSettings
 from anymps.children._sources import serve_kept
 
@@ -166,7 +167,7 @@ def _switch_on(folder: str) -> None:
         if state() is None:
             enable(settings.mac, quiet=True)
     except AnympsError as error:
-        print(error, file=sys.stderr, flush=True)
+        tell(error)
 
 
 def _is_ours() -> bool:
@@ -194,4 +195,4 @@ def _record(folder: str, settings: ChildSettings, forked: bool) -> None:
     try:
         _leave = record_here(folder, settings)
     except AnympsError as error:
-        print(error, file=sys.stderr, flush=True)
+        tell(error)

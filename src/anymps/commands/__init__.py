@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from anymps._errors import FAULT, AnympsError, UsageError
+from anymps._said import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
 
@@ -104,6 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A mistake of the user's is one line on stderr. Raises nothing.
     """
     stand_aside()  # where a recorded script has started this command
+    can_tell()
+    try:
+        return _status_of(arguments)
+    finally:
+        forget_untold()
+
+
+def _status_of(arguments: Sequence[str] | None) -> int:
     if sys.stdout is None:  # closed by whoever started us (`>&-`)
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
     try:

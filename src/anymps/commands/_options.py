@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -12,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from anymps._command_settings import FACES, rows_of
 from anymps._errors import CostError, UsageError
+from anymps._numbers import whole
 from anymps._setting_row import Row
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -55,7 +57,7 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind == "integer":
         words["type"] = click.IntRange(_whole(row.least), _whole(row.most))
     elif row.kind == "number":
-        words["type"] = click.FloatRange(row.least, row.most)
+        words["type"] = Finite(row.least, row.most)
     elif row.kind == "text":
         words["metavar"] = row.metavar
     flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else row.flag
@@ -89,6 +91,17 @@ class _WordOrOther(click.Choice[str]):
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
+class Finite(click.FloatRange):
+    """A number within the limits of a setting: neither NaN, which compares with none of them, nor infinity."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Fails for another text."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a valid float.", param, ctx)
+        return number
+
+
 class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
     """Steps of a run: `8`, the first eight, also as `:8` and `0:8`; for a range `10:30` too."""
 
@@ -102,17 +115,18 @@ class _Steps(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         text = str(value)
         first, _, last = text.rpartition(":")
         is_range = self._row.kind == "range"
-        if not (last.isdecimal() and (first.isdecimal() or not first) and int(first or 0) < int(last)):
+        begin, end = whole(first or "0"), whole(last)
+        if begin is None or end is None or begin >= end:
             more = ", or a range of them, such as 10:30" if is_range else ""
             self.fail(f"{text!r} is not a number of steps, such as 8{more}", param, ctx)
         if is_range:
-            return int(first or 0), int(last)
-        if int(first or 0):
+            return begin, end
+        if begin:
             why = f"{self._command} looks at a run from its first step on"
             self.fail(f"{text!r} leaves out steps, and {why}: write a number of steps, such as {last}", param, ctx)
-        if self._row.most is not None and int(last) > self._row.most:
+        if self._row.most is not None and end > self._row.most:
             self.fail(f"{text!r} is more than {self._row.most:,.0f} steps", param, ctx)
-        return int(last)
+        return end
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """`N|FIRST:LAST`."""

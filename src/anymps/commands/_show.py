@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._errors import BuildError, UsageError
+from anymps._said import tell
 
 if TYPE_CHECKING:
     from anymps.findings import Finding
@@ -28,7 +29,7 @@ def say(problem: object, stream: TextIO | None = None) -> None:
 
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler
-    print("anymps: " + "\n".join(map(clean, lines)), file=stream or sys.stderr)
+    tell("anymps: " + "\n".join(map(clean, lines)), stream)
 
 
 def show_document(document: Callable[[], Document], path: Path | None, as_json: Callable[[], str]) -> None:
@@ -52,7 +53,7 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
     """
     from anymps.report import print_terminal, write_file
 
-    with _shown():
+    with _shown(stream):
         if path is None:
             print_terminal(recording, findings, stream)
             stream.flush()
@@ -66,16 +67,18 @@ def show_summary(recording: Recording, findings: Sequence[Finding], whole: str, 
     """Write the short report; `whole` says where the whole one is. Raises UsageError if it cannot be written."""
     from anymps.report import print_summary
 
-    with _shown():
+    with _shown(stream):
         print_summary(recording, findings, stream, whole=whole)
         stream.flush()
 
 
 @contextlib.contextmanager
-def _shown() -> Iterator[None]:
+def _shown(stream: TextIO) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
+        if stream is sys.stderr:
+            return  # beside a script's own output: its status wins, and what cannot be said is not said
         raise UsageError(f"the report cannot be shown: {error.strerror}") from error

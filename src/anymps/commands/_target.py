@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from anymps import capture
 from anymps._errors import UsageError
+from anymps._said import tell
 from anymps.capture import INTERRUPTED, ending_of
 
 _POOLS: Final = {"concurrent.futures.process": "_global_shutdown", "concurrent.futures.thread": "_shutdown"}
@@ -238,9 +239,9 @@ def _show(error: BaseException) -> None:
     try:
         sys.excepthook(kind, error, trace)
     except BaseException as failure:
-        print("Error in sys.excepthook:", file=sys.stderr)
+        tell("Error in sys.excepthook:")
         traceback.print_exception(type(failure), failure, _without_own_frames(failure.__traceback__))
-        print("\nOriginal exception was:", file=sys.stderr)
+        tell("\nOriginal exception was:")
         traceback.print_exception(kind, error, trace)
     if sys.stderr is not None:
         with suppress(OSError, ValueError):

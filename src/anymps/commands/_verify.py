@@ -11,6 +11,7 @@ import click
 from anymps._errors import UnsupportedTorchError, UsageError
 from anymps._settings import asked_for, variable_of
 from anymps._text import plural
+from anymps.commands._options import Finite
 from anymps.commands._show import say
 from anymps.report import check_file
 from anymps.rules import parse_torch_version
@@ -43,7 +44,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Record only this kind; repeatable.")
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True, max=1000),
+    type=Finite(min=0, min_open=True, max=1000),
     help=f"Time limit, in minutes (default {_MINUTES:g}).",
 )
 @click.option("--mac", metavar="MAC", help="The Mac that the virtual device acts as, if there is no real one.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from anymps._errors import CostError
+from anymps._numbers import digits
 from anymps.mac import Mac
 from anymps.rules import NEWEST
 
@@ -99,9 +100,7 @@ class Coefficients:
     wider: dict[str, float]
     between: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    machine: dict[str, float] = field(default_factory=dict)
     transfer: Transfer = field(default_factory=Transfer)
-    calibration: str = ""
 
 
 @cache
@@ -142,7 +141,7 @@ def torch_release(torch: str) -> TorchRelease:
     match = re.match(r"(\d+)\.(\d+)", torch)
     if match is None:
         raise CostError(f"anymps: not a release of torch: {torch!r}")
-    release = (int(match[1]), int(match[2]))
+    release = (digits(match[1]), digits(match[2]))
     if release < ERAS[0]:
         raise CostError(f"anymps: no times are predicted for torch {torch}: the data begin with torch 1.13")
     return TorchRelease(release, ".".join(map(str, max(era for era in ERAS if era <= release))))

@@ -1,4 +1,4 @@
-"""Predictions for a Mac: by its own calibration for that release of torch, otherwise by the shipped coefficients."""
+"""Predictions for a Mac, by the shipped coefficients."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from anymps._errors import CostError
-from anymps.cost._coefficients import torch_release
+from anymps.cost._coefficients import shipped, torch_release
 from anymps.cost._predict import OperatorTime, StepTime, operator_time, step_time
 from anymps.cost._tensors import OperatorCall
 from anymps.cost._walk import Happening, WalkedStep, walked_step
-from anymps.cost.calibration import coefficients_for
 from anymps.mac import Mac
 
 
@@ -20,7 +19,7 @@ def predict_operator(call: OperatorCall, mac: Mac, torch: str) -> OperatorTime:
     Raises CostError, in one line, for an operator or a dtype without a class, for a Mac whose rates are not known, for
     text that is not a tensor, and for a torch before 1.13.
     """
-    return operator_time(call, mac, torch_release(torch), coefficients_for(mac, torch))
+    return operator_time(call, mac, torch_release(torch), shipped())
 
 
 def predict_step(
@@ -36,7 +35,7 @@ def predict_step(
     if waits < 0:
         raise CostError(f"anymps: {waits} is not a number of waits")
     counts = calls if isinstance(calls, Mapping) else Counter(calls)
-    return step_time(counts, mac, torch_release(torch), waits, coefficients_for(mac, torch))
+    return step_time(counts, mac, torch_release(torch), waits, shipped())
 
 
 def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: float = 0.0) -> WalkedStep:
@@ -48,4 +47,4 @@ def walk_step(happenings: Sequence[Happening], mac: Mac, torch: str, *, busy: fl
 
     Raises CostError for a Mac whose rates are not known, and for a torch before 1.13.
     """
-    return walked_step(happenings, mac, torch_release(torch), coefficients_for(mac, torch), busy)
+    return walked_step(happenings, mac, torch_release(torch), shipped(), busy)

@@ -66,12 +66,10 @@ def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coeff
     peak, _ = rates(mac)
     group = change_of(work, mac, release)
     change = coefficients.change[work.kind][group] if group else 1.0
-    change *= coefficients.machine.get(work.kind, 1.0)
     launch = coefficients.launch[release.era] * 1e-6
     if work.kind in coefficients.matrix:
         row = coefficients.matrix[work.kind]
         factor = dtype_group(mac, work.dtype)
-        change *= coefficients.machine.get(work.dtype, 1.0)
         share = row.peak * (coefficients.dtype[factor] if factor else 1.0)
         if not work.operations:
             return Kernel(kernel_seconds(0.0, 0.0, change, launch), 0.0, 0.0)
@@ -90,7 +88,7 @@ def kernel_time(work: Work, mac: Mac, release: TorchRelease, coefficients: Coeff
         compute = work.size * other.operations / peak
         bandwidth = other.bandwidth
     memory = work.size / (mac.memory_bandwidth * bandwidth)
-    # What does not fit into the cache passes the memory: no timing of another machine makes it quicker than that.
+    # What does not fit into the cache passes the memory: no class makes it quicker than that.
     cached = work.size <= mac.system_cache_mib * 1024**2
     least = 0.0 if cached else work.size / mac.memory_bandwidth
     return Kernel(max(kernel_seconds(compute, memory, change, launch), least), compute, memory)

@@ -53,8 +53,7 @@ class OperatorTime:
 
     `device` is the time of the GPU's work, `low` and `high` its 80 % interval. `host` is the time in which the CPU
     dispatches the call, which overlaps with the GPU's work. `kind` is the class that takes most of the time, `rows` the
-    number of public timings behind that class, and `bound` what limits the time. If there is a calibration of that Mac,
-    `calibration` is a sentence about it: when it was made, or why it is not used.
+    number of public timings behind that class, and `bound` what limits the time.
     """
 
     device: float
@@ -64,7 +63,6 @@ class OperatorTime:
     kind: str
     bound: Bound
     rows: int
-    calibration: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,7 @@ class StepTime:
     `seconds` is the time of host and device together, `low` and `high` its 80 % interval. `device` and `host` are the
     sums of both, `device_low` and `device_high` the interval of the first. `waits` is the time that the host's waits
     add. `calls` counts the calls and `predicted` those that have a time; `left_out` gives the reasons for the others,
-    with their numbers. Data loading, paging and the first step's compilation are not included. `calibration` as in
-    OperatorTime.
+    with their numbers. Data loading, paging and the first step's compilation are not included.
     """
 
     seconds: float
@@ -90,7 +87,6 @@ class StepTime:
     calls: int
     predicted: int
     left_out: tuple[tuple[str, int], ...]
-    calibration: str = ""
 
 
 def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work, ...]:
@@ -170,7 +166,6 @@ def step_time(
         calls=total,
         predicted=total - sum(left_out.values()),
         left_out=tuple(left_out.most_common()),
-        calibration=coefficients.calibration,
     )
 
 
@@ -195,8 +190,8 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
         bound = "launch"
     group = "below 1 ms" if device < 1e-3 else "1 ms and above"
     low, high = widened(coefficients.intervals[group], width(kind.kind, call, mac, coefficients))
-    rows, told = coefficients.rows[kind.kind], coefficients.calibration
-    return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows, told)
+    rows = coefficients.rows[kind.kind]
+    return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows)
 
 
 def dispatch_seconds(call: OperatorCall | None, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> float:

@@ -29,9 +29,9 @@ def speed_ratio(of: WalkedStep, against: WalkedStep) -> Ratio:
 
 
 def _off(of: WalkedStep, against: WalkedStep) -> float:
-    """The 80 % interval in logarithms: what is wrong for a chip is wrong for all Macs with it, unless one was timed."""
+    """The 80 % interval in logarithms: what is wrong for a chip is wrong for all Macs with it."""
     one, other = of.mac, against.mac
-    if one is None or other is None or of.calibration != against.calibration:
+    if one is None or other is None:
         return max(of.between, against.between)
     alike = (one.chip, one.gpu_cores) == (other.chip, other.gpu_cores)
     return max(of.alike, against.alike) if alike else max(of.between, against.between)

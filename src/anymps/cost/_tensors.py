@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from anymps._errors import CostError
+from anymps._numbers import digits, whole
 from anymps._text import base_name
 
 ITEM_SIZES: Final[dict[str, int]] = {
@@ -74,7 +75,7 @@ class OperatorCall:
         words = (match[4] or "").split()
         for word in words:
             if word.startswith("axis="):
-                axis = int(word.removeprefix("axis="))
+                axis = _axis(word.removeprefix("axis="))
             elif word not in ("transposed", "blit"):
                 raise CostError(f"anymps: not a property of a call: {word!r}")
         inputs, outputs = (tuple(_LISTED.findall(part)) for part in (match[2], match[3]))
@@ -105,6 +106,14 @@ class OperatorCall:
         return base_name(self.operator)
 
 
+def _axis(text: str) -> int:
+    """An axis such as `-1`. Raises CostError for other texts."""
+    number = whole(text.removeprefix("-"))
+    if number is None:
+        raise CostError(f"anymps: not an axis: {text!r}")
+    return -number if text.startswith("-") else number
+
+
 @lru_cache(maxsize=65536)
 def read_tensor(text: str) -> Tensor:
     """Read `float32[8, 3]`, or `int64[] on cpu`. Raises CostError for other texts and unknown dtypes."""
@@ -114,4 +123,4 @@ def read_tensor(text: str) -> Tensor:
         raise CostError(f"anymps: not a tensor: {text!r}{hint}")
     if match[1] not in ITEM_SIZES:
         raise CostError(f"anymps: not a dtype of a tensor: {match[1]!r}")
-    return Tensor(match[1], tuple(int(size) for size in match[2].split(",") if size), bool(match[3]))
+    return Tensor(match[1], tuple(digits(size.strip()) for size in match[2].split(",") if size), bool(match[3]))

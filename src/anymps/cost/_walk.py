@@ -107,7 +107,7 @@ class WalkedStep:
     `calls` is the number of calls to predict, `predicted` the number of those that have a time; `left_out` gives the
     reasons for the others, with their numbers, and `unpredicted` their operators. `graphs` counts the graphs that
     MPSGraph compiles for the step, one or two for each operator with its tensors; it does so in the first step, and
-    the time does not include that. If there is a calibration of that Mac, `calibration` is a sentence about it.
+    the time does not include that.
     """
 
     seconds: float
@@ -127,7 +127,6 @@ class WalkedStep:
     left_out: tuple[tuple[str, int], ...]
     unpredicted: tuple[tuple[str, int], ...] = ()
     graphs: int = 0
-    calibration: str = ""
     lead: float = 0.0
     between: float = 0.0
     alike: float = 0.0
@@ -213,7 +212,6 @@ def walked_step(
         left_out=tuple(book.left_out.most_common()),
         unpredicted=tuple(book.unpredicted.most_common()),
         graphs=book.graphs,
-        calibration=coefficients.calibration,
         lead=walked.lead,
         between=math.log(apart),
         alike=math.log(alike),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps._errors import EnableError
+from anymps._numbers import digits, whole
 from anymps.device._driver import Card, Driver, ask_driver
 
 CARDS_VARIABLE: Final = "ANYMPS_CARDS"
@@ -120,9 +121,10 @@ def why_not_card(found: Cards, card: Card) -> Lack | None:
 def card_of(rank: int, there: int) -> int:
     """The card of a rank on a machine with so many: `rank % cards`. Raises EnableError for a wrong `ANYMPS_CARDS`."""
     text = os.environ.get(CARDS_VARIABLE, "")
-    if text and not (text.isdecimal() and int(text)):
+    cards = whole(text) if text else there
+    if not cards:
         raise EnableError(f"anymps: {CARDS_VARIABLE}={text!r} must be a number of cards, 1 or more")
-    return rank % (int(text) if text else there) % there
+    return rank % cards % there
 
 
 def rank_here() -> int:
@@ -131,15 +133,16 @@ def rank_here() -> int:
     It is that of torchrun, else the worker's of pytest-xdist, else that among its parent's processes
     (`multiprocessing`), else the one of another launcher. A worker of a rank has its rank's.
     """
-    local = os.environ.get("LOCAL_RANK", "")
-    if local.isdecimal():
-        return int(local)
+    local = whole(os.environ.get("LOCAL_RANK", ""))
+    if local is not None:
+        return local
     worker = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
     if worker:
-        return int(worker[1])
+        return digits(worker[1])
     for name in (RANK_VARIABLE, *_LAUNCHED):
-        if os.environ.get(name, "").isdecimal():
-            return int(os.environ[name])
+        rank = whole(os.environ.get(name, ""))
+        if rank is not None:
+            return rank
     return 0
 
 

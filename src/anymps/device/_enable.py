@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
+from anymps._said import tell
 from anymps._settings import asked_for, set_variable, variable_of
 from anymps._text import kernels_of
 from anymps.device._card_settings import settle_accuracy
@@ -274,10 +275,10 @@ def _check_real(asked: _Asked) -> None:
 
 def _introduce(current: State, mac: Mac) -> None:
     """Says on stderr what the device is, and of a card that has less memory than the Mac."""
-    print(banner(current), file=sys.stderr, flush=True)
+    tell(banner(current))
     note = "" if current.card is None else too_small(current.card, mac.recommended_max_memory)
     if note:
-        print(f"anymps: {note}", file=sys.stderr, flush=True)
+        tell(f"anymps: {note}")
 
 
 def banner(current: State) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from anymps._errors import MacError
+from anymps._numbers import digits, whole
 from anymps.mac import Mac, parse_mac
 from anymps.rules import TorchVersion
 from anymps.rules.faults import Hazard, hazards
@@ -21,7 +22,7 @@ def this_mac() -> Mac | None:
 
     chip = str(torch._C._mps_get_name()).removeprefix("Apple ") if hasattr(torch._C, "_mps_get_name") else ""
     memory = _sysctl("hw.memsize")
-    size = int(memory) if memory.isdigit() else 0
+    size = whole(memory) or 0
     return mac_named(chip, size, platform.mac_ver()[0], _sysctl("iogpu.wired_limit_mb"))
 
 
@@ -31,7 +32,7 @@ def mac_named(chip: str, memory: int, macos: str, wired: str = "") -> Mac | None
     try:
         return parse_mac(
             f"{chip} {memory >> 30}GB" + (f", macOS {version}" if version else ""),
-            wired_limit_mb=int(wired) if wired.isdigit() else 0,
+            wired_limit_mb=whole(wired) or 0,
         )
     except MacError:
         return None
@@ -44,7 +45,7 @@ def hazards_of_this_mac(torch_version: TorchVersion) -> tuple[Hazard, ...]:
 
 def hazards_of(mac: Mac | None, macos: str, torch_version: TorchVersion) -> tuple[Hazard, ...]:
     """The known faults of a Mac; where its GPU or macOS (`15.4.1`) is not known, only those that hold for all."""
-    numbers = [int(part) for part in macos.split(".")[:2] if part.isdigit()]
+    numbers = [digits(part) for part in macos.split(".")[:2] if part.isdecimal()]
     if mac is None and not numbers:
         return tuple(hazard for hazard in hazards(torch_version, (0, 0), "") if not hazard.macos)
     release = mac.macos if mac is not None else (numbers[0], numbers[1] if len(numbers) > 1 else 0)

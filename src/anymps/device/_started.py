@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from anymps._errors import AnympsError
+from anymps._said import tell
 from anymps.device._cards import RANK_VARIABLE
 from anymps.device._enable import enable, native
 from anymps.device._sharing import tell_of_unsent_batches
@@ -28,4 +28,4 @@ def switch_on(mac: Mac, method: str, mark: str, rank: str) -> None:
         native().mark_first_use(mark)
         tell_of_unsent_batches()
     except AnympsError as error:
-        print(error, file=sys.stderr, flush=True)
+        tell(error)

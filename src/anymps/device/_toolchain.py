@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import BuildError, UnsupportedTorchError
+from anymps._numbers import whole
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, installed_torch, version_rules
 
 _LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
@@ -263,9 +264,9 @@ def python_headers() -> Path | None:
 
 def job_count() -> int:
     """How many compilers run at a time: ``MAX_JOBS`` (torch's own habit), else the number of usable CPUs."""
-    text = os.environ.get("MAX_JOBS", "")
-    if text.isdigit() and int(text) > 0:
-        return int(text)
+    asked = whole(os.environ.get("MAX_JOBS", ""))
+    if asked:
+        return asked
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

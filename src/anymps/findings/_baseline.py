@@ -10,6 +10,7 @@ from typing import Final
 
 from anymps._atomic import replace_text
 from anymps._errors import UsageError
+from anymps._numbers import read_json
 from anymps.findings._model import Finding
 from anymps.record import Known, known_as, known_from
 
@@ -27,7 +28,7 @@ def read_baseline(path: Path) -> Counter[Known]:
     try:
         if path.exists() and (not path.is_file() or path.stat().st_size > _LARGEST):
             raise ValueError
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path.read_text(encoding="utf-8"))
         version = document["version"]
         if isinstance(version, int) and not isinstance(version, bool) and version != _VERSION and 0 < version < 1000:
             raise UsageError(f"{path} has version {version} of a baseline, this anymps reads {_VERSION}")

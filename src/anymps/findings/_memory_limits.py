@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anymps._errors import MacError
+from anymps._numbers import digits
 from anymps.findings._places import at
 from anymps.mac import Mac, parse_mac
 from anymps.record import Category, Holding, Moment, Recording
@@ -78,6 +79,6 @@ def _mac(recording: Recording) -> Mac | None:
     wired = _WIRED.search(details)
     text = details.partition(":")[0] or str(recording.meta.get("mac") or "")
     try:
-        return parse_mac(text, wired_limit_mb=int(wired[1]) if wired else 0)
+        return parse_mac(text, wired_limit_mb=digits(wired[1]) if wired else 0)
     except MacError:
         return None

@@ -94,15 +94,14 @@ class Forecast:
     def sentence(self) -> str:
         """`A step would take about 12.3 ms on an M2 16GB (6.77 to 23.4 ms), bound by launches.`"""
         time, mac = self.time, self.mac.name
-        told = f" {time.calibration}" if time.calibration else ""
         if self.no_time:
             about, span = estimate(time.device, time.device_low, time.device_high)
             busy = f"A step would keep the GPU of an {mac} busy for about {about} ({span})."
-            return f"{self.no_time} {busy}{told}"
+            return f"{self.no_time} {busy}"
         about, span = estimate(time.seconds, time.low, time.high)
         takes = f"A step would take about {about} on an {mac} ({span})"
         keep_up = ", if the loader's workers keep up" if self.workers else ""
-        more = f"{told}{self.cpu_sentence}{self.release_sentence}{self.busy_sentence}"
+        more = f"{self.cpu_sentence}{self.release_sentence}{self.busy_sentence}"
         return f"{takes}, bound by {self.bound}{keep_up}.{more}"
 
     @property

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError
+from anymps._said import tell
 from anymps.capture import record
 from anymps.findings import Finding, Settings, Severity, find, needless_in, read_settings, roots, select
 from anymps.record import Recording
@@ -153,4 +154,4 @@ def _is_mac() -> bool:
 
 
 def _say(problem: object) -> None:
-    print(f"anymps: {problem}", file=sys.stderr)
+    tell(f"anymps: {problem}")

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from anymps._errors import MacError
+from anymps._numbers import digits
 from anymps.mac._chips import CHIPS, Chip
 from anymps.mac._mac import DEFAULT_MACOS, Mac, build_mac
 
@@ -51,10 +52,10 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     bins = [candidate for candidate in CHIPS if candidate.name == f"Apple {name}"]
     if not bins:
         raise MacError(f'anymps: there is no Mac "{name}"; nearest: {_nearest_chips(name)}')
-    ram = int(memory[1]) if memory else None
-    chosen, size = _choose(name, bins, ram, int(gpu[1]) if gpu else None, int(cpu[1]) if cpu else None)
+    ram = digits(memory[1]) if memory else None
+    chosen, size = _choose(name, bins, ram, digits(gpu[1]) if gpu else None, digits(cpu[1]) if cpu else None)
     mac = build_mac(chosen, size, macos)
-    limit = wired_limit_mb or (int(wired[1]) if wired else 0)
+    limit = wired_limit_mb or (digits(wired[1]) if wired else 0)
     return mac.with_wired_limit(limit) if limit else mac
 
 
@@ -68,8 +69,8 @@ def _macos(text: str) -> tuple[tuple[int, int], str]:
     """The macOS that the text names, or the default, and the text without it."""
     match, rest = _take(_MACOS, text)
     if match and (match[1] or match[2]):
-        major = int(match[2]) if match[2] else _RELEASE_NAMES[match[1]]
-        return (major, int(match[3] or 0)), rest
+        major = digits(match[2]) if match[2] else _RELEASE_NAMES[match[1]]
+        return (major, digits(match[3] or "0")), rest
     name, rest = _take(_MACOS_NAME, rest)
     return ((_RELEASE_NAMES[name[1]], 0), rest) if name else (DEFAULT_MACOS, rest)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import torch
 
+from anymps._said import tell
 from anymps._text import base_name, first_line
 from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
@@ -290,4 +290,4 @@ def _number(value: complex | float | int | bool) -> str:
 
 def say(text: str) -> None:
     """One line for the user, on standard error."""
-    print(f"anymps: {text}", file=sys.stderr)
+    tell(f"anymps: {text}")

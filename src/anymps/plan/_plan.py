@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from anymps._errors import PlanError
+from anymps._numbers import digits
 from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._choice import Choice, Own, choices
@@ -133,7 +134,7 @@ def make_plan(
     What the script writes is dropped, unless `allow_writes`.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
-    minor = int(torch_version.split(".")[1])
+    minor = digits(torch_version.split(".")[1])
     first = base or Scenario()
 
     def run(scenario: Scenario, limits: Mac | None = None) -> Measured:
@@ -213,7 +214,7 @@ def _measuring() -> Iterator[Callable[[_Run, Scenario], Future[Measured]]]:
 
 def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:
     """What a plan knows of one's own Mac; `times_of` is the release whose times are predicted, if another one."""
-    minor = int(torch.split(".")[1])
+    minor = digits(torch.split(".")[1])
     verdict = measured.trace.replay(mac, minor).verdict
     largest = stretch.largest(mac, minor) if stretch is not None else None
     free = mac_time(measured, mac, Verdict.FITS, times_of or torch)

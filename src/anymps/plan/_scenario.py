@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from anymps._errors import UsageError
+from anymps._numbers import whole
 
 PRECISIONS: Final = ("bfloat16", "float16")
 OPTIMIZERS: Final = {
@@ -95,9 +96,10 @@ def parse_scenario(text: str) -> Scenario:
 
 def _value(name: str, value: str, word: str) -> Any:
     if name in ("batch", "sequence", "accumulate"):
-        if not value.isdecimal() or int(value) < 1:
+        number = whole(value)
+        if not number:
             raise UsageError(f"--what-if {word}: {name} is a number of 1 or more, as in {name}=8")
-        return int(value)
+        return number
     if name in ("checkpoint", "fused"):
         if value not in ("on", "off", ""):
             raise UsageError(f"--what-if {word}: {name} is on or off")

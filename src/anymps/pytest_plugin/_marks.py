@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 import pytest
+
+from anymps._numbers import MOST
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
@@ -62,7 +65,8 @@ def read_size(text: str) -> int | None:
     """Bytes of `100 MiB`, `1.5 GB`, `64KiB`; None if the text is no size."""
     match = _SIZE.fullmatch(text)
     factor = _UNITS.get(match[2].upper()) if match is not None else None
-    return round(float(match[1]) * factor) if match is not None and factor is not None else None
+    size = float(match[1]) * factor if match is not None and factor is not None else math.inf
+    return round(size) if size < MOST else None
 
 
 def _fails(item: pytest.Item) -> Fails | None:

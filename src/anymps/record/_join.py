@@ -7,6 +7,7 @@ on where that one's ended, and its buffers are freed when it ends.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -299,9 +300,9 @@ def _suite(suites: list[dict[str, Any]]) -> dict[str, object]:
     """The tests of all shards of a suite: their numbers add up, and what is expected of each is expected."""
     numbers = {key for suite in suites for key, value in suite.items() if type(value) is int}
     expected = [row for suite in suites if isinstance(suite.get("expected"), list) for row in suite["expected"]]
-    different = [row for number, row in enumerate(expected) if row not in expected[:number]]
+    different = list({json.dumps(row, sort_keys=True): row for row in expected}.values())
     shared = {key: value for key, value in suites[0].items() if all(suite.get(key) == value for suite in suites)}
-    summed = {key: sum(suite.get(key, 0) for suite in suites) for key in sorted(numbers)}
+    summed = {key: sum(number for suite in suites if type(number := suite.get(key)) is int) for key in sorted(numbers)}
     return {**shared, **summed, **({"expected": different} if different else {})}
 
 

@@ -5,8 +5,6 @@ What a file must look like is derived from `format/` and the vocabularies; what 
 
 from __future__ import annotations
 
-import json
-import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._form import LAYOUTS, NUMBERS, Form
 from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
@@ -127,7 +126,7 @@ def _condition(table: str, column: _Column) -> str:
 def read_json(text: str) -> Any:
     """What a JSON text of the file says. Raises DamageError for one that is none, too deep or holds no real number."""
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = json_value(text)
     except RecursionError:
         raise DamageError("JSON that is nested too deep") from None
     except ValueError as error:
@@ -186,15 +185,9 @@ def read_meta(rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> dict[s
     return meta
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} in JSON")
-
-
 def _check_depth(value: object, level: int = 0) -> None:
     if level > _DEEPEST:
         raise DamageError("JSON that is nested too deep")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise DamageError("a number in JSON that is not one")
     if isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
             _check_depth(each, level + 1)

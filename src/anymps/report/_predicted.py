@@ -34,8 +34,7 @@ def predicted_in_short(recording: Recording) -> str:
         return found.no_time if found is not None else ""
     time = found.time
     about, span = estimate(time.seconds, time.low, time.high)
-    told = f" {time.calibration}" if time.calibration else ""
-    more = f"{told}{found.cpu_sentence}{found.busy_sentence}"
+    more = f"{found.cpu_sentence}{found.busy_sentence}"
     step = f"A step with torch {found.torch}" if found.made_by else "A step"
     return f"{step}: about {about} ({span}), bound by {found.bound}.{more}"
 
@@ -84,7 +83,6 @@ def predicted_object(recording: Recording) -> dict[str, object] | None:
         "cpu_seconds": found.on_cpu,
         "busy": found.busy,
         "no_time": found.no_time,
-        "calibration": time.calibration,
         "bound": time.bound,
         "shares": [{"what": what, "seconds": seconds} for what, seconds in time.shares if told],
         "phases": [{"phase": phase.label, "seconds": time.parts.get(phase, 0.0)} for phase in Phase if told],

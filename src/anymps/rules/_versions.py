@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 from anymps._errors import UnsupportedTorchError
+from anymps._numbers import digits
 from anymps.rules._readings import Reading
 
 OLDEST: Final = (2, 11)
@@ -149,7 +150,7 @@ def parse_torch_version(text: str | TorchVersion) -> TorchVersion:
     if not match:
         raise UnsupportedTorchError(f'anymps: "{text}" is not a torch version; expected something like 2.13.0')
     major, minor, patch, suffix, build = match.groups()
-    return TorchVersion(int(major), int(minor), int(patch or 0), suffix or "", build or "")
+    return TorchVersion(digits(major), digits(minor), digits(patch or "0"), suffix or "", build or "")
 
 
 def check_supported(version: str | TorchVersion) -> TorchVersion:

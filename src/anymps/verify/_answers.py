@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from anymps._atomic import replacing
 from anymps._errors import UsageError
+from anymps._numbers import read_json
 from anymps._version import __version__
 from anymps.verify._form import fault_of
 
@@ -115,10 +116,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _parsed(content: bytes, path: Path) -> Any:
-    def refuse(name: str) -> float:
-        raise ValueError(name)
-
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=refuse)
+        return read_json(content, most=4_000_000)
     except (ValueError, RecursionError):  # neither UTF-8 nor JSON, or nested without end
         raise UsageError(f"{path} does not contain valid JSON") from None

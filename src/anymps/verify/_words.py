@@ -10,8 +10,7 @@ from typing import Final
 
 from anymps._errors import CostError, MacError
 from anymps._text import clean, plural
-from anymps.cost import OperatorCall, predict_operator, shipped
-from anymps.cost.calibration import Mode, expected_seconds
+from anymps.cost import OperatorCall, predict_operator, predict_step
 from anymps.mac import Mac, parse_mac
 from anymps.verify._answers import Answers
 from anymps.verify._compare import Comparison, Difference
@@ -20,7 +19,7 @@ from anymps.verify._kinds import KINDS
 
 _WIDTH: Final = 100
 _LONGEST: Final = 300
-_MODES: Final[dict[str, Mode]] = {"pipe": "pipe", "sync": "sync"}
+_WAITS: Final = {"pipe": 0, "sync": 1}  # of a call that is timed in this way
 _SHOWN: Final = 30
 """Groups of differences of a kind that are shown unless all are asked for."""
 _DTYPES: Final = frozenset(ITEM_SIZES)
@@ -106,12 +105,12 @@ def _times(mac: Answers) -> Iterator[str]:
     for case, answer in mac.answers.get("times", {}).items():
         text, _, mode = case.rpartition(" ")
         seconds = answer.get("seconds")
-        if not isinstance(seconds, int | float) or seconds <= 0 or mode not in _MODES:
+        if not isinstance(seconds, int | float) or seconds <= 0 or mode not in _WAITS:
             continue
         try:
             call = OperatorCall.parse(text)
-            expected = expected_seconds(call, _MODES[mode], machine, mac.machine["torch"], shipped())
             predicted = predict_operator(call, machine, mac.machine["torch"])
+            expected = predict_step([call], machine, mac.machine["torch"], waits=_WAITS[mode]).seconds
         except CostError:
             continue
         ratios.append(seconds / expected)

@@ -1,4 +1,4 @@
-"""`anymps bench`: a function, a script's steps, or, with `--calibrate`, the Mac itself, timed."""
+"""`anymps bench`: a function, or a script's steps, timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anymps bench`: how long a function, or an optimizer step of a script, takes; `--calibrate`: what a Mac takes."""
+"""`anymps bench`: how long a function, or an optimizer step of a script, takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from anymps.commands._script_command import script_command
 from anymps.commands._target import Target
 from anymps.commands.bench._function import BenchFunction
 from anymps.commands.bench._session import BenchSession
-from anymps.commands.calibrate import calibrate
 
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 
@@ -25,16 +24,7 @@ def bench(asked: BenchSettings, words: tuple[str, ...]) -> int:
 
     A few more steps or calls are then recorded, and their predicted time on this Mac is shown beside the measured one.
     On the virtual device only the prediction counts: the measured times say nothing about a Mac.
-
-    With --calibrate, the Mac itself is timed instead: about three minutes of products, convolutions, reductions, copies
-    and waits. The timings are kept for its chip and this release of torch, and predictions use them.
     """
-    if asked.calibrate:
-        if words:
-            raise UsageError(f"--calibrate times the Mac itself, not {words[0]}")
-        return calibrate(asked.out, asked.calibrate_virtual)
-    if asked.out is not None:
-        raise UsageError("--out is for --calibrate")
     if not words:
         raise UsageError("name module:function or a script (anymps bench --help)")
     match = _FUNCTION.fullmatch(words[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._errors import CostError
-from anymps._text import duration, estimate
+from anymps._text import clean, duration, estimate
 from anymps.forecast import Forecast, forecast
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("", "measured", "predicted", "80 % interval", "")
 _NOT_COMPARED: Final = "is not compared: the times above are this machine's, not a Mac's."
-_CALIBRATE: Final = "anymps bench --calibrate times this Mac, and later predictions use the result."
 _WORTH_A_WORD: Final = 0.1
 """Share of what was measured; parts that lie less apart say nothing."""
 _PARTS: Final = {"queued": "the host's work, until it is queued", "device": "the GPU's work after that"}
@@ -103,7 +102,7 @@ class Prediction:
         both = (*_times(self.timing.median_ns), about)
         names = {"queued": "until queued", "device": "after that"}
         return (
-            (self.timing.name, *both, span, "held" if self.held else "not held"),
+            (clean(self.timing.name), *both, span, "held" if self.held else "not held"),
             *((f"  {names[part]}", *_times(*pair), "", "") for part, pair in self.parts.items()),
         )
 
@@ -114,7 +113,8 @@ class Prediction:
             return (f"no prediction: {self.why}",)
         if (found := self.compared) is not None:
             return tuple(self._compared(found))
-        what = f"A {self.timing.name}" if self.timing.name.startswith("step of ") else self.timing.name
+        name = clean(self.timing.name)
+        what = f"A {name}" if name.startswith("step of ") else name
         sentence = self.found.sentence.replace("A step", what)
         if self.told is None or not self.timing.virtual:
             return (sentence,)
@@ -134,10 +134,6 @@ class Prediction:
         if most is not None and abs(self.parts[most][0] - self.parts[most][1]) >= _WORTH_A_WORD * median:
             seen, expected = self.parts[most]
             yield f"They differ most in {_PARTS[most]}: {_more_or_less(seen - expected)} than predicted."
-        if found.time.calibration:
-            yield found.time.calibration
-        elif not self.held:
-            yield _CALIBRATE
 
 
 def predict(timing: Timing, recording: Recording, torch: str = "") -> Prediction:

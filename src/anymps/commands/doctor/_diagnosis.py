@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from anymps._errors import UnsupportedTorchError
+from anymps._numbers import digits
 from anymps._settings import variable_of
 from anymps.commands.doctor._environment import Note, explain
 from anymps.commands.doctor._facts import Facts
@@ -189,9 +190,9 @@ def _oldest_macos(facts: Facts) -> int | None:
 
 def _major(macos: str | None) -> int | None:
     """The major number; None for 10.16, which is what newer systems tell programs that were built for older ones."""
-    if macos is None or macos.startswith("10.16") or not macos.partition(".")[0].isdigit():
+    if macos is None or macos.startswith("10.16") or not macos.partition(".")[0].isdecimal():
         return None
-    return int(macos.partition(".")[0])
+    return digits(macos.partition(".")[0])
 
 
 def _torch_check(facts: Facts, release: tuple[int, int] | None) -> Check:

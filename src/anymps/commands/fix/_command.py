@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from anymps._command_settings import FixSettings
 from anymps._errors import UsageError
+from anymps._said import tell
 from anymps._text import duration, listed
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
@@ -169,4 +170,4 @@ def _compared(ran: Ran) -> list[tuple[str, tuple[float, ...]]]:
 
 def say_plain(text: str) -> None:
     """A line on stderr, without our name before it."""
-    print(text, file=sys.stderr)
+    tell(text)

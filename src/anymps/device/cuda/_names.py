@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _device
 
+from anymps._numbers import whole
 from anymps.device.cuda._uses import tell
 
 # Functions that take a device and are not in torch's own list of those that make tensors.
@@ -25,8 +26,9 @@ def stand_in(function: str, name: str) -> str:
     Raises torch.AcceleratorError for another device of CUDA, as CUDA does with one GPU.
     """
     index = name[5:]
-    if index and index.isdigit() and int(index):
-        raise no_such_device(int(index))
+    number = whole(index)
+    if number:
+        raise no_such_device(number)
     tell()
     return f"mps{name[4:]}"
 

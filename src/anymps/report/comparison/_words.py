@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from anymps._numbers import whole
 from anymps._text import listed, step_name
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
@@ -96,7 +97,7 @@ def at_most(share: float) -> str:
 
 def place(site: Site) -> str:
     """`train.py:12`; empty if the line is unknown."""
-    return f"{site.file.rpartition('/')[2]}:{site.line}" if site.line else ""
+    return f"{text.clean(site.file.rpartition('/')[2])}:{site.line}" if site.line else ""
 
 
 def step(found: Comparison, call: Call, lead: str = "") -> str:
@@ -266,7 +267,8 @@ def _names_release(found: Comparison) -> bool:
 
 def _release(version: str) -> tuple[int, int]:
     parts = version.split(".")
-    return (int(parts[0]), int(parts[1])) if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit() else (0, 0)
+    major, minor = whole(parts[0]), whole(parts[1]) if len(parts) > 1 else None
+    return (0, 0) if major is None or minor is None else (major, minor)
 
 
 def _sizes(found: Comparison, divergence: Divergence) -> str:

@@ -263,18 +263,12 @@ def time_table(plan: Plan) -> Table:
 
 
 def about_times(plan: Plan) -> tuple[str, ...]:
-    """Of which release of torch the times are, where it is another one, and which Macs were calibrated."""
-    told = dict.fromkeys(
-        _calibration(mac_time.mac.name, mac_time.time.calibration)
-        for mac_time in plan.times
-        if mac_time.time is not None
-    )
-    told[closures(plan)] = None
+    """Of which release of torch the times are, where it is another one, and whether values decide how much is done."""
+    told = (closures(plan),) if closures(plan) else ()
     if not plan.times_of:
-        return tuple(filter(None, told))
+        return told
     of, made_by = (text.clean(version).partition("+")[0] for version in (plan.times_of, plan.torch))
-    release = f"These are the times of torch {of}, for the calls that torch {made_by} makes here."
-    return release, *filter(None, told)
+    return f"These are the times of torch {of}, for the calls that torch {made_by} makes here.", *told
 
 
 def closures(plan: Plan) -> str:
@@ -287,11 +281,6 @@ def closures(plan: Plan) -> str:
         f"The optimizer called its closure {many} times in a measured step. If values decide how often, as with LBFGS, "
         "later steps take less time or more."
     )
-
-
-def _calibration(mac: str, told: str) -> str:
-    """`M3 Pro 18GB: calibrated on this machine, 14 Nov 2026.`; the empty text where there is no calibration."""
-    return f"{mac}: {told[0].lower()}{told[1:]}" if told else ""
 
 
 def rate(number: float | None) -> str:

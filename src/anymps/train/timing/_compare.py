@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anymps._text import clean
 from anymps.train.timing._timing import Timing, table, warnings_of
 
 SURE, LIKELY = 0.01, 0.05  # the chance of an interval that does not hold the true ratio
@@ -46,17 +47,18 @@ class Ratio:
     rounds: int
 
     def __str__(self) -> str:
+        name, base = clean(self.name), clean(self.base)
         if self.low is None or self.high is None:
-            return f"{self.name}: too few rounds to compare it with {self.base} ({self.rounds})"
+            return f"{name}: too few rounds to compare it with {base} ({self.rounds})"
         between = f"({self.low:.2f} to {self.high:.2f} times)"
         if self.certainty is Certainty.UNSEEN:
-            return f"{self.name}: no difference from {self.base} seen {between}"
+            return f"{name}: no difference from {base} seen {between}"
         if self.certainty is Certainty.SAME:
-            return f"{self.name}: as fast as {self.base}, within 1 % {between}"
+            return f"{name}: as fast as {base}, within 1 % {between}"
         factor, word = (self.value, "fast") if self.value > 1 else (1 / self.value, "slow")
         low, high = (self.low, self.high) if self.value > 1 else (1 / self.high, 1 / self.low)
         sure = self.certainty.value
-        return f"{self.name}: {factor:.2f} times as {word} as {self.base}, {sure} ({low:.2f} to {high:.2f})"
+        return f"{name}: {factor:.2f} times as {word} as {base}, {sure} ({low:.2f} to {high:.2f})"
 
     def to_json(self) -> dict[str, object]:
         """Everything as plain data."""
@@ -90,7 +92,7 @@ class Comparison:
         texts: dict[str, list[str]] = {}
         for timing in self.timings:
             for text in warnings_of(timing):
-                texts.setdefault(text, []).append(timing.name)
+                texts.setdefault(text, []).append(clean(timing.name))
         return tuple(
             text if len(names) == len(self.timings) else f"{', '.join(names)}: {text}" for text, names in texts.items()
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from anymps._text import clean
 from anymps.train.timing._clock import CLOCK, Clock, Device, Stopwatch, Synchronize
 from anymps.train.timing._timing import Run, Timing, table, warnings_of
 
@@ -58,5 +59,5 @@ class Timer:
             if name not in timings
         ]
         for timing in timings.values():
-            lines += [f"warning: {timing.name}: {text}" for text in warnings_of(timing)]
+            lines += [f"warning: {clean(timing.name)}: {text}" for text in warnings_of(timing)]
         return "\n".join(lines)

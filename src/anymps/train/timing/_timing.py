@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anymps._text import duration, percent
+from anymps._text import clean, duration, percent
 
 FEW_RUNS = 8
 """Below this many runs, all of them together do not enclose the median with 99 % confidence: 2 * 0.5**n > 0.01."""
@@ -173,7 +173,7 @@ def _row(timing: Timing) -> list[str]:
     low, high = timing.quartiles_ns
     runs = f"{timing.n:,}" if timing.calls == 1 else f"{timing.n:,} x {timing.calls:,} calls"
     return [
-        timing.name,
+        clean(timing.name),
         f"{timing.device} (virtual)" if timing.virtual else timing.device,
         _time(timing.median_ns),
         f"{_time(low)} - {_time(high)}",

@@ -1,12 +1,14 @@
-"""Calls that a Mac is timed at (`anymps bench --calibrate`), as `benchmarks/times` has them, and how to make them."""
+"""Calls that a Mac is timed at, as `benchmarks/times` has them, and how to make them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from anymps.cost import OperatorCall
-from anymps.cost.calibration import Mode
+
+Mode = Literal["pipe", "sync"]
+"""Many calls back to back, or each call waited for."""
 
 Tensors = list[Any]
 

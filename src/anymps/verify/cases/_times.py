@@ -1,4 +1,4 @@
-"""Cases of times: the calls of `anymps bench --calibrate`, timed as there."""
+"""Cases of times: calls as the public tables of timings have them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def time_cases() -> list[Case]:
-    """All calls of a calibration."""
+    """All calls that are timed."""
     return [Case(f"{call.text} {call.mode}", functools.partial(_timed, call)) for call in TIMED_CALLS]
 
 

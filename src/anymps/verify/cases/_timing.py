@@ -1,4 +1,4 @@
-"""Timing calls, for `anymps bench --calibrate` too: warm-up, the median of some runs, and whether the Mac paged."""
+"""Timing calls: warm-up, the median of some runs, and whether the Mac paged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anymps._text import first_line
-from anymps.cost.calibration import Timed
-from anymps.verify.cases._timed_calls import TimedCall
+from anymps.cost import OperatorCall
+from anymps.verify.cases._timed_calls import Mode, TimedCall
 
 if TYPE_CHECKING:
     from anymps.train.timing import Stopwatch
@@ -21,6 +21,20 @@ _WARMUP: Final = 3
 _MOST_CALLS: Final = 2000
 _RUN_NS: Final = 100_000_000
 """One run lasts as long, of as many calls as that takes: the wait at its end does not count beside them."""
+
+
+class Timed(NamedTuple):
+    """A call that was timed on a machine.
+
+    `seconds` is the median of its runs for one call, `spread` the distance between their quartiles divided by that
+    median. `paged` is True if the machine swapped memory to disk meanwhile.
+    """
+
+    call: OperatorCall
+    mode: Mode
+    seconds: float
+    spread: float = 0.0
+    paged: bool = False
 
 
 class Measurement(NamedTuple):
