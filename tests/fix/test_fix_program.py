@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import UsageError
-from anymps.findings import RULES
 from anymps.commands._target import Target, TargetNotFoundError
+from anymps.findings import RULES
 from anymps.fix import Program, edits_for, write_all
 from anymps.fix._edits import apply_all
 from anymps.record import Site

@@ -162,8 +162,9 @@ class _Checker:
         how = How(f"one step with {name}", added=option, steps=1, seconds=max(self._left, _SHORT_S))
         after = self._ran(apply_all(self.found.kept, self._program), how)
         if after.on_mps:
-            choosing = [edit for edit in self.found.kept if self.chooses_device([edit])]
-            self._keep([edit for edit in self.found.kept if edit not in choosing], f"with {name} it still uses mps")
+            others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
+            self._keep(others, f"with {name} it still uses mps")
+            self.found.after = None
         elif after.error:
             self.found.notes.append(f"with {name}, the changed script stops {after.stopped}")
         else:

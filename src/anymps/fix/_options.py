@@ -12,8 +12,8 @@ from anymps.fix._lines import tree_of
 from anymps.fix._program import Program
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
-_NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accelerator)")
-_GPU: Final = re.compile(r"gpu|cuda|mps|accelerator")
+_NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accel)")
+_GPU: Final = re.compile(r"gpu|cuda|mps|accel")
 _NOT: Final = re.compile(r"^(?:no|disable|without)[-_]?")
 _COUNTS: Final = re.compile(r"(?:^|[-_])(?:n|num|count|per|memory|mem|limit)(?:[-_]|$)|ngpu|gpus$")
 

@@ -102,7 +102,7 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
     _tell_stop("before, the script stops", done.unchanged)
     after = done.after
     if after is None:
-        say_plain("  not run on mps: these changes mean the same everywhere, and choose no device")
+        say_plain("  these changes choose no device")
     elif after.error:
         _tell_stop("after, it stops", after)
     elif not after.used:
