@@ -23,7 +23,7 @@ def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     program = Program.read(Path("train.py"))
     runs = Runs(("train.py",), Order("", Settings()), 600)
-    found = [runs.run(program, How("x", device, answered)) for device, answered in (("cpu", False), ("mps", True))]
+    found = runs.run([(program, How("x", device, answered)) for device, answered in (("cpu", False), ("mps", True))])
     assert [ran.printed for ran in found] == [(0.0, float(torch.cuda.is_available()), 9.0), (1.0, 1.0, 3.0)]
     assert [ran.files for ran in found] == [{"log.txt": "1\n"}] * 2
     assert not (tmp_path / "log.txt").exists()
@@ -40,7 +40,7 @@ def test_mps_has_the_random_numbers_of_the_cpu(tmp_path: Path, monkeypatch: pyte
     program = Program.read(Path("train.py"))
     runs = Runs(("train.py",), Order("", Settings()), 600)
     hows = (How("x", "cpu"), How("x", draws_on_cpu=True), How("x"))
-    on_cpu, drawn, own = (runs.run(program, how).printed for how in hows)
+    on_cpu, drawn, own = (ran.printed for ran in runs.run([(program, how) for how in hows]))
     assert len(on_cpu) == 9
     assert drawn == pytest.approx(on_cpu)
     assert own != pytest.approx(on_cpu)

@@ -43,7 +43,10 @@ class How:
     draws_on_cpu: bool = False
 
 
-Run = Callable[[Program, How], Ran]
+Order = tuple[Program, How]
+
+Run = Callable[[Sequence[Order]], list[Ran]]
+"""Runs programs at the same time."""
 
 
 @dataclass
@@ -75,14 +78,13 @@ def check(
     """Keep the edits of a program that runs do not speak against.
 
     `before` is the run of the unchanged program, with mps in place of CUDA if `answered`: then it runs once more as a
-    Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU.
+    Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU. A short run goes
+    beside another where it does not depend on it.
     """
     found = Checked(program, list(edits), before)
     checker = _Checker(program, before, run, answered, steps, found)
     checker.without_gpu()
-    checker.on_mps()
-    if option and found.after is not None and checker.chooses_device(found.kept):
-        checker.with_option(option)
+    checker.on_mps(option)
     found.program = apply_all(found.kept, program)
     return found
 
@@ -98,23 +100,24 @@ class _Checker:
         self._steps = steps
         self._left = max(RUNS * before.seconds, _LEAST_S) - before.seconds
         self.found = found
-        if answered:
-            how = How("the unchanged script without --cuda-as-mps", steps=steps)
-            found.unchanged = self._ran(program, replace(how, seconds=max(0.9 * before.seconds, _SHORT_S)))
 
     def without_gpu(self) -> None:
         """Compare the first steps where there is no GPU: no edit should change anything there."""
-        before = unchanged = self.found.unchanged
         how = How("the first steps without a GPU", "cpu", steps=min(self._steps or _STEPS, _STEPS))
+        before = None
         while self.found.kept:
-            # One whole run comes after it.
-            rest = min(0.6 * self._before.seconds, self._left - self._before.seconds)
-            how = replace(how, seconds=max(rest, _SHORT_S))
-            after = self._ran(apply_all(self.found.kept, self._program), how)
+            how = replace(how, seconds=max(0.6 * self._before.seconds, _SHORT_S))
+            orders = [(apply_all(self.found.kept, self._program), how)]
+            if before is None and self._answered:
+                alone = How("the unchanged script without --cuda-as-mps", steps=self._steps)
+                orders.append((self._program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
+            after, *rest = self._ran(*orders)
+            unchanged = self.found.unchanged = rest[0] if rest else self.found.unchanged
+            before = before or unchanged
             why = _against(before, after)
             if before is unchanged and unchanged.used and (why or unchanged.error):
                 # On mps it has other random numbers, or raises what it raises nowhere else.
-                before = self._ran(self._program, replace(how, what="the same of the unchanged script"))
+                (before,) = self._ran((self._program, replace(how, what="the same of the unchanged script")))
                 why = _against(before, after)
             if not why:
                 agreed = agreement(before, after)
@@ -125,15 +128,22 @@ class _Checker:
             if not self._has_time:
                 return
 
-    def on_mps(self) -> None:
-        """Compare the whole run on mps with that of the unchanged program as a Mac runs it."""
+    def on_mps(self, option: tuple[str, ...]) -> None:
+        """Compare the whole run on mps with that of the unchanged program as a Mac runs it.
+
+        Beside it, one step with the option that asks for the CPU, which the changed program has to obey.
+        """
         unchanged = self.found.unchanged
         while self.found.kept:
             changed = apply_all(self.found.kept, self._program)
             # Where a Mac ran it on the CPU, the losses can be the same only if the random numbers are.
             on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
-            after = self._ran(changed, replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S)))
+            how = replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S))
+            orders = [(changed, how)]
+            if option and self.chooses_device(self.found.kept):
+                orders.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
+            after, *asked = self._ran(*orders)
             why, before = _against(unchanged, after), unchanged
             if not why and unchanged.on_mps and not after.on_mps:
                 why = "the model is not on mps any more"
@@ -145,6 +155,8 @@ class _Checker:
                 if agreed := agreement(before, after):
                     self.found.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
+                if asked:
+                    self._obeys(" ".join(option), asked[0])
                 return
             at_edit = any((str(edit.file), edit.line) in after.trail for edit in self.found.kept)
             sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
@@ -153,14 +165,8 @@ class _Checker:
                 return
             self._keep(self._fewer(), f"on mps {why}")
 
-    def with_option(self, option: tuple[str, ...]) -> None:
-        """See that the changed program keeps to the CPU where it is asked to."""
-        name = " ".join(option)
-        if not self._has_time and self._left < _SHORT_S:
-            self.found.notes.append(f"no time was left to try {name}")
-            return
-        how = How(f"one step with {name}", added=option, steps=1, seconds=max(self._left, _SHORT_S))
-        after = self._ran(apply_all(self.found.kept, self._program), how)
+    def _obeys(self, name: str, after: Ran) -> None:
+        """Whether the changed program keeps to the CPU where it is asked to."""
         if after.on_mps:
             others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
             self._keep(others, f"with {name} it still uses mps")
@@ -199,12 +205,14 @@ class _Checker:
         other = [edit for edit in self.found.kept if edit not in came and not self.chooses_device([edit])]
         self._keep([*came, *other], "the run on mps did not reach its line")
 
-    def _ran(self, program: Program, how: How) -> Ran:
-        """A run, with the lines at which it stopped as the program as it stands has them."""
-        ran = self._run(program, how)
-        self._left -= ran.seconds
-        trail = tuple((file, line_between(program, self._program, file, line)) for file, line in ran.trail)
-        return replace(ran, trail=trail)
+    def _ran(self, *orders: Order) -> list[Ran]:
+        """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
+        found = []
+        for (program, _), ran in zip(orders, self._run(orders), strict=True):
+            trail = tuple((file, line_between(program, self._program, file, line)) for file, line in ran.trail)
+            found.append(replace(ran, trail=trail))
+        self._left -= max(ran.seconds for ran in found)
+        return found
 
 
 def _against(before: Ran, after: Ran) -> str:

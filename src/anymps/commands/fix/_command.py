@@ -64,7 +64,7 @@ def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[
     answered = bool(asked_for("cuda_as_mps", asked.cuda_as_mps))
     os.environ.pop(variable_of("cuda_as_mps"), None)  # the changed script has to do without
     option = cpu_option(program, target.arguments)
-    runs = Runs(tuple(target.words), Order("", asked, steps=asked.steps), asked.seconds, 4 if answered else 3)
+    runs = Runs(tuple(target.words), Order("", asked, steps=asked.steps), asked.seconds)
     before, findings = runs.first(program, answered)
     edits, suggestions = edits_for(findings, program, before.modules)
     if not edits:

@@ -6,6 +6,8 @@ import json
 import re
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from anymps.commands._judge import Judge
 from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, FILES, Order
 from anymps.findings import Finding
-from anymps.plan import run_isolated
+from anymps.plan import end_all, run_isolated
 from anymps.record import Recording, Site
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class Runs:
         with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             ran = self._run(folder, program, order, self.words, self.seconds)
+            self.spent.append(ran.seconds)
             if ran.cut:
                 raise UsageError(
                     f"the script did not end within {self.seconds:g} s: shorten it, such as with --steps 10, or "
@@ -69,12 +72,24 @@ class Runs:
             with Recording.open(folder / "recording") as opened:
                 return ran, tuple(Judge(program.main.path).judge(opened).findings)
 
-    def run(self, program: Program, how: How) -> Ran:
-        """Run a program's texts with the same seeds and read what it did.
+    def run(self, orders: Sequence[tuple[Program, How]]) -> list[Ran]:
+        """Run texts of the program at the same time, with the same seeds, and read what each did.
 
         A run that uses more of the processor than its seconds is ended, and what it has done by then is reported.
         """
-        self._tell(how.what)
+        began = time.monotonic()
+        self._tell(" and ".join(how.what for _, how in orders))
+        with ThreadPoolExecutor(len(orders)) as pool:
+            running = [pool.submit(self._one, *order) for order in orders]
+            try:
+                found = [each.result() for each in running]
+            except BaseException:
+                end_all()
+                raise
+        self.spent.append(time.monotonic() - began)
+        return found
+
+    def _one(self, program: Program, how: How) -> Ran:
         asked = replace(self.order.asked, cuda_as_mps=how.answered or None)
         order = replace(self.order, asked=asked, recorded=False, device=how.device, draws_on_cpu=how.draws_on_cpu)
         order = replace(order, steps=how.steps)
@@ -109,7 +124,7 @@ class Runs:
         began = time.monotonic()
         with (folder / "output").open("wb") as out, (folder / "errors").open("wb") as error:
             status = run_isolated(command, out, seconds, error, patient=patient)
-        self.spent.append(time.monotonic() - began)
+        took = time.monotonic() - began
         printed, errors = (
             (folder / name).read_text(encoding="utf-8", errors="replace") for name in ("output", "errors")
         )
@@ -127,7 +142,7 @@ class Runs:
             trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
             worker=_of_worker(errors) if why else "",
             reached=frozenset((str(file), int(line)) for file, line in facts.get("reached", ())),
-            seconds=self.spent[-1],
+            seconds=took,
             places=tuple(facts.get("places", ())),
             modules=tuple(facts.get("modules", ())),
             used=bool(facts.get("used")),
