@@ -89,3 +89,11 @@ def test_what_agrees() -> None:
     assert agreement(RAN, RAN) == "2 losses, 2 printed numbers and 2 files agree"
     assert agreement(RAN, replace(RAN, losses=(0.5,), cut=True)) == "1 loss agrees"
     assert agreement(Ran(), Ran()) == ""
+
+
+def test_where_and_why_a_run_stopped() -> None:
+    """In one line of some length, with the error of a process that the script started."""
+    assert STOPPED.stopped == "at train.py:9: ValueError: 1 of 2"
+    worker = replace(STOPPED, error="E" * 300, worker="Traceback\nKeyError: 1")
+    assert worker.stopped == f"at train.py:9: {'E' * 156} ... (a process that it started: KeyError: 1)"
+    assert Ran("E").stopped == "E"

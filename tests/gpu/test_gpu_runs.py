@@ -333,7 +333,8 @@ def test_a_fix_is_checked(tmp_path: Path) -> None:
     """`anymps fix` runs the script before and after the change on the card."""
     (tmp_path / "train.py").write_text(
         "import torch\nmodel = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(30)]).to('mps')\n"
-        "x = torch.randn(4, 8).to('mps')\noptimizer = torch.optim.AdamW(model.parameters())\ntotal = 0.0\nfor _ in range(20):\n"
+        "x = torch.randn(4, 8).to('mps')\noptimizer = torch.optim.AdamW(model.parameters())\n"
+        "total = 0.0\nfor _ in range(20):\n"
         "    loss = model(x).square().mean()\n    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
         "    total += loss.item()\nprint(float(total))\n"
     )

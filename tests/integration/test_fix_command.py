@@ -353,7 +353,7 @@ def test_what_a_script_writes_stays_the_same(folder: Path) -> None:
     (folder / "port.py").write_text(FILES)
     result = fix(folder, "port.py")
     assert (result.status, result.out) == (0, ""), result.err
-    assert "not changed: on mps the file log.csv differs: '[tensor(" in result.err
+    assert 'not changed: on mps the file log.csv differs: "[tensor(' in result.err
 
 
 def test_a_long_training_is_checked_by_a_few_steps(folder: Path) -> None:

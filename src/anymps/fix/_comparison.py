@@ -12,6 +12,7 @@ from anymps.fix._messages import comparable, numbers, without_devices
 TOLERANCE = 1e-3
 """Relative, of all numbers that are compared: a fused kernel rounds otherwise, and steps carry that on."""
 _NOTHING = 1e-6
+_LONGEST = 160  # characters of an error beside a suggestion
 
 Trail = tuple[tuple[str, int], ...]
 """Lines of the program's own files at which an exception was, the outermost first, each by its file."""
@@ -50,10 +51,11 @@ class Ran:
 
     @property
     def stopped(self) -> str:
-        """Where and why it stopped, and the error of a process which the script started, in one line."""
+        """Where and why it stopped, and the error of a process which the script started, in one line of some length."""
         lines = self.worker.splitlines()
+        error = self.error if len(self.error) <= _LONGEST else f"{self.error[: _LONGEST - 4]} ..."
         others = f" (a process that it started: {lines[-1]})" if lines else ""
-        return f"{self.place.strip()}: {self.error}{others}".removeprefix(": ")
+        return f"{self.place.strip()}: {error}{others}".removeprefix(": ")
 
     def stops_like(self, other: Ran) -> bool:
         """Whether two runs ended with the same words, but for numbers of one run, at the same line if both tell one.

@@ -79,7 +79,8 @@ def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[
         sys.stdout.write(file_patch(old, new, folder))
     sys.stdout.flush()
     _tell(done, before, program.main.path.resolve())
-    _suggest([*done.left, *suggestions])
+    passed = before.trail[-1:] if done.after is not None and not done.after.error else ()  # a line that stops no more
+    _suggest([*done.left, *(one for one in suggestions if one.finding.site.file_line not in passed)])
     say(f"all runs took {duration(1e9 * sum(runs.spent))}; one of the script takes {duration(1e9 * before.seconds)}")
     if asked.write and differences:
         for old, _ in differences:
