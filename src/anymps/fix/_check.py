@@ -195,7 +195,7 @@ class _Checker:
         return sure if len(sure) < len(kept) else []
 
     def _keep(self, fewer: Sequence[Edit], why: str) -> None:
-        left = [edit for edit in self.found.kept if edit not in fewer]
+        left = sorted((edit for edit in self.found.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
         self.found.left += [Suggestion(edit.finding, why) for edit in left]
         self.found.kept = [edit for edit in self.found.kept if edit in fewer]
 
