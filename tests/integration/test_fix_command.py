@@ -415,7 +415,7 @@ def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     (folder / "port.py").write_text(FOLDERS)
     result = fix(folder, "port.py")
     assert result.status == 0, result.err
-    assert "anymps: 1 change proven: MPS812 in line 9" in result.err, result.err
+    assert "anymps: 1 change: MPS812 in line 9" in result.err, result.err
     assert "  before and after, the script stops at port.py:15: ValueError: no more data in " in result.err
     assert not (folder / "runs").exists()
 

@@ -100,15 +100,16 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
         _tell_stop("the script stops", done.unchanged)
         return
     say(f"{plural(len(done.kept), 'change')}: {_names(done.kept, main)}")
-    _tell_stop("before, the script stops", done.unchanged)
     after = done.after
+    alike = after is not None and bool(after.error) and after.stops_like(done.unchanged)
+    _tell_stop(f"before{' and after' if alike else ''}, the script stops", done.unchanged)
     if after is None:
         say_plain("  these changes choose no device")
-    elif after.error:
+    elif after.error and not alike:
         _tell_stop("after, it stops", after)
-    elif not after.used:
+    elif not after.error and not after.used:
         say_plain("  the changed script runs, but not on mps")
-    else:
+    elif not after.error:
         what = "the first steps of the changed script run" if after.early or after.cut else "the changed script runs"
         say_plain(f"  {what} on mps")
     for note in done.notes:

@@ -66,7 +66,7 @@ def draw_on_cpu() -> None:
 
     Attention and recurrent layers with a dropout inside the operator keep their own numbers: the CPU has none of them.
     """
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     _OVERRIDES.append(library)
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, whole = name.partition("::")
@@ -76,7 +76,7 @@ def draw_on_cpu() -> None:
         if func is None or torch.Tag.nondeterministic_seeded not in func.tags or operator.startswith(_WITH_LAYERS):
             continue
         if torch._C._dispatch_has_kernel_for_dispatch_key(name, "MPS"):
-            library.impl(whole, partial(_called, func), "MPS")
+            library.impl(whole, partial(_called, func), "MPS")  # type: ignore[no-untyped-call]
 
 
 def _called(func: Any, *args: Any, **kwargs: Any) -> Any:
