@@ -1,4 +1,4 @@
-"""`anymps fix` on public scripts that were written for CUDA: one row of the table in docs/fix.md for each.
+"""`anymps fix` on public scripts that were written for CUDA: a table with a row for each.
 
     python benchmarks/public_fixes.py CHECKOUTS [--only mnist] [--library FOLDER]
 
