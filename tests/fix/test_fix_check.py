@@ -88,7 +88,7 @@ def test_three_runs_that_agree(program: Program) -> None:
 
     def answer(edits: str, how: How) -> Ran:
         draws.append((how.device, how.answered, how.draws_on_cpu, how.steps))
-        return ON_MPS if how.device == "mps" else replace(ON_CPU, early=True)
+        return ON_MPS if how.device == "mps" else replace(ON_CPU, early=5)
 
     runs = Runs(program, answer)
     done = checked(program, ON_CPU, runs)
@@ -185,7 +185,7 @@ def test_a_script_for_mps_is_compared_without_a_gpu_with_itself(program: Program
     """Its random numbers are others there: one more short run shows what it does without the changes."""
 
     def answer(edits: str, how: How) -> Ran:
-        return ON_MPS if how.device == "mps" else replace(ON_CPU, losses=(0.6, 0.7), early=True)
+        return ON_MPS if how.device == "mps" else replace(ON_CPU, losses=(0.6, 0.7), early=5)
 
     runs = Runs(program, answer)
     done = checked(program, ON_MPS, runs)

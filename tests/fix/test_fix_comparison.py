@@ -22,7 +22,7 @@ STOPPED = Ran("ValueError: 1 of 2", (0.5,), trail=(("train.py", 9),))
         (replace(RAN, losses=(0.5,)), "1 losses instead of 2"),
         (replace(RAN, losses=(0.5,), cut=True, printed=()), ""),
         (replace(RAN, losses=(0.6,), cut=True), "losses differ: 0.6 instead of 0.5"),
-        (replace(RAN, losses=(0.5, 0.25), early=True, printed=(), files={}), ""),
+        (replace(RAN, losses=(0.5, 0.25), early=5, printed=(), files={}), ""),
         (replace(RAN, printed=(0.25, 13.0)), "printed numbers differ: 13 instead of 12"),
         (replace(RAN, files={"m.pt": None}), "the file log.csv is not written"),
         (replace(RAN, files={**RAN.files, "b.txt": ""}), "the file b.txt is written, too"),
@@ -49,6 +49,13 @@ def test_what_differs(after: Ran, told: str) -> None:
 def test_a_text_that_is_written(text: str, told: str) -> None:
     """Byte for byte, but for rounding: a tensor in a CSV is no number."""
     assert difference(RAN, replace(RAN, files={**RAN.files, "log.csv": text})) == told
+
+
+def test_runs_of_several_lengths() -> None:
+    """They are compared up to the end of the shorter one."""
+    before = replace(RAN, early=2)
+    assert difference(before, replace(RAN, losses=(0.5,), printed=(), early=1)) == ""
+    assert difference(before, replace(RAN, losses=(0.5,), early=2)) == "1 losses instead of 2"
 
 
 def test_a_device_in_a_text() -> None:

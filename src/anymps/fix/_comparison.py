@@ -27,7 +27,8 @@ class Ran:
     the error was, and `worker` what a process that the script started printed when an exception ended it. `reached` are
     the changed lines that the run came to. It took `seconds`. `places` are the types of devices of the parameters that
     an optimizer stepped last, `modules` the files of the program's own modules that were imported. `used` says whether
-    anything was on mps, `early` whether the run was ended after some steps, `cut` whether it was ended for its time.
+    anything was on mps, `early` after how many steps the run was ended (0: it ended by itself), `cut` whether it was
+    ended for its time.
     """
 
     error: str = ""
@@ -41,7 +42,7 @@ class Ran:
     places: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     used: bool = False
-    early: bool = False
+    early: int = 0
     cut: bool = False
 
     @property

@@ -146,7 +146,7 @@ class Runs:
             places=tuple(facts.get("places", ())),
             modules=tuple(facts.get("modules", ())),
             used=bool(facts.get("used")),
-            early=bool(facts.get("early")),
+            early=(order.steps or 0) if facts.get("early") else 0,
             cut=status is None,
         )
 
