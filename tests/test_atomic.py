@@ -39,7 +39,7 @@ def test_one_writer() -> None:
     assert found == IN_STEPS_OF_THEIR_OWN
 
 
-@pytest.mark.parametrize("permissions", [0o600, 0o640, 0o755])
+@pytest.mark.parametrize("permissions", [0o600, 0o640, 0o755, 0o4755, 0o2755])
 def test_permissions_stay(tmp_path: Path, permissions: int) -> None:
     """A replaced file has the permissions that it had, and is never readable for more people while it is written."""
     path = tmp_path / "file"

@@ -159,14 +159,17 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 
 def _take_over(path: Path, before: os.stat_result) -> None:
     """Give a new file the group, the owner and the permissions of the one before."""
-    mode = before.st_mode & 0o777
+    mode = before.st_mode & 0o7777
     if hasattr(os, "chown"):
         with contextlib.suppress(OSError):  # only members may give a file to a group
             os.chown(path, -1, before.st_gid)
         with contextlib.suppress(OSError):  # and only an administrator to another user
             os.chown(path, before.st_uid, -1)
-        if os.stat(path).st_gid != before.st_gid:
-            mode &= ~0o070  # what the one group might do is nothing that another was ever allowed
+        now = os.stat(path)
+        if now.st_gid != before.st_gid:
+            mode &= ~0o2070  # what the one group might do is nothing that another was ever allowed
+        if now.st_uid != before.st_uid:
+            mode &= ~0o4000  # nor may it run with the rights of who wrote it now
     os.chmod(path, mode)
 
 

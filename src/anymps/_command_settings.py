@@ -156,14 +156,6 @@ class FixSettings(Settings):
     force: bool = row("flag", False, "With --write: change files even if their current state is not committed to git.")
     seconds: float = row("number", 600, "Time limit of one run, in seconds.", least=1, shows_default=True)
     steps: int | None = row("steps", help=f"{_LOOK_AT}, and end each run there.  [default: all]", metavar="N")
-    runs: int = row(
-        "integer",
-        3,
-        "Time limit of all runs together, as a multiple of one run of the script.",
-        least=2,
-        shows_default=True,
-    )
-    unproved: bool = row("flag", False, "Also change lines that the run did not reach.")
 
 
 @dataclass(frozen=True)

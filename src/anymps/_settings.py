@@ -68,13 +68,14 @@ class Settings:
     )  # fmt: skip
     cuda_as_mps: bool | None = row(
         "flag", help='Let mps answer for CUDA: torch.cuda, .cuda() and "cuda" (ANYMPS_CUDA_AS_MPS=1).',
-        commands=("run", "compare", "plan", "fix"), pytest="let mps answer for CUDA: torch.cuda, .cuda() and 'cuda'",
+        commands=("run", "bench", "compare", "plan", "fix"),
+        pytest="let mps answer for CUDA: torch.cuda, .cuda() and 'cuda'",
         variable="ANYMPS_CUDA_AS_MPS", enable=True, notebook=True, page="mps answers for CUDA "
         "([CUDA](cuda.md))",
     )  # fmt: skip
     alone: bool = row(
         "flag", False, "Run one process of a script that needs several: NCCL and its transfers are skipped and "
-        "reported (ANYMPS_ALONE=1).", commands=("run",), variable="ANYMPS_ALONE",
+        "reported (ANYMPS_ALONE=1).", commands=("run", "plan"), variable="ANYMPS_ALONE",
         page="a script for many GPUs runs as the only process of its group ([CUDA](cuda.md#a-script-for-many-gpus))",
     )  # fmt: skip
     check_shaders: str | None = row(

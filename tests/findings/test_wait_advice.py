@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.findings import find
+from anymps.findings.edits import Safety
 from anymps.record import Phase, RecordingBuilder, Wait
 from findings.advised import advice
 
@@ -460,3 +461,19 @@ def test_a_product_that_looks_for_zeros(source: str, what: str, fix: str) -> Non
     """The line itself reads nothing, its backward does."""
     finding = advice(source, phase=Phase.BACKWARD)
     assert (finding.what, finding.fix) == (what, fix)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "total += loss.item()",
+        "meter.total += loss.item()",
+        "history.append(loss.item())",
+        "best = loss.item()",
+        "return loss.item()",
+    ],
+)
+def test_a_number_that_is_kept_is_left_to_a_person(source: str) -> None:
+    """A list, a file or an `if` of the script may need it: no machine makes a tensor of it."""
+    edit = advice(source).edit
+    assert (edit is not None, edit and edit.safety) == (True, Safety.ADVICE)

@@ -78,7 +78,11 @@ CHOICES = [
     ("device = torch.device(args.device)", None),
     ("model.to(args.device)", None),
     ('p.add_argument("--device", default="cuda")', f'p.add_argument("--device", default="mps" if {MPS} else "cuda")'),
+    ("p.add_argument('--dev', default='cuda:0')",
+     f"p.add_argument('--dev', default='mps' if {MPS} else 'cuda:0')"),
     ('p.add_argument("--model", default="cuda")', None),
+    ('d = torch.device("cuda") if x.is_cuda and a else torch.device("cpu")', None),
+    ('d = "cuda" if x.is_cuda else "meta"', None),
     ('args.device = "cuda"', f'args.device = "mps" if {MPS} else "cuda"'),
     ('def f(x, device="cuda"):', f'def f(x, device="mps" if {MPS} else "cuda"):'),
     ('device: str = "cuda:0"', f'device: str = "mps" if {MPS} else "cuda:0"'),
@@ -182,6 +186,18 @@ class _WithoutMps(ast.NodeTransformer):
 def test_names_are_those_of_the_file(head: str, line: str, expected: str) -> None:
     """torch by its own name there, `device` where it is CUDA's; else no code."""
     assert new(line, head) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('d = torch.device("cuda") if x.y.is_cuda else torch.device("cpu")', "d = x.y.device"),
+        ('d = torch.device("cuda" if x.is_cuda else "cpu")', "d = torch.device(x.device.type)"),
+    ],
+)
+def test_a_device_that_is_a_tensors(line: str, expected: str) -> None:
+    """`is_cuda` is never true on mps: what stands there is the tensor's own device."""
+    assert new(line) == expected
 
 
 def test_a_test_of_the_device_around_a_line() -> None:

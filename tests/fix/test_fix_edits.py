@@ -124,7 +124,7 @@ def test_float64_is_mended_where_the_tensor_is_made(tmp_path: Path) -> None:
     """The line of the error is left as it is."""
     script = script_of(tmp_path, "import torch\nx = torch.ones(2, dtype=torch.double)\ny = x.to(device)\n")
     edits, _ = edits_for([finding(script, "MPS301", 3, F32, related=(2,))], program_of(script))
-    assert [edit.label for edit in edits] == ["MPS301 at train.py:2"]
+    assert [f"{edit.finding.id} at {edit.file.name}:{edit.line}" for edit in edits] == ["MPS301 at train.py:2"]
 
 
 def test_a_device_is_made_where_there_is_none(tmp_path: Path) -> None:
@@ -166,7 +166,10 @@ def test_the_end_of_a_script_is_guarded(tmp_path: Path) -> None:
         'o = Adam(p)\nprint("""a\nb""", (1,\n  2))\n# end\n',
     )
     edits, suggestions = edits_for([finding(script, "MPS802", 6), finding(script, "MPS812", 13)], program_of(script))
-    assert ([edit.label for edit in edits], suggestions) == (["MPS812 at train.py:13", "MPS802 at train.py:10"], [])
+    assert ([f"{edit.finding.id} at {edit.file.name}:{edit.line}" for edit in edits], suggestions) == (
+        ["MPS812 at train.py:13", "MPS802 at train.py:10"],
+        [],
+    )
     assert edited(edits, script).text == (
         'import torch\n\nd = Data()\n\ndef f():\n    return d\n\n\nif __name__ == "__main__":\n    # epochs\n'
         "    for e in range(2):  # two\n        f()\n\n    o = Adam(p, fused=True)\n"
@@ -202,7 +205,10 @@ def test_one_finding_a_line_and_the_others_are_told(tmp_path: Path) -> None:
         nowhere,
     ]
     edits, suggestions = edits_for(found, program_of(script))
-    assert [edit.label for edit in edits] == ["MPS811 at train.py:2", "MPS812 at train.py:1"]
+    assert [f"{edit.finding.id} at {edit.file.name}:{edit.line}" for edit in edits] == [
+        "MPS811 at train.py:2",
+        "MPS812 at train.py:1",
+    ]
     assert [suggestion.why for suggestion in suggestions] == [
         "its line is changed for MPS812: run anymps fix again afterwards",
         "its line is not in a file of the project",

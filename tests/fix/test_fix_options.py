@@ -1,4 +1,4 @@
-"""Options of a script that name a device are found in its syntax tree, and lines are known again after a change."""
+"""The option that asks a script for the CPU is found in its syntax tree, and lines are known again after a change."""
 
 from __future__ import annotations
 
@@ -6,42 +6,44 @@ from pathlib import Path
 
 import pytest
 
-from anymps.fix import Program, device_options, new_statements
+from anymps.fix import Program, cpu_option, new_statements
 from anymps.fix._lines import new_line, statement_lines
 
 
-def options_of(folder: Path, text: str, *given: str) -> list[tuple[str, ...]]:
+def option_of(folder: Path, text: str, *given: str) -> str:
     (folder / "train.py").write_text(text)
-    return device_options(Program.read(folder / "train.py"), given)
+    return " ".join(cpu_option(Program.read(folder / "train.py"), given))
 
 
 @pytest.mark.parametrize(
-    ("call", "options"),
+    ("call", "option"),
     [
-        ('parser.add_argument("--no-cuda", action="store_true")', [("--no-cuda",)]),
-        ('parser.add_argument("-d", "--device", default="cuda:0", help="where")', [("--device", "cpu")]),
-        ('parser.add_argument("--device", choices=["cuda", "cpu", "mps"])', [("--device", "cpu"), ("--device", "mps")]),
-        ('parser.add_argument("--gpu", type=int, default=0)', [("--gpu", "-1")]),
-        ('parser.add_argument("--gpu_id", default=-1)', [("--gpu_id", "-1")]),
-        ('parser.add_argument("--gpu_id", default="-1")', [("--gpu_id", "-1")]),
-        ('parser.add_argument("--gpu_id", default="all")', [("--gpu_id", "cpu")]),
-        ('parser.add_argument("--gpu_ids", default="0,1")', [("--gpu_ids", "-1")]),
-        (
-            'parser.add_argument("--cuda", action=argparse.BooleanOptionalAction)',
-            [("--cuda",), ("--no-cuda",)],
-        ),
-        ('click.option("--cuda/--no-cuda", default=True)', [("--cuda",), ("--no-cuda",)]),
-        ('click.option("--cpu", is_flag=True)', [("--cpu",)]),
-        ('click.option("--device", type=click.Choice(["cpu", "cuda"]))', [("--device", "cpu")]),
-        ('parser.add_argument("--lr", type=float)', []),
-        ('parser.add_argument("--num-gpus", type=int)', []),
-        ('parser.add_argument("device")', []),
-        ('parser.add_argument("--device", action="version")', []),
+        ('parser.add_argument("--no-cuda", action="store_true")', "--no-cuda"),
+        ('parser.add_argument("--disable_gpu", action="store_true")', "--disable_gpu"),
+        ('parser.add_argument("--cuda", action="store_true")', ""),
+        ('parser.add_argument("-d", "--device", default="cuda:0", help="where")', "--device cpu"),
+        ('parser.add_argument("--device", choices=["cuda", "cpu", "mps"])', "--device cpu"),
+        ('parser.add_argument("--device", choices=["cuda", "mps"])', ""),
+        ('parser.add_argument("--gpu", type=int, default=0)', "--gpu -1"),
+        ('parser.add_argument("--gpu_id", default=-1)', "--gpu_id -1"),
+        ('parser.add_argument("--gpu_id", default="-1")', "--gpu_id -1"),
+        ('parser.add_argument("--gpu_id", default="all")', "--gpu_id cpu"),
+        ('parser.add_argument("--gpu_ids", default="0,1")', "--gpu_ids -1"),
+        ('parser.add_argument("--cuda", action=argparse.BooleanOptionalAction)', "--no-cuda"),
+        ('click.option("--cuda/--no-cuda", default=True)', "--no-cuda"),
+        ('click.option("--cpu/--gpu", default=True)', "--cpu"),
+        ('click.option("--cpu", is_flag=True)', "--cpu"),
+        ('click.option("--no-cpu", is_flag=True)', ""),
+        ('click.option("--device", type=click.Choice(["cpu", "cuda"]))', "--device cpu"),
+        ('parser.add_argument("--lr", type=float)', ""),
+        ('parser.add_argument("--num-gpus", type=int)', ""),
+        ('parser.add_argument("device")', ""),
+        ('parser.add_argument("--device", action="version")', ""),
     ],
 )
-def test_options_that_name_a_device(tmp_path: Path, call: str, options: list[tuple[str, ...]]) -> None:
-    """Each with a word after which the model is on the CPU."""
-    assert options_of(tmp_path, f"{call}\n") == options
+def test_an_option_that_names_a_device(tmp_path: Path, call: str, option: str) -> None:
+    """With a word after which the model is on the CPU; none if it asks for a GPU alone."""
+    assert option_of(tmp_path, f"{call}\n") == option
 
 
 def test_options_of_a_module(tmp_path: Path) -> None:
@@ -53,9 +55,9 @@ def test_options_of_a_module(tmp_path: Path) -> None:
         'def add(p):\n    p.add_argument("--no-cuda", action="store_true")\n    p.add_argument("--device")\n'
     )
     text = "from lib.options import add\n"
-    assert options_of(tmp_path, text) == [("--no-cuda",), ("--device", "cpu")]
-    assert options_of(tmp_path, text, "--lr", "1", "--device", "cpu") == [("--no-cuda",)]
-    assert options_of(tmp_path, text, "--device=cpu", "--no-cuda") == []
+    assert option_of(tmp_path, text) == "--no-cuda"
+    assert option_of(tmp_path, text, "--lr", "1", "--no-cuda") == "--device cpu"
+    assert option_of(tmp_path, text, "--device=cuda", "--no-cuda") == ""
 
 
 BEFORE = "import torch\nx = 1\ny = f(\n    1,\n)\nfor i in range(\n    3\n):\n    z = 2\n"

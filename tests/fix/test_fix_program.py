@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import UsageError
+from anymps.commands._target import Target, TargetNotFoundError
 from anymps.findings import RULES
 from anymps.fix import Program, edits_for, write_all
 from anymps.fix._edits import apply_all
@@ -58,7 +59,10 @@ def test_a_module_is_edited_beside_the_script(program: Program) -> None:
     files = [program.root / name for name in ("app/train.py", "lib/net.py", "lib/bad.py")]
     found = [RULES["MPS812"].finding(Site(str(file), 1, "", ""), what="It.", count=1) for file in files]
     edits, suggestions = edits_for(found, program)
-    assert [edit.label for edit in edits] == ["MPS812 at net.py:1", "MPS812 at train.py:1"]
+    assert [f"{edit.finding.id} at {edit.file.name}:{edit.line}" for edit in edits] == [
+        "MPS812 at net.py:1",
+        "MPS812 at train.py:1",
+    ]
     bad = os.path.relpath(files[2])
     assert [suggestion.why for suggestion in suggestions] == [
         f"{bad}, line 1, is not valid Python: '(' was never closed"
@@ -92,3 +96,39 @@ def test_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as raised:
         write_all(after, before)
     assert str(raised.value) == f"{first} is not written: it has changed since"
+
+
+def test_a_file_of_several_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them mean the new text, and the old one again where another file cannot be written."""
+    first, other, second = tmp_path / "a.py", tmp_path / "link.py", tmp_path / "b.py"
+    first.write_bytes(b"1")
+    second.write_bytes(b"1")
+    os.link(first, other)
+    before, after = dict.fromkeys((first, second), b"1"), dict.fromkeys((first, second), b"2")
+
+    def replace(source: str, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(UsageError):
+            write_all(after, before)
+    assert [path.read_bytes() for path in (first, other, second)] == [b"1"] * 3
+    write_all(after, before)
+    assert [path.read_bytes() for path in (first, other, second)] == [b"2"] * 3
+    assert first.samefile(other)
+
+
+def test_the_file_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the current folder, and without running its package."""
+    for name in ("pkg/__init__.py", "pkg/inner/__init__.py", "pkg/inner/__main__.py", "pkg/mod.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("raise ValueError\n")
+    monkeypatch.chdir(tmp_path)
+    for name, file in (("pkg.mod", "pkg/mod.py"), ("pkg.inner", "pkg/inner/__main__.py")):
+        target = Target(name, is_module=True)
+        target.check()
+        assert target.file == Path(file)
+    with pytest.raises(TargetNotFoundError, match=r"there is no file of a module named 'pkg\.none'"):
+        _ = Target("pkg.none", is_module=True).file
+    assert Program.read(Path("pkg/mod.py"), tmp_path).root == tmp_path

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from anymps import CostError, parse_mac
 from anymps._text import duration
-from anymps.cost import Happening, OperatorCall, predict_operator
-from anymps.forecast import Forecast, HostTimes, _same_work, forecast, host_times, step_work, try_forecast
+from anymps.cost import OperatorCall, predict_operator
+from anymps.forecast import Forecast, forecast, step_work, try_forecast
 from anymps.forecast._happenings import _ran
 from anymps.record import Fate, Phase, Recording, Wait
 from timed_steps import MS, SIDE, Steps
@@ -236,15 +234,6 @@ def test_what_has_no_time_is_named_as_far_as_a_line_goes() -> None:
         assert str(caught.value).partition("(missing: ")[2] == f"{missing})"
 
 
-def test_long_steps_are_not_kept_for_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to the limit all of them, beyond it none; how busy the machine was is told of both."""
-    monkeypatch.setattr(_same_work, "_MOST_KEPT", 3)
-    happenings = [Happening("view", host_code=float(number)) for number in range(4)]
-    kept = [[time.host_code for time in host_times(happenings[:number], 0.5).times] for number in (3, 4)]
-    assert kept == [[0.0, 1.0, 2.0], []]
-    assert host_times(happenings, 0.5).busy == 0.5
-
-
 def test_the_work_of_a_plan_is_that_of_a_whole_batch() -> None:
     """The last batch of an epoch may be smaller: of steps alike the one with the largest tensors counts."""
     steps = Steps()
@@ -462,27 +451,3 @@ def test_another_release_of_torch() -> None:
     assert (older.torch, forecast(recording).torch) == ("2.4", "2.13.0+cpu")
     assert older.time.seconds > 1.2 * forecast(recording).time.seconds
     assert older.sentence.endswith(" These are the times of torch 2.4, for the calls that torch 2.13.0 makes here.")
-
-
-def test_what_two_runs_do_alike_takes_the_same_in_both() -> None:
-    """A read is gone, and the machine was slower in the second run: the rest has the times of the first."""
-    first, second, same = Steps(), Steps(), Steps()
-    for _ in range(3):
-        for one, gap in ((first, 20), (second, 27), (same, 23)):
-            one.product(2, gap=gap * MS)
-            if one is not second:
-                one.item()
-            one.product(1, gap=gap * MS)
-            one.end()
-    before = forecast(first.close())
-    like = host_times(before.happenings, before.busy)
-    again = forecast(same.close(), like=like)
-    assert (again.time.seconds, again.time.low, again.time.high) == (
-        before.time.seconds, before.time.low, before.time.high
-    )  # fmt: skip
-    after = forecast(second.close(), like=like)
-    assert [happening.host_code for happening in after.happenings if happening.kind == "kernel"] == [
-        happening.host_code for happening in before.happenings if happening.kind == "kernel"
-    ]
-    assert after.time.seconds < before.time.seconds
-    assert HostTimes.read(json.loads(json.dumps(like))) == like

@@ -332,7 +332,7 @@ def _script(data: bytes) -> list[Words]:
     def unexecuted(*_: object) -> Any:
         raise UsageError("the script is not run here")
 
-    _runs.Runs.run = unexecuted  # type: ignore[method-assign]
+    _runs.Runs.first = unexecuted  # type: ignore[method-assign]
     Path("s.py").write_bytes(data)
     return [["fix", "s.py"]]
 

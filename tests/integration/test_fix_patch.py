@@ -26,7 +26,7 @@ def changed(folder: Path, name: str, text: str, *others: str) -> tuple[str, Path
         assert script is not None
         program = program.having(script)
     target = patch_folder((new.path for _, new in program.differences()), program.root)
-    return "".join(file_patch(old, new, target, ()) for old, new in program.differences()), target
+    return "".join(file_patch(old, new, target) for old, new in program.differences()), target
 
 
 def apply(patch: str, folder: Path) -> None:

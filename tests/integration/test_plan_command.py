@@ -29,6 +29,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return planned(folder, *options, script(folder, TRAINING.replace("20000", "70000")))
 
 
+def test_a_module_of_several_processes(tmp_path: Path) -> None:
+    """It is found from the current folder, and with --alone runs as one process, without NCCL."""
+    package = tmp_path / "jobs"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    group = 'import torch\ntorch.distributed.init_process_group("nccl")\n'
+    (package / "train.py").write_text(group + TRAINING)
+    found = planned(tmp_path, "--mac", "M1 8GB", "--no-larger", "--cuda-as-mps", "--alone", "-m", "jobs.train")
+    assert (found["steps"], [mac["verdict"] for mac in found["macs"]]) == (3, ["fits"])
+
+
 def test_every_memory_size_gets_a_verdict_and_a_batch(whole: dict[str, Any]) -> None:
     """More memory never fits less, and the batch of the data loader is found."""
     assert (whole["batch"], whole["steps"]) == (8192, 3)

@@ -44,6 +44,8 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
         check_file(asked.report_to)
     if asked.cuda_as_mps:
         set_variable("cuda_as_mps", True)  # the measured processes are this one's children
+    if asked.alone:
+        set_variable("alone", True)
     changes = [parse_scenario(text) for text in asked.what_if]
     chosen = [parse_mac(mac) for mac in dict.fromkeys(asked.macs)]
     own = parse_mac(asked.against) if asked.against is not None else None

@@ -11,9 +11,10 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -70,6 +71,18 @@ class Target:
         """Where the project's settings are looked for: at the script, or for a module where we are."""
         return Path.cwd() if self.is_module else Path(self.name)
 
+    @property
+    def file(self) -> Path:
+        """The file that holds its code. Raises TargetNotFoundError for a module that has none; runs nothing of it."""
+        if not self.is_module:
+            return Path(self.name)
+        spec = _located(self.name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = _located(f"{self.name}.__main__")
+        if spec is None or spec.origin is None:
+            raise TargetNotFoundError(f"there is no file of a module named {self.name!r}")
+        return Path(os.path.relpath(spec.origin))
+
     def check(self) -> None:
         """Raise TargetNotFoundError if the target cannot be there, or is no text.
 
@@ -77,7 +90,7 @@ class Target:
         """
         if self.is_module:
             top = self.name.partition(".")[0]
-            if not top or (top not in sys.modules and _find_spec(top) is None):
+            if not top or (top not in sys.modules and (_find_spec(top) or _located(top)) is None):
                 raise TargetNotFoundError(f"there is no module named {top!r}")
         elif os.path.isdir(self.name):
             raise TargetNotFoundError(f"{self.name} is a directory: name a script in it, or a package with -m")
@@ -164,6 +177,19 @@ def _is_binary(name: str) -> bool:
         return False
     with open(name, "rb") as file:
         return b"\0" in file.read(_HEAD)
+
+
+def _located(name: str) -> ModuleSpec | None:
+    """Where a module is, as seen from the current folder: `python -m` looks there first."""
+    folders: Sequence[str] | None = sys.path if getattr(sys.flags, "safe_path", False) else [os.getcwd(), *sys.path]
+    found: ModuleSpec | None = None
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        found = None if folders is None else PathFinder.find_spec(".".join(parts[:depth]), folders)
+        if found is None:
+            return None
+        folders = found.submodule_search_locations
+    return found
 
 
 def _find_spec(name: str) -> ModuleSpec | None:

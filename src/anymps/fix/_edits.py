@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from anymps._errors import UsageError
 from anymps.findings import Finding, rule_of
 from anymps.findings import edits as edits_of
 from anymps.findings.edits import Guard, Insert, Safety
-from anymps.fix._cause import Cause
 from anymps.fix._imports import source_files
 from anymps.fix._lines import rows
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
 
-NOT_KNOWN: Final = "no run is known to have reached it"
-
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one line of a file for one finding, by the edit `how`.
-
-    `ran` is false at a line to which no run is known to have come.
-    """
+    """A change of one line of a file for one finding, by the edit `how`."""
 
     finding: Finding
     file: Path
     line: int
     how: edits_of.Edit
-    ran: bool = True
-
-    @property
-    def label(self) -> str:
-        """`train.py:12` with the rule before it."""
-        return f"{self.finding.id} at {self.file.name}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -46,9 +33,6 @@ class Suggestion:
 
     finding: Finding
     why: str
-    edit: Edit | None = None
-    """What would be made of it, where no run is known to have come."""
-    cause: Cause = Cause.NO_EDIT
 
 
 def edits_for(
@@ -63,35 +47,28 @@ def edits_for(
     suggestions = []
     findings = list(findings)
     elsewhere = list(_project_edits(findings, program, loaded))
-    swallowed = False
     for finding in findings:
         fitting, why = _fitting(finding, program)
         takes = "cuda" not in finding.site.source.lower()  # a device, and asks for none itself
-        if fitting is None and takes and any(change.ran and change.finding.id == finding.id for change in elsewhere):
-            swallowed = True  # its device is chosen at one of those lines
-            continue
+        if fitting is None and takes and any(change.finding.id == finding.id for change in elsewhere):
+            continue  # its device is chosen at one of those lines
         if fitting is None:
             suggestions.append(Suggestion(finding, why))
         elif (place := (fitting.file, fitting.line)) in edits:
             other = edits[place].finding.id
             why = f"its line is changed for {other}: run anymps fix again afterwards"
-            suggestions.append(Suggestion(finding, why, cause=Cause.LINE_TAKEN))
+            suggestions.append(Suggestion(finding, why))
         else:
             edits[place] = fitting
     for edit in elsewhere:
-        place = edit.file, edit.line
-        if place not in edits and edit.ran:
-            edits[place] = replace(edit, finding=replace(edit.finding, count=1)) if swallowed else edit
-            swallowed = False
-        elif place not in edits:
-            suggestions.append(Suggestion(edit.finding, NOT_KNOWN, edit, Cause.NOT_REACHED))
+        edits.setdefault((edit.file, edit.line), edit)
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
 
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
     modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
-    about. They have no finding of their own, so their count is 0. Other scripts of the folder are none of its business.
+    about. Other scripts of the folder are none of its business.
     """
     asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
     if asking is None:
@@ -100,10 +77,8 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
     known = (Path(file).resolve() for file in loaded if program.owns(Site(file, 1)))
     modules = list(dict.fromkeys((*source_files(program), *known)))
-    came = {
-        (Path(where.file).resolve(), where.function) for each in findings for where in (each.site, *each.related_sites)
-    }
-    beside = sorted({file for file, _ in came if program.owns(Site(str(file), 1))})
+    came = {Path(where.file).resolve() for each in findings for where in (each.site, *each.related_sites)}
+    beside = sorted(file for file in came if program.owns(Site(str(file), 1)))
     for file in dict.fromkeys((*modules, *beside)):
         try:
             script = program.script(file)
@@ -114,9 +89,6 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
-            at_import = place.function == "<module>"  # also the head of a function, with its defaults
-            # Whether the run came to a line of what the script imports, the proof tells.
-            ran = file in modules or at_import or (file, place.function) in came
             site = Site(
                 str(file),
                 line,
@@ -127,7 +99,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 recorded=dict(enumerate(rows(script.text), 1)),
             )
             found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
-            yield Edit(found, file, line, how, ran)
+            yield Edit(found, file, line, how)
 
 
 def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:

@@ -38,6 +38,8 @@ def check_may_write(path: Path, force: bool = False) -> None:
 def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None:
     """Put new data in the place of files that hold `before`, each in one move, with its permissions: all or none.
 
+    A file of several names is written in place, so that all of them go on to mean it.
+
     Raises UsageError, in one line, if one has changed since it was read or cannot be written; then all are as before.
     """
     for path in files:
@@ -52,14 +54,20 @@ def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None
                 staged[path] = stack.enter_context(Staged(path))
                 staged[path].file.write(data)
                 staged[path].sync()  # before the first is moved: the disk has room for all
-            for path in files:
-                staged[path].commit()
+            for path, data in files.items():
                 written.append(path)
+                if path.stat().st_nlink > 1:
+                    path.write_bytes(data)
+                else:
+                    staged[path].commit()
         except OSError as error:
             for other in written:
-                with Staged(other) as old:
-                    old.file.write(before[other])
-                    old.commit()
+                if other.stat().st_nlink > 1:
+                    other.write_bytes(before[other])
+                elif _held(other) != before[other]:
+                    with Staged(other) as old:
+                        old.file.write(before[other])
+                        old.commit()
             raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
 

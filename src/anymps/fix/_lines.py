@@ -52,11 +52,6 @@ def new_line(before: str, after: str, line: int) -> int:
     return line
 
 
-def old_line(before: str, after: str, line: int) -> int:
-    """Where a line of the text `after` stood in the text `before`."""
-    return new_line(after, before, line)
-
-
 def statement_lines(text: str, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement at a line; of a block, those of its head."""
     found: tuple[int, int] | None = None

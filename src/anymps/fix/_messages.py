@@ -13,9 +13,9 @@ _LIST: Final = re.compile(r"#(?:,? #)+")
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 _CLOCK: Final = re.compile(r"\b\d{1,4}-\d\d-\d\d\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b")
-_DEVICE_INDEX: Final = re.compile(
-    r"\b(?:mps|cuda|cpu):\d+\b"
-)  # of a tensor's text: a float that became one prints no more
+_DEVICE_INDEX: Final = re.compile(r"\b(?:mps|cuda|cpu):\d+\b")
+_OF_TENSOR: Final = re.compile(r",\s*device='(?:mps|cuda)(?::\d+)?'")
+_DEVICE: Final = re.compile(r"\b(?:mps|cuda|cpu)(?::\d+)?\b")
 _UNIT: Final = r"(?:[mnuµ]?s|secs?|seconds?|mins?|minutes?|hrs?|hours?|milliseconds?)"
 _WITH_UNIT: Final = re.compile(
     rf"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\s*(?:{_UNIT}\b(?!\.?\w)|[\w./]*/\s*{_UNIT}\b)"
@@ -42,6 +42,11 @@ def comparable(message: str) -> str:
     text = _IDENTIFIER.sub("#", text)
     text = _HEXADECIMAL.sub("#", text)
     return _LIST.sub("#", _DIGITS.sub("#", text))
+
+
+def without_devices(text: str) -> str:
+    """A text without the names of devices, and what a tensor's text says of its own."""
+    return _DEVICE.sub("@", _OF_TENSOR.sub("", text))
 
 
 def numbers(printed: str) -> tuple[float, ...]:

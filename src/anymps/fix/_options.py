@@ -1,10 +1,10 @@
-"""Options of a script that name a device, read from its syntax tree; a changed script must still obey them."""
+"""The option by which a script is asked for the CPU, read from its syntax tree; a changed script must still obey it."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from anymps.fix._imports import source_files
@@ -12,63 +12,63 @@ from anymps.fix._lines import tree_of
 from anymps.fix._program import Program
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
-_NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accelerator)")
-_GPU: Final = re.compile(r"gpu|cuda")
+_NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accel)")
+_GPU: Final = re.compile(r"gpu|cuda|mps|accel")
+_NOT: Final = re.compile(r"^(?:no|disable|without)[-_]?")
 _COUNTS: Final = re.compile(r"(?:^|[-_])(?:n|num|count|per|memory|mem|limit)(?:[-_]|$)|ngpu|gpus$")
-_DEVICES: Final = ("cpu", "mps")
 
 
-def device_options(program: Program, given: Sequence[str] = ()) -> list[tuple[str, ...]]:
-    """What to add to the command line, one after the other, so that each option that names a device is asked for.
+def cpu_option(program: Program, given: Sequence[str] = ()) -> tuple[str, ...]:
+    """What to add to the command line to ask a program for the CPU, by the first of its options that does; else ().
 
-    A switch alone, `--device cpu`, and for a number of a GPU the -1 that scripts take for none. Options of argparse,
-    click and typer are read, in the script and the modules of the project that it imports. What is in `given` already
-    is left out.
+    A switch such as `--no-cuda` or `--cpu`, `--device cpu`, and for a GPU's number the -1 that scripts take for none.
+    Options of argparse, click and typer are read, in the script and the modules of the project that it imports. Those
+    that are `given` already are left out.
     """
-    found: dict[tuple[str, ...], None] = {}
     for file in source_files(program):
         for node in ast.walk(tree_of(program.text_of(str(file)))):
             if isinstance(node, ast.Call) and _last_name(node.func) in _DECLARES:
-                found |= dict.fromkeys(_of_call(node))
-    return [words for words in found if not _holds(given, words)]
+                words = _of_call(node)
+                if words and not any(word.partition("=")[0] == words[0] for word in given):
+                    return words
+    return ()
 
 
-def _holds(given: Sequence[str], words: tuple[str, ...]) -> bool:
-    return any(tuple(given[at : at + len(words)]) == words for at in range(len(given))) or "=".join(words) in given
-
-
-def _of_call(call: ast.Call) -> Iterator[tuple[str, ...]]:
+def _of_call(call: ast.Call) -> tuple[str, ...]:
     texts = [node.value for node in call.args if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     flags = [text for text in texts if text.startswith("--")] or [text for text in texts if text.startswith("-")]
     if not flags:
-        return
+        return ()
     named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     flag, _, other = flags[0].partition("/")  # click: --cuda/--no-cuda
     name = flag.lstrip("-").lower()
     if not _NAMES_DEVICE.search(name) or _COUNTS.search(name):
-        return
+        return ()
     action = _constant(named.get("action"))
     if other:
-        yield (flag,)
-        yield (other,)
-    elif action in ("store_true", "store_false") or _constant(named.get("is_flag")) is True:
-        yield (flag,)
-    elif _last_name(named.get("action")) == "BooleanOptionalAction":
-        yield (flag,)
-        yield (f"--no-{flag.lstrip('-')}",)
-    elif action in (None, "store"):
-        yield from ((flag, value) for value in _values(name, named))
+        return next(((each,) for each in (flag, other) if _asks_for_cpu(each)), ())
+    if action in ("store_true", "store_false") or _constant(named.get("is_flag")) is True:
+        return (flag,) if _asks_for_cpu(flag) else ()
+    if _last_name(named.get("action")) == "BooleanOptionalAction":
+        return (flag if _asks_for_cpu(flag) else f"--no-{flag.lstrip('-')}",)
+    value = _value(name, named) if action in (None, "store") else ""
+    return (flag, value) if value else ()
 
 
-def _values(name: str, named: dict[str, ast.expr]) -> Iterator[str]:
+def _asks_for_cpu(flag: str) -> bool:
+    name = flag.lstrip("-").lower()
+    without = _NOT.sub("", name)
+    return "cpu" in name if without == name else _GPU.search(without) is not None
+
+
+def _value(name: str, named: dict[str, ast.expr]) -> str:
     kind, default = named.get("type"), _constant(named.get("default"))
     choices = _choices(named)
     if choices:
-        yield from (choice for choice in choices if choice in _DEVICES)
-    elif _last_name(kind) == "int" or (_GPU.search(name) and _is_number(default)):
-        yield "-1"
-    elif _last_name(kind) in ("", "str"):
-        yield "cpu"
+        return "cpu" if "cpu" in choices else ""
+    if _last_name(kind) == "int" or (_GPU.search(name) and _is_number(default)):
+        return "-1"
+    return "cpu" if _last_name(kind) in ("", "str") else ""
 
 
 def _is_number(default: object) -> bool:

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from anymps.fix._edits import Suggestion
 from anymps.fix._script import Script
 
 
@@ -22,18 +21,11 @@ def patch_folder(files: Iterable[Path], root: Path) -> Path:
     return here if all(file.resolve().is_relative_to(here) for file in files) else root
 
 
-def file_patch(old: Script, new: Script, folder: Path, unproved: Iterable[Suggestion]) -> str:
-    """A file's part of a patch for `folder`; above it, where patch and git read nothing, the edits without a proof."""
-    path = new.path.resolve()
-    name = path.relative_to(folder).as_posix()
-    above = [
-        f"# not proven, {one.why}: {one.finding.id} in line {one.edit.line}\n"
-        for one in unproved
-        if one.edit is not None and one.edit.file == path
-    ]
+def file_patch(old: Script, new: Script, folder: Path) -> str:
+    """A file's part of a patch for `folder`."""
+    name = new.path.resolve().relative_to(folder).as_posix()
     lines = difflib.unified_diff(_lines(old.text), _lines(new.text), f"a/{name}", f"b/{name}")
-    ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-    return "".join([*above, *ended])
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def how_to_apply(folder: Path) -> str:

@@ -28,14 +28,17 @@ class Program:
     changed: dict[Path, Script] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Program:
-        """The program of a script. Raises UsageError, in one line, for a file that is no Python script."""
+    def read(cls, path: Path, folder: Path | None = None) -> Program:
+        """The program of a script, or of a module that is found from a folder.
+
+        Raises UsageError, in one line, for a file that is no Python script.
+        """
         if path.suffix == ".ipynb":
             raise UsageError(
                 f"{path} is a notebook, and anymps fix works on scripts: convert it with 'jupyter nbconvert --to "
                 "script'"
             )
-        return cls(Script.read(path), _root(path.resolve().parent))
+        return cls(Script.read(path), _root(path.resolve().parent if folder is None else folder.resolve()))
 
     def owns(self, site: Site) -> bool:
         """Whether a site lies in a Python file of the project."""
@@ -75,13 +78,6 @@ class Program:
             return self.script(Path(file)).text
         except UsageError:
             return ""
-
-    def differences_from(self, other: Program) -> Iterator[tuple[Script, Script]]:
-        """Each file that has another text than in another state of this program: there and here."""
-        for path in dict.fromkeys((*other.changed, *self.changed)):
-            before, after = other.script(path), self.script(path)
-            if before.text != after.text:
-                yield before, after
 
 
 def _root(folder: Path) -> Path:

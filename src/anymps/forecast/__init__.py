@@ -13,5 +13,4 @@ from anymps.forecast._forecast import (
     why_no_forecast,
 )
 from anymps.forecast._happenings import Place, StepWork, step_work
-from anymps.forecast._same_work import HostTimes, host_times
 from anymps.forecast._timeline import BusySpan, PredictedTimeline, timeline_of

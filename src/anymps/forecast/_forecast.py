@@ -13,7 +13,6 @@ from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.forecast._looks import Speeds
-from anymps.forecast._same_work import HostTimes, with_times_of
 from anymps.mac import Mac, parse_mac
 from anymps.record import Phase, Recording, Step
 
@@ -131,7 +130,7 @@ class Forecast:
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, StepSeen, float]] = weakref.WeakKeyDictionary()
-_Asked = tuple[Mac | None, bool, str, HostTimes | None]
+_Asked = tuple[Mac | None, bool, str]
 _made: weakref.WeakKeyDictionary[Recording, dict[_Asked, Forecast | str]] = weakref.WeakKeyDictionary()
 
 
@@ -141,24 +140,21 @@ def forecast(
     *,
     alone: bool = False,
     torch: str = "",
-    like: HostTimes | None = None,
 ) -> Forecast:
     """The predicted time of a recording's typical step on a Mac; the default is the Mac that the recording names.
 
     With `alone`, the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
     a release; the default is that of the recording. With another one, the calls stay those of the recording's release.
-    `like` are the times of a recording of nearly the same step (`host_times`), which replace the times of the work that
-    both do.
 
     Raises CostError, in one line, if nothing can be predicted: there is no complete step, the Mac or torch is unknown,
     the GPU has no work, or less than nine tenths of the calls have a predicted time.
     """
     answers = _made.setdefault(recording, {})
-    key = mac, alone, torch, like
+    key = mac, alone, torch
     known = answers.get(key)
     if known is None:
         try:
-            known = _forecast(recording, mac, torch, like, alone=alone)
+            known = _forecast(recording, mac, torch, alone=alone)
         except CostError as error:
             known = str(error)
         answers[key] = known
@@ -167,10 +163,10 @@ def forecast(
     return known
 
 
-def try_forecast(recording: Recording, mac: Mac | None = None, *, like: HostTimes | None = None) -> Forecast | None:
+def try_forecast(recording: Recording, mac: Mac | None = None) -> Forecast | None:
     """As `forecast`, and None where there is no ground."""
     try:
-        return forecast(recording, mac, like=like)
+        return forecast(recording, mac)
     except CostError:
         return None
 
@@ -200,7 +196,7 @@ def why_no_forecast(recording: Recording) -> str:
     return ""
 
 
-def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes | None, *, alone: bool) -> Forecast:
+def _forecast(recording: Recording, mac: Mac | None, torch: str, *, alone: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
@@ -211,8 +207,6 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, like: HostTimes
         raise CostError("anymps: no time can be predicted: the recording does not say which torch made it")
     step, seen, speed = _happenings(recording, named)
     found, busy = seen.happenings, seen.busy
-    if like is not None and like.times:
-        found, busy = with_times_of(like.times, found), like.busy
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
     time = walk_step(found, mac, torch, busy=1.0 - (1.0 - busy) * (1.0 - seen.cold))

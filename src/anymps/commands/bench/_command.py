@@ -15,8 +15,12 @@ from anymps.commands.bench._session import BenchSession
 _FUNCTION = re.compile(r"(?P<home>.+):(?P<name>[A-Za-z_]\w*)")
 
 
-@script_command("bench", words="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...")
-def bench(asked: BenchSettings, words: tuple[str, ...]) -> int:
+@script_command(
+    "bench",
+    module="Time a module, as `python -m` runs it; all later arguments go to it.",
+    words="MODULE:FUNCTION|FILE.py:FUNCTION|SCRIPT [ARGUMENTS]...",
+)
+def bench(asked: BenchSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Time a function, or the optimizer steps of a script.
 
     The device is synchronised before and after each run. A function that has a parameter `device` is called with it.
@@ -25,13 +29,13 @@ def bench(asked: BenchSettings, words: tuple[str, ...]) -> int:
     A few more steps or calls are then recorded, and their predicted time on this Mac is shown beside the measured one.
     On the virtual device only the prediction counts: the measured times say nothing about a Mac.
     """
-    if not words:
+    if not words and module is None:
         raise UsageError("name module:function or a script (anymps bench --help)")
-    match = _FUNCTION.fullmatch(words[0])
+    match = _FUNCTION.fullmatch(words[0]) if module is None else None
     if match is None:
         if asked.devices is not None:
             raise UsageError("--device is for functions: a script chooses its device itself")
-        return run_target(Target(words[0], words[1:]), BenchSession(asked))
+        return run_target(Target.named(module, words, "bench"), BenchSession(asked))
     if len(words) > 1:
         raise UsageError(f"{words[0]} takes no arguments from the command line: {' '.join(words[1:])}")
     return BenchFunction(match["home"], match["name"], asked).run()

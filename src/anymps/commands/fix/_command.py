@@ -1,16 +1,16 @@
-"""`anymps fix`: fixes a script's findings, keeps the changes that runs prove safe, and prints the patch."""
+"""`anymps fix`: fixes a script's findings, checks the changes by running the script, and prints the patch."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import FixSettings
-from anymps._errors import UsageError
 from anymps._said import tell
+from anymps._settings import asked_for, variable_of
 from anymps._text import duration, listed
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
@@ -21,59 +21,68 @@ from anymps.commands.isolated import Order, ProofSession
 from anymps.report import clean, plural
 
 if TYPE_CHECKING:
-    from anymps.commands.fix._mend import Mended
-    from anymps.fix import Edit, Outcome, Ran, Suggestion
+    from anymps.fix import Checked, Edit, Ran, Suggestion
 
 
-@script_command("fix", "Fix a script's findings, keeping only proven changes.", private="--prove")
-def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
-    """Fix a script's findings, keep only changes that the runs prove safe, and print the patch.
+@script_command(
+    "fix",
+    "Fix a script's findings, and check the changes.",
+    module="Fix a module, as `python -m` runs it; all later arguments go to it.",
+    private="--prove",
+)
+def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[str, ...]) -> int:
+    """Fix a script's findings, check the changes by running the script, and print the patch.
 
-    The script runs on the virtual Mac before and after the changes with the same seeds, and its first steps without a
-    GPU and with each of its options that names a device; files that it writes are discarded. A change is proven if the
-    losses and the printed numbers agree, its finding is gone and none is new. The patch goes to standard output,
-    everything else to stderr. The script's own modules are changed too.
+    The script runs once as it is, and the changed script once on mps and once without a GPU, with the same seeds. What
+    it computes, prints and writes must stay the same. Otherwise the patch is cut back to the changes that need no
+    check, and the others are printed as suggestions. Files that the script writes are discarded. The patch goes to
+    standard output, everything else to stderr. The script's own modules are changed too.
     """
-    if not words:
-        raise UsageError("name a script (anymps fix --help)")
-    target = Target(words[0], words[1:])
+    target = Target.named(module, words, "fix")
     if prove is not None:
         return run_target(target, ProofSession(Order.read(prove)))
     target.check()
-    from anymps.commands.fix._onwards import mend_on, result_alone
     from anymps.device import build
     from anymps.findings import read_settings
-    from anymps.fix import Budget, Program, check_may_write, file_patch, how_to_apply, patch_folder, write_all
+    from anymps.fix import (
+        Program,
+        check_may_write,
+        cpu_option,
+        edits_for,
+        file_patch,
+        how_to_apply,
+        patch_folder,
+        write_all,
+    )
+    from anymps.fix import check as check_edits
 
-    program = Program.read(Path(words[0]))
+    program = Program.read(target.file, Path.cwd() if target.is_module else None)
     if asked.write:
         check_may_write(program.main.path, asked.force)
-    asked = asked.filled(read_settings(program.main.path))
+    asked = asked.filled(read_settings(target.place))
     build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
     os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
-    order = Order("", asked, steps=asked.steps)
-    budget = Budget(asked.runs)
-    done = mend_on(program, Runs(words, order, asked.seconds), budget)
-    mended = done.mended
-    fixed = mended.unproved if asked.unproved else mended.program
-    differences = list(fixed.differences())
-    unproved = mended.open if asked.unproved else []
+    answered = bool(asked_for("cuda_as_mps", asked.cuda_as_mps))
+    os.environ.pop(variable_of("cuda_as_mps"), None)  # the changed script has to do without
+    option = cpu_option(program, target.arguments)
+    runs = Runs(tuple(target.words), Order("", asked, steps=asked.steps), asked.seconds)
+    before, findings = runs.first(program, answered)
+    edits, suggestions = edits_for(findings, program, before.modules)
+    if not edits:
+        say("nothing can be fixed automatically")
+        _tell_stop("the script stops", before)
+        _suggest(suggestions)
+        return 0
+    done = check_edits(program, edits, before, runs.run, answered=answered, steps=asked.steps, option=option)
+    differences = list(done.program.differences())
     folder = patch_folder((new.path for _, new in differences), program.root)
     for old, new in differences:
-        sys.stdout.write(file_patch(old, new, folder, unproved))
+        sys.stdout.write(file_patch(old, new, folder))
     sys.stdout.flush()
-    _tell(mended, unproved, "on mps, " if done.alone is not None else "")
-    alone = ""
-    if asked.cuda_as_mps and differences:
-        alone = result_alone(done.mender.alone(fixed), "--cuda-as-mps")
-    elif done.alone is not None:
-        alone = result_alone(done.alone, "")
-    if done.note:
-        say(done.note)
-    if budget.spent:
-        say(f"all runs took {duration(1e9 * budget.spent)}; one of the script takes {duration(1e9 * budget.longest)}")
-    if alone:
-        say(alone)
+    _tell(done, before, program.main.path.resolve())
+    passed = before.trail[-1:] if done.after is not None and not done.after.error else ()  # a line that stops no more
+    _suggest([*done.left, *(one for one in suggestions if one.finding.site.file_line not in passed)])
+    say(f"all runs took {duration(1e9 * sum(runs.spent))}; one of the script takes {duration(1e9 * before.seconds)}")
     if asked.write and differences:
         for old, _ in differences:
             check_may_write(old.path, asked.force)
@@ -85,34 +94,44 @@ def fix(asked: FixSettings, prove: str | None, words: tuple[str, ...]) -> int:
     return 0
 
 
-def _tell(mended: Mended, unproved: Sequence[Suggestion], where: str = "") -> None:
-    """What was proved and what was not. The changes of `unproved` are made without a proof.
+def _tell(done: Checked, before: Ran, main: Path) -> None:
+    """What is changed, how far the script comes then, and what agrees."""
+    if not done.kept:
+        say("no change is made")
+        _tell_stop("the script stops", done.unchanged)
+        return
+    say(f"{plural(len(done.kept), 'change')}: {_names(done.kept, main)}")
+    after = done.after
+    alike = after is not None and bool(after.error) and after.stops_like(done.unchanged)
+    _tell_stop(f"before{' and after' if alike else ''}, the script stops", done.unchanged)
+    if after is None:
+        say_plain("  these changes choose no device")
+    elif after.error and not alike:
+        _tell_stop("after, it stops", after)
+    elif not after.error and not after.used:
+        say_plain("  the changed script runs, but not on mps")
+    elif not after.error:
+        what = "the first steps of the changed script run" if after.early or after.cut else "the changed script runs"
+        say_plain(f"  {what} on mps")
+    for note in done.notes:
+        say_plain(f"  {clean(note)}")
 
-    `where` the first run was, if not where the script runs by itself: `on mps, `.
-    """
-    proofs, main = mended.proofs, mended.program.main.path.resolve()
-    kept, after = mended.kept, mended.after
-    if kept and after is not None:
-        say(f"{plural(len(kept), 'change')} proven: {_names([outcome.edit for outcome in kept], main)}")
-        for line in [*_table(proofs[0].before, after, where), *(f"  {clean(note)}" for note in mended.notes)]:
-            say_plain(line)
-        for line in _unseen(kept, main):
-            say_plain(line)
-    else:
-        say("no change could be proven" if proofs else "nothing can be fixed automatically")
-        if mended.before is not None and mended.before.error:
-            for line in _stop("the script stops", mended.before):
-                say_plain(line)
-    made = [one.edit for one in unproved if one.edit is not None]
-    if made:
-        say(f"{plural(len(made), 'change')} not proven: {_names(made, main)}")
-    for suggestion in mended.suggestions:
+
+def _tell_stop(how: str, ran: Ran) -> None:
+    """How a run ended, if not well, with the traceback of a process that the script started, if that ended it."""
+    if not ran.error:
+        return
+    worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
+    for line in (f"{how}{ran.place}: {ran.error}", *worker):
+        say_plain(f"  {clean(line)}")
+
+
+def _suggest(suggestions: Sequence[Suggestion]) -> None:
+    """What is left to the user: each finding with its line, why it is not fixed, and what to do."""
+    for suggestion in suggestions:
         finding = suggestion.finding
-        if suggestion in unproved:
-            continue
-        place = _place(finding.site.file, finding.site.line)
-        anyway = " (--unproved changes it anyway)" if suggestion.cause.is_open else ""
-        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}{anyway}"))))
+        place = f"{Path(finding.site.file).name}:{finding.site.line}" if finding.site.file else ""
+        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {clean(suggestion.why)}"))))
         say_plain(f"         {finding.fix}")
 
 
@@ -126,46 +145,6 @@ def _names(edits: Iterable[Edit], main: Path) -> str:
         + (f" of {file.name}" if file != main else "")
         for (rule, file), places in lines.items()
     )
-
-
-def _unseen(outcomes: Iterable[Outcome], main: Path) -> Iterator[str]:
-    """What the runs did not show of kept changes: later lines that get a tensor now where they had a number."""
-    for outcome in sorted(outcomes, key=lambda one: (one.edit.file != main, one.edit.file, one.edit.line)):
-        edit = outcome.edit
-        file = f" of {edit.file.name}" if edit.file != main else ""
-        for name, lines in outcome.unseen:
-            those = f"line {lines[0]}" if len(lines) == 1 else f"lines {listed(list(map(str, lines)))}"
-            yield f"  not seen: {those}{file}, where `{name}` of line {edit.line} holds tensors now, not numbers"
-
-
-def _place(file: str, line: int) -> str:
-    return f"{Path(file).name}:{line}" if file else ""
-
-
-def _table(before: Ran, after: Ran, where: str = "") -> list[str]:
-    """What differs between two runs; how the first one ended, if not well; and what agrees."""
-    names = list(dict.fromkeys([*before.told, *after.told]))
-    rows = [("", "before", "after")] if names else []
-    rows += [(name, before.told.get(name, ""), after.told.get(name, "")) for name in names]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
-    lines = [f"  {name:{widths[0]}}  {one:{widths[1]}}  {two}".rstrip() for name, one, two in rows]
-    if before.error and not before.stops_there_too(after):
-        now = _stop(f"after, {where}it stops", after) if after.error else []
-        return [*lines, *_stop(f"before, {where}the script stopped", before), *now]
-    if after.error:
-        lines.append(f"  before and after, the script stops{after.place}: {clean(after.error)}")
-    agreed = [f"{plural(len(numbers), what)}" for what, numbers in _compared(after) if numbers]
-    return [*lines, f"  {' and '.join(agreed)} agree"] if agreed else lines
-
-
-def _stop(how: str, ran: Ran) -> list[str]:
-    """How a run ended, with the traceback of the process that ended it where the script had started one."""
-    worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
-    return [f"  {clean(line)}" for line in (f"{how}{ran.place}: {ran.error}", *worker)]
-
-
-def _compared(ran: Ran) -> list[tuple[str, tuple[float, ...]]]:
-    return [("loss value", ran.losses), ("printed number", ran.printed)]
 
 
 def say_plain(text: str) -> None:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anymps._errors import UsageError
 from anymps._own_process import own_command
-from anymps._text import estimate, last_line
+from anymps._text import last_line
 from anymps.commands._judge import Judge
 from anymps.commands._show import say
-from anymps.commands.isolated import FACTS, Order, error_of
+from anymps.commands.isolated import FACTS, FILES, Order
 from anymps.findings import Finding
-from anymps.forecast import HostTimes, host_times, try_forecast
-from anymps.plan import run_isolated
+from anymps.plan import end_all, run_isolated
 from anymps.record import Recording, Site
-from anymps.report import size
 
 if TYPE_CHECKING:
-    from anymps.fix import Program, Ran
+    from anymps.fix import How, Program, Ran
 
 _TRACEBACK = "Traceback (most recent call last):"
 # What Python prints of an exception that ends nothing, such as one of a `__del__` at the end.
@@ -38,206 +34,147 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
+_LONGEST_TEXT = 1 << 22  # bytes of a written file that is compared
 
 
 @dataclass
-class Progress:
-    """Numbers the runs: `run 2 of 3, about 30 s: with 4 changes`."""
-
-    planned: int = 3
-    number: int = 0
-
-    def run(self, what: str, seconds: float = 0.0) -> None:
-        """A run begins; `seconds` is how long it may take, 0 if nobody knows."""
-        self.number += 1
-        of = f" of {self.planned}" if self.number <= self.planned else ""
-        about = f", about {max(1, round(seconds))} s" if seconds else ""
-        say(f"run {self.number}{of}{about}: {what}")
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A run without a recording: what it computed, and on which types of devices its model was last.
-
-    `cut` says whether it was ended for its time, `limit` the seconds that it had.
-    """
-
-    ran: Ran
-    places: tuple[str, ...]
-    cut: bool = False
-    limit: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A process that has run the script: its folder's files, its exit status (None: cut), and what it printed."""
-
-    folder: Path
-    status: int | None
-    printed: str
-    errors: str
-    seconds: float
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        file = self.folder / FACTS
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-
-
-@dataclass(frozen=True)
 class Runs:
-    """Runs `words`, a script and its arguments, each time in a process that may take `seconds`."""
+    """Runs `words`, a script and its arguments, each time in a process of its own, for at most `seconds`.
+
+    Each run is told: `run 2 of 3, about 30 s: the changed script on mps`.
+    """
 
     words: tuple[str, ...]
     order: Order
     seconds: float
+    planned: int = 3
+    spent: list[float] = field(default_factory=list)
 
-    def run(
-        self,
-        program: Program,
-        keep: Callable[[Path, Ran], None] | None = None,
-        like: HostTimes | None = None,
-    ) -> tuple[Ran, tuple[Finding, ...]]:
-        """Run a program's texts with the same seeds and read what it did; its findings beside it.
-
-        `keep` is given the recording, and what was read of it. `like` are the host's times in the step of the unchanged
-        script, which count for what this program does alike.
+    def first(self, program: Program, answered: bool) -> tuple[Ran, tuple[Finding, ...]]:
+        """The run of the unchanged script with a recording, and its findings.
 
         Raises UsageError, in one line, where the run could not start or did not end in time.
         """
-        with self._ended(program, self.order, self.words, self.seconds) as ended:
-            if ended.status is None:
+        self._tell("the unchanged script")
+        asked = replace(self.order.asked, cuda_as_mps=answered or None)
+        order = replace(self.order, asked=asked)
+        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            ran = self._run(folder, program, order, self.words, self.seconds)
+            self.spent.append(ran.seconds)
+            if ran.cut:
                 raise UsageError(
                     f"the script did not end within {self.seconds:g} s: shorten it, such as with --steps 10, or "
                     "allow more --seconds"
                 )
-            recording = ended.folder / "recording"
-            if not recording.exists():
-                raise UsageError(f"the script could not be run: {last_line(ended.errors)}")
-            with Recording.open(recording) as opened:
-                findings = tuple(Judge(program.main.path).judge(opened).findings)
-                ending = opened.meta.get("ending")
-                ran = self._read(program, ended, ending if isinstance(ending, dict) else {})
-                ran = replace(
-                    ran,
-                    rules=Counter(finding.id for finding in findings),
-                    told=told_of(opened, findings, like),
-                    host=host_of(opened),
-                    reached=None if ran.reached is None else ran.reached | _sites(opened),
-                    found=_places(findings),
-                )
-            if keep is not None:
-                keep(recording, ran)
-        return ran, findings
+            if not (folder / "recording").exists():
+                raise UsageError(f"the script could not be run: {ran.error}")
+            with Recording.open(folder / "recording") as opened:
+                return ran, tuple(Judge(program.main.path).judge(opened).findings)
 
-    def try_out(
-        self,
-        program: Program,
-        *,
-        added: Sequence[str] = (),
-        device: str = "mps",
-        cuda_as_mps: bool | None = None,
-        steps: int | None = None,
-        seconds: float | None = None,
-    ) -> Tried:
-        """Run a program without a recording, with words added to its command line, for a few steps or to its end.
+    def run(self, orders: Sequence[tuple[Program, How]]) -> list[Ran]:
+        """Run texts of the program at the same time, with the same seeds, and read what each did.
 
-        One that uses more than `seconds` of the processor is ended, and what it has done by then is reported.
+        A run that uses more of the processor than its seconds is ended, and what it has done by then is reported.
         """
-        order = replace(self.order, recorded=False, device=device, steps=steps or self.order.steps)
-        if cuda_as_mps is not None:
-            order = replace(order, asked=replace(order.asked, cuda_as_mps=cuda_as_mps))
-        limit = min(self.seconds, seconds or self.seconds)
-        with self._ended(program, order, (*self.words, *added), limit, patient=seconds is not None) as ended:
-            facts = ended.facts
-            error = str(facts.get("error", "")) or ("" if facts else last_line(ended.errors))
-            ran = self._read(program, ended, {})
-            if ended.status is None:
-                error = ""  # it was cut, whatever it made of that
-            places = tuple(facts.get("places", ()))
-            return Tried(replace(ran, error=error), places, ended.status is None, limit)
+        began = time.monotonic()
+        self._tell(" and ".join(how.what for _, how in orders))
+        with ThreadPoolExecutor(len(orders)) as pool:
+            running = [pool.submit(self._one, *order) for order in orders]
+            try:
+                found = [each.result() for each in running]
+            except BaseException:
+                end_all()
+                raise
+        self.spent.append(time.monotonic() - began)
+        return found
 
-    def _read(self, program: Program, ended: _Ended, ending: dict[str, object]) -> Ran:
-        from anymps.fix import Ran, numbers
+    def _one(self, program: Program, how: How) -> Ran:
+        asked = replace(self.order.asked, cuda_as_mps=how.answered or None)
+        order = replace(self.order, asked=asked, recorded=False, device=how.device, draws_on_cpu=how.draws_on_cpu)
+        order = replace(order, steps=how.steps)
+        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
+            words = (*self.words, *how.added)
+            return self._run(Path(name), program, order, words, min(how.seconds, self.seconds), patient=True)
 
-        facts = ended.facts
-        error = error_of(ending) or (f"exit status {ended.status}" if ended.status else "")
+    def _tell(self, what: str) -> None:
+        number = len(self.spent) + 1
+        of = f" of {self.planned}" if number <= self.planned else ""
+        say(f"run {number}{of}: {what}")
+
+    def _run(
+        self,
+        folder: Path,
+        program: Program,
+        order: Order,
+        words: tuple[str, ...],
+        seconds: float,
+        patient: bool = False,
+    ) -> Ran:
+        from anymps.fix import Ran, new_statements, numbers
+
+        changed = {}
+        for number, (path, script) in enumerate(program.changed.items()):
+            text = folder / f"text{number}.py"
+            text.write_bytes(script.data)
+            changed[str(path)] = str(text)
+        watch = {str(new.path.resolve()): new_statements(old.text, new.text) for old, new in program.differences()}
+        order = replace(order, folder=str(folder), changed=changed, watch=watch)
+        command = own_command("fix", "--prove", order.to_json(), *words)
+        began = time.monotonic()
+        with (folder / "output").open("wb") as out, (folder / "errors").open("wb") as error:
+            status = run_isolated(command, out, seconds, error, patient=patient)
+        took = time.monotonic() - began
+        printed, errors = (
+            (folder / name).read_text(encoding="utf-8", errors="replace") for name in ("output", "errors")
+        )
+        facts: dict[str, Any] = {}
+        if (folder / FACTS).exists():
+            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        why = str(facts.get("error", "")) or (f"exit status {status}" if facts and status else "")
+        why = "" if status is None else why if facts else last_line(errors)
         trail = ((str(file), int(line)) for file, line in facts.get("trail", ()))
         return Ran(
-            error=error,
+            error=why,
             losses=tuple(map(float, facts.get("losses", ()))),
-            printed=numbers(ended.printed),
-            rules={},
+            printed=numbers(printed),
+            files=_written(folder / FILES, set(changed)),
             trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
-            worker=_of_worker(ended.errors) if error else "",
-            reached=frozenset((file, line) for file, line in facts["reached"]) if facts else None,
-            seconds=ended.seconds,
+            worker=_of_worker(errors) if why else "",
+            reached=frozenset((str(file), int(line)) for file, line in facts.get("reached", ())),
+            seconds=took,
             places=tuple(facts.get("places", ())),
             modules=tuple(facts.get("modules", ())),
             used=bool(facts.get("used")),
+            early=(order.steps or 0) if facts.get("early") else 0,
+            cut=status is None,
         )
 
-    @contextmanager
-    def _ended(
-        self, program: Program, order: Order, words: Sequence[str], seconds: float, *, patient: bool = False
-    ) -> Iterator[_Ended]:
-        from anymps.fix import later_uses, new_statements
 
-        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            changed = {}
-            for number, (path, script) in enumerate(program.changed.items()):
-                text = folder / f"text{number}.py"
-                text.write_bytes(script.data)
-                changed[str(path)] = str(text)
-            watch = {}
-            for old, new in program.differences():
-                lines = set(new_statements(old.text, new.text))
-                uses = (uses for line in tuple(lines) for uses in later_uses(new.text, line).values())
-                watch[str(new.path.resolve())] = sorted(lines.union(*uses))
-            order = replace(order, folder=name, changed=changed, watch=watch if order.recorded else {})
-            command = own_command("fix", "--prove", order.to_json(), *words)
-            output, errors = folder / "output", folder / "errors"
-            began = time.monotonic()
-            with output.open("wb") as out, errors.open("wb") as error:
-                status = run_isolated(command, out, seconds, error, patient=patient)
-            took = time.monotonic() - began
-            printed, told = (file.read_text(encoding="utf-8", errors="replace") for file in (output, errors))
-            yield _Ended(folder, status, printed, told, took)
+def _written(folder: Path, sources: set[str]) -> dict[str, str | None]:
+    """What the script wrote, by its path without numbers of one run; None for what is no text, or is very long."""
+    from anymps.fix import comparable
+
+    found: dict[str, str | None] = {}
+    for path in sorted(folder.rglob("*")):
+        place = f"/{path.relative_to(folder).as_posix()}"
+        if place in sources or path.is_symlink() or not path.is_file() or path.suffix == ".pyc":
+            continue
+        name = comparable(_shown(place))
+        try:
+            data = path.read_bytes() if path.stat().st_size <= _LONGEST_TEXT else b"\0"
+            text = None if b"\0" in data else data.decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            text = None
+        before = found.get(name, "")
+        found[name] = None if text is None or before is None else before + text
+    return found
 
 
-def host_of(recording: Recording) -> HostTimes:
-    """The host's times in the typical step, with which those of another run are compared."""
-    predicted = try_forecast(recording)
-    return host_times(predicted.happenings, predicted.busy) if predicted is not None else host_times((), 0.0)
-
-
-def told_of(recording: Recording, findings: Sequence[Finding], like: HostTimes | None = None) -> dict[str, str]:
-    """The rows of the table of before and after. What a run does `like` the one before takes the same time in both."""
-    shares = recording.step_table().typical
-    told = {"findings": f"{len(findings):,}"}
-    if shares:
-        told["operators a step"] = f"{sum(share.on_mps for share in shares):,.0f}"
-        told["on the CPU, a step"] = f"{sum(share.on_cpu for share in shares):,.0f}"
-        told["waits a step"] = f"{sum(share.waits for share in shares):,.0f}"
-    peak = recording.memory_story.peak
-    if peak is not None:
-        told["peak memory"] = size(peak.allocated)
-    predicted = try_forecast(recording, like=like)
-    if predicted is not None and not predicted.no_time:
-        about, span = estimate(predicted.time.seconds, predicted.time.low, predicted.time.high)
-        told["a step on the Mac"] = f"about {about} ({span})"
-    return told
-
-
-def _places(findings: Sequence[Finding]) -> frozenset[tuple[str, str, int]]:
-    sites = ((finding.id, finding.site) for finding in findings)
-    return frozenset((rule, os.path.realpath(site.file), site.line) for rule, site in sites if site.known)
-
-
-def _sites(recording: Recording) -> frozenset[tuple[str, int]]:
-    """The lines at which anything is recorded, those of the script's processes among them."""
-    return frozenset((os.path.realpath(line.file), line.line) for line in recording.lines() if line.file)
+def _shown(place: str) -> str:
+    """A path as seen from the current folder, if it lies there."""
+    here = Path.cwd().resolve()
+    return Path(place).relative_to(here).as_posix() if Path(place).is_relative_to(here) else place
 
 
 def _of_worker(errors: str) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from anymps.plan.sandbox import Layer
 
 
+FILES = "files"
+"""Folder in a private folder below which a script's files lie, each at its path."""
+
 DIVERT_AGAIN = f"{__name__}:divert_again"
 """How `divert_again` is named to the processes that a script starts."""
 
@@ -23,7 +26,7 @@ DIVERT_AGAIN = f"{__name__}:divert_again"
 def divert_writes(private: str) -> Layer:
     """Send what this process writes to a private folder. First of all: torch is not there yet."""
     sys.dont_write_bytecode = True
-    files, temporary = os.path.join(private, "files"), os.path.join(private, "tmp")
+    files, temporary = os.path.join(private, FILES), os.path.join(private, "tmp")
     os.mkdir(files)
     os.mkdir(temporary)
     os.environ.update(TMPDIR=temporary, PYTHONDONTWRITEBYTECODE="1")
@@ -43,7 +46,7 @@ def _divert(private: str) -> Layer:
     from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 
     free = [private, os.environ.get(CACHE_VARIABLE, private)]  # as device/_enable.py sets it
-    layer = Layer(os.path.join(private, "files"), (*free, *DEVICES), within=(SHARED,))
+    layer = Layer(os.path.join(private, FILES), (*free, *DEVICES), within=(SHARED,))
     divert_files(layer)
     divert_libraries(layer)
     seal(free)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 FACTS = "facts.json"
 """File in the run's folder: `losses` (values that backward was called on), `trail` (lines of the exception that ended
 it, the outermost first), `reached` (of the watched lines), `places` (types of the devices on which the model was last),
-`error`, `used` (whether anything was on mps) and `modules` (files of the program's modules)."""
+`error`, `used` (whether anything was on mps), `early` (whether its steps ended it) and `modules` (files of the
+program's modules)."""
 _ANYMPS = os.path.dirname(anymps.__file__) + os.sep
 
 
@@ -39,8 +40,8 @@ class Order:
 
     `folder` is its own, `asked` says how the device is. `changed` names, by file of the program, the one with the text
     to run instead; `watch` lines of such files; `steps` is when the script has run far enough, in steps of its loop.
-    Without `recorded` there is no recording. `device` is `mps`, `cpu` for a machine without a GPU, or `cuda` for this
-    machine's own.
+    Without `recorded` there is no recording. `device` is `mps`, or `cpu` for a machine without a GPU. With
+    `draws_on_cpu`, mps draws the random numbers that the CPU would.
     """
 
     folder: str
@@ -50,6 +51,7 @@ class Order:
     steps: int | None = None
     recorded: bool = True
     device: str = "mps"
+    draws_on_cpu: bool = False
 
     @classmethod
     def read(cls, text: str) -> Order:
@@ -79,6 +81,7 @@ class ProofSession:
         self._is_in_memory = False
         self._places: tuple[str, ...] = ()
         self._reached = ReachedLines(order.watch)
+        self._ended_early = False
         self._is_open = False
 
     def start(self, target: Target) -> None:
@@ -99,6 +102,10 @@ class ProofSession:
             self._is_in_memory = state.virtual and state.substrate == "host"
         else:
             hide_mps()
+        if order.draws_on_cpu:
+            from anymps.compare.inside import draw_on_cpu
+
+            draw_on_cpu()
         seed_generators()
         torch.autograd.backward = self._watching(torch.autograd.backward)
         self._watch_places()
@@ -109,7 +116,7 @@ class ProofSession:
         settings = ChildSettings(order.asked.mac, prepare=prepare, device=order.device == "mps")
         self._children.open(settings, order.changed)
         if order.steps is not None:
-            end_after(order.steps)
+            end_after(order.steps, at_end=self._note_end)
         self._is_open = True
         self._reached.watch()
 
@@ -136,9 +143,13 @@ class ProofSession:
             "places": self._places,
             "error": error_of(ending),
             "used": self._order.device == "mps" and _used_mps(),
+            "early": self._ended_early,
             "modules": _modules(),
         }
         Path(self._order.folder, FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+    def _note_end(self) -> None:
+        self._ended_early = True
 
     def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`torch.autograd.backward`, which `Tensor.backward` calls, too."""

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def end_after(steps: int, after_each: Callable[[], None] = lambda: None) -> None:
+def end_after(
+    steps: int, after_each: Callable[[], None] = lambda: None, at_end: Callable[[], None] = lambda: None
+) -> None:
     """End the script after so many steps: optimizers that take turns make a step together.
 
-    `after_each` is called after each step of an optimizer, the last one too.
+    `after_each` is called after each step of an optimizer, the last one too, `at_end` when the script ends there.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -31,6 +33,7 @@ def end_after(steps: int, after_each: Callable[[], None] = lambda: None) -> None
         if rounds.have_ended(steps, optimizers.existing):
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
+            at_end()
             raise StepsDone(0)
 
     register_optimizer_step_post_hook(after_step)  # after the recording's own hook, which ends the step

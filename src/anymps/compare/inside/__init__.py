@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
+from anymps.compare.inside._draws import draw_on_cpu
 from anymps.compare.inside._run import TracedRun

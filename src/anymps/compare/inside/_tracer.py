@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps._threads import calling_thread_alone
 from anymps.compare._trace import Bound
+from anymps.compare.inside._draws import drawn_on_cpu, tensors_of, written_by
 from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._writer import TraceWriter
@@ -81,15 +82,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         computes, is_random, operator = self._kind(func)
-        run = self._draw_on_cpu if is_random and self.random_on_cpu else _call
-        tensors = _tensors((args, kwargs))
+        run = drawn_on_cpu if is_random and self.random_on_cpu else _call
+        tensors = tensors_of((args, kwargs))
         if not (computes and self.is_on):
             self._pass_by(tensors)
             return run(func, args, kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._read(func, args)
         site, in_backward = self._place(tensors)
-        written = list(_written(func, args, kwargs))
+        written = list(written_by(func, args, kwargs))
         # What is overwritten unread is no input: its old values may differ between two runs, and nothing follows.
         overwrites = func._schema.name.rpartition("::")[2] in _OVERWRITING or _has_out(func)
         given = _readable_but(written if overwrites else (), tensors)
@@ -98,7 +99,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before = self._by_kernels()
         out = run(func, args, kwargs)
         by_kernel = self._by_kernels() > before
-        results = _readable_but((), _tensors(out))
+        results = _readable_but((), tensors_of(out))
         results += _readable_but(results, written)
         self._note_use(results)
         if not results or self._only_moves(func, given, results):
@@ -233,44 +234,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             tensor.dtype == result.dtype for tensor in given[-1:] for result in results
         )
 
-    def _draw_on_cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Make the call with copies on the CPU and its generator, and take the results to where they belong."""
-        tensors = _tensors((args, kwargs))
-        devices = {tensor.device for tensor in tensors} | _devices_named(kwargs)
-        device = next((one for one in devices if one.type not in ("cpu", "meta")), None)
-        if device is None:
-            return func(*args, **kwargs)
-
-        def to_cpu(item: Any) -> Any:
-            if isinstance(item, torch.Tensor):
-                return item.detach().cpu()
-            if isinstance(item, torch.device):
-                return torch.device("cpu")
-            return None if isinstance(item, torch.Generator) and item.device.type != "cpu" else item
-
-        copies, named = pytree.tree_map(to_cpu, args), pytree.tree_map(to_cpu, kwargs)
-        out = func(*copies, **named)
-        written = [
-            (own, new) for own, new in zip(_written(func, args, kwargs), _written(func, copies, named), strict=True)
-        ]
-        for own, new in written:
-            own.copy_(new)  # what the call writes in place, and its `out=`
-        back = {id(new): own for own, new in written}
-
-        def to_device(item: Any) -> Any:
-            if isinstance(item, torch.Tensor):
-                return back.get(id(item), item.to(device) if id(item) not in back else item)
-            return item
-
-        return pytree.tree_map(to_device, out)
-
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [item for item in pytree.tree_leaves(tree) if isinstance(item, torch.Tensor)]
 
 
 def _readable_but(others: Iterable[torch.Tensor], tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -282,14 +248,6 @@ def _readable_but(others: Iterable[torch.Tensor], tensors: Iterable[torch.Tensor
 def _need_gradients(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether a call of them can make a node of autograd; any other call would take the line of the node before."""
     return any(tensor.requires_grad for tensor in tensors)
-
-
-def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
-    """The tensors that a call writes, lists of them too."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            yield from _tensors(value)
 
 
 def _has_out(func: Any) -> bool:
@@ -309,10 +267,6 @@ def _draws(func: Any, args: Any, kwargs: Any) -> int:
     ):
         return 0
     return 2 if any(isinstance(item, torch.Generator) for item in pytree.tree_leaves((args, kwargs))) else 1
-
-
-def _devices_named(kwargs: Any) -> set[torch.device]:
-    return {torch.device(kwargs["device"])} if kwargs.get("device") is not None else set()
 
 
 def _qualified(name: str, overload: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from anymps.findings._costs import ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings.advice._user_line import UserLine
-from anymps.findings.edits import LineEdit, Safety, without_comment
+from anymps.findings.edits import LineEdit, without_comment
 from anymps.record import Phase
 
 
@@ -16,7 +16,8 @@ class Advice(NamedTuple):
     """What happened, and a fix and a source of its own; empty where the rule's own is best.
 
     `elsewhere`: the fix is no change of the line itself but a setting, which the user can make wherever the line lies.
-    `edit` changes the line, and `written` is the fix that shows its code, as `{new}`.
+    `edit` is what a person may make of the line, as it keeps a tensor in place of a number, or does less often what the
+    line does; `written` is the fix that shows its code, as `{new}`.
     """
 
     what: str
@@ -25,7 +26,6 @@ class Advice(NamedTuple):
     elsewhere: bool = False
     edit: LineEdit | None = None
     written: str = ""
-    safety: Safety = Safety.PROVED
 
 
 _METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")

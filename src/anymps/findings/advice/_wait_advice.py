@@ -13,7 +13,7 @@ from anymps.findings.advice._elements import elements_advice
 from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library, in_torch
 from anymps.findings.advice._user_line import UserLine, collected, every_50, given_to_environment, without_read
-from anymps.findings.edits import LineEdit, Place, Safety, place_at, recorded_statements, without_comment
+from anymps.findings.edits import LineEdit, Place, place_at, recorded_statements, without_comment
 from anymps.record import Phase, Site
 
 KEPT: Final = LineEdit(without_read)
@@ -120,7 +120,7 @@ def show_advice(line: AtLine) -> Advice:
 
 
 def _seldom(what: str, fix: str) -> Advice:
-    return Advice(what, f"{fix}.", edit=_EVERY_50, written=f"{fix}: `{{new}}`.", safety=Safety.ADVICE)
+    return Advice(what, f"{fix}.", edit=_EVERY_50, written=f"{fix}: `{{new}}`.")
 
 
 def copy_advice(line: AtLine) -> Advice:

@@ -82,7 +82,7 @@ def _is_option(code: Code, call: ast.Call) -> bool:
     words = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     parent = code.parents.get(call)
     target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
-    return any(NAMES_DEVICE.search(word) for word in [*words, target])
+    return any(NAMES_DEVICE.search(word.lstrip("-")) for word in [*words, target])
 
 
 def _is_fallback(call: ast.Call, child: ast.AST) -> bool:

@@ -114,6 +114,10 @@ def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     return Rewritten(splices, tuple(writer.inserts)) if splices else None
 
 
+def _tells_of_tensor(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "is_cuda"
+
+
 class _Writer:
     """Finds what asks for CUDA in a statement."""
 
@@ -139,6 +143,8 @@ class _Writer:
         """What becomes of a node as a whole; None where its parts are to be looked at."""
         if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(mentions_mps, ast.walk(node))):
             return []  # portable already
+        if isinstance(node, ast.IfExp) and any(_tells_of_tensor(part) for part in ast.walk(node.test)):
+            return self._of_tensor(node)
         if isinstance(node, ast.IfExp) and self._is_device(node.body):
             return self._where_taken(node, self._choice(node))
         if isinstance(node, ast.IfExp) and (option := self._option(node)) is not None:
@@ -152,6 +158,23 @@ class _Writer:
         if isinstance(node, ast.Call):
             return self._call(node)
         return None
+
+    def _of_tensor(self, node: ast.IfExp) -> list[Splice]:
+        """`x.device` for `torch.device("cuda") if x.is_cuda else torch.device("cpu")`: it is never true on mps."""
+        owner = node.test.value if isinstance(node.test, ast.Attribute) else None
+        plain = is_device_text(node.body)
+        other = (
+            node.orelse
+            if plain
+            else argument(node.orelse, "type", ("type",))
+            if isinstance(node.orelse, ast.Call) and self._meaning(node.orelse.func) == "torch.device"
+            else None
+        )
+        is_cpu = isinstance(other, ast.Constant) and other.value == "cpu"
+        if owner is None or not is_cpu or not self._is_device(node.body):
+            return []
+        start, end = self._code.span(node)
+        return [Splice(start, end, f"{self._code.source(owner)}.device{'.type' if plain else ''}")]
 
     def _where_taken(self, node: ast.expr, splices: list[Splice]) -> list[Splice]:
         """The splices with those that let mps pass there; none where the program would refuse it."""

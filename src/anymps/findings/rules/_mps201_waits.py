@@ -239,7 +239,6 @@ def finding_about(
         fix=advice.fix,
         source=advice.source,
         edit=advice.edit,
-        safety=advice.safety,
         written=advice.written,
         related_sites=[line.site for line in lines[1:]],
         related_as="also at" if lines[1:] else "",

@@ -245,12 +245,15 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
         first.site,
         what=f"{lines} that was chosen elsewhere as CUDA, and mps answered.",
         count=sum(user.count for user in users),
-        fix="Change nothing here. Choose mps first where the device is named, such as in an option's default.",
+        fix=_ELSEWHERE,
         related_sites=[user.site for user in others[:_MOST_USERS]],
         related_as="also at",
     )
 
 
+_ELSEWHERE: Final = (
+    "Choose mps first where the device is named, such as in an option's default. What uses the device can stay."
+)
 _KEPT: Final = "Write `{new}`. Other machines behave as before; the lines that use the device can stay."
 _WITHOUT_CODE: Final = "Use mps first where it is available, and keep CUDA-only code for machines with CUDA."
 _MOVED: Final = (

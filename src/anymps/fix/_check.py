@@ -1,0 +1,252 @@
+"""Checks edits by running the changed program: without a GPU, on mps, and with an option that asks for the CPU.
+
+Where a run speaks against the edits, the patch is cut back: first to those that mean the same everywhere, then to those
+of them that choose no device, which need no proof.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from anymps.findings.edits import Safety
+from anymps.fix._comparison import Ran, agreement, difference, stops_short
+from anymps.fix._edits import Edit, Suggestion, apply_all
+from anymps.fix._lines import new_line, statement_lines, with_branches
+from anymps.fix._program import Program
+
+RUNS: Final = 3.2
+"""All runs may take this many times as long as that of the unchanged script."""
+_LEAST_S: Final = 60.0
+_SHORT_S: Final = 20.0  # of a run of the first steps
+_STEPS: Final = 5
+_DEVICE_WORD: Final = re.compile(r"""cuda|mps|device|accelerator|autocast|(?<=["'])cpu(?=["'])""")
+
+
+@dataclass(frozen=True)
+class How:
+    """How to run a program: `what` in words, on `device` (mps, or cpu for a machine without a GPU).
+
+    `answered`: mps answers for CUDA. `added` are words for its command line, `steps` and `seconds` its limits.
+    `draws_on_cpu`: mps has the random numbers of the CPU.
+    """
+
+    what: str
+    device: str = "mps"
+    answered: bool = False
+    added: tuple[str, ...] = ()
+    steps: int | None = None
+    seconds: float = _LEAST_S
+    draws_on_cpu: bool = False
+
+
+Order = tuple[Program, How]
+
+Run = Callable[[Sequence[Order]], list[Ran]]
+"""Runs programs at the same time."""
+
+
+@dataclass
+class Checked:
+    """The program with the edits that are kept, and why the others are not.
+
+    `unchanged` is what a Mac makes of the script as it stands, `after` the run with the edits on mps, None if there was
+    none. `notes` say what agrees.
+    """
+
+    program: Program
+    kept: list[Edit]
+    unchanged: Ran
+    after: Ran | None = None
+    notes: list[str] = field(default_factory=list)
+    left: list[Suggestion] = field(default_factory=list)
+
+
+def check(
+    program: Program,
+    edits: Sequence[Edit],
+    before: Ran,
+    run: Run,
+    *,
+    answered: bool = False,
+    steps: int | None = None,
+    option: tuple[str, ...] = (),
+) -> Checked:
+    """Keep the edits of a program that runs do not speak against.
+
+    `before` is the run of the unchanged program, with mps in place of CUDA if `answered`: then it runs once more as a
+    Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU. A short run goes
+    beside another where it does not depend on it.
+    """
+    found = Checked(program, list(edits), before)
+    checker = _Checker(program, before, run, answered, steps, found)
+    checker.without_gpu()
+    checker.on_mps(option)
+    found.program = apply_all(found.kept, program)
+    return found
+
+
+class _Checker:
+    def __init__(
+        self, program: Program, before: Ran, run: Run, answered: bool, steps: int | None, found: Checked
+    ) -> None:
+        self._program = program
+        self._before = before
+        self._run = run
+        self._answered = answered
+        self._steps = steps
+        self._left = max(RUNS * before.seconds, _LEAST_S) - before.seconds
+        self.found = found
+
+    def without_gpu(self) -> None:
+        """Compare the first steps where there is no GPU: no edit should change anything there."""
+        how = How("the first steps without a GPU", "cpu", steps=min(self._steps or _STEPS, _STEPS))
+        before = None
+        while self.found.kept:
+            how = replace(how, seconds=max(0.6 * self._before.seconds, _SHORT_S))
+            orders = [(apply_all(self.found.kept, self._program), how)]
+            if before is None and self._answered:
+                alone = How("the unchanged script without --cuda-as-mps", steps=self._steps)
+                orders.append((self._program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
+            after, *rest = self._ran(*orders)
+            unchanged = self.found.unchanged = rest[0] if rest else self.found.unchanged
+            before = before or unchanged
+            why = _against(before, after)
+            if before is unchanged and unchanged.used and (why or unchanged.error):
+                # On mps it has other random numbers, or raises what it raises nowhere else.
+                (before,) = self._ran((self._program, replace(how, what="the same of the unchanged script")))
+                why = _against(before, after)
+            if not why:
+                agreed = agreement(before, after)
+                ended = f"the script stops as before{after.place}" if after.error else "the script runs"
+                self.found.notes.append(f"without a GPU, {agreed or ended}")
+                return
+            self._keep(self._fewer(), f"without a GPU {why}")
+            if not self._has_time:
+                return
+
+    def on_mps(self, option: tuple[str, ...]) -> None:
+        """Compare the whole run on mps with that of the unchanged program as a Mac runs it.
+
+        Beside it, one step with the option that asks for the CPU, which the changed program has to obey.
+        """
+        unchanged = self.found.unchanged
+        while self.found.kept:
+            changed = apply_all(self.found.kept, self._program)
+            # Where a Mac ran it on the CPU, the losses can be the same only if the random numbers are.
+            on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
+            how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
+            how = replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S))
+            orders = [(changed, how)]
+            if option and self.chooses_device(self.found.kept):
+                orders.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
+            after, *asked = self._ran(*orders)
+            why, before = _against(unchanged, after), unchanged
+            if not why and unchanged.on_mps and not after.on_mps:
+                why = "the model is not on mps any more"
+            if not why and self._answered and not on_cpu and not unchanged.used:
+                before = self._before  # a Mac computes nothing that could be compared
+                why = difference(before, after)
+            if not why:
+                self.found.after = after
+                if agreed := agreement(before, after):
+                    self.found.notes.append(f"on mps, {agreed}")
+                self._leave_unreached(changed, after)
+                if asked:
+                    self._obeys(" ".join(option), asked[0])
+                return
+            at_edit = any((str(edit.file), edit.line) in after.trail for edit in self.found.kept)
+            sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
+            if (after.error and not at_edit) or not self._has_time or self._fewer() == sure:
+                self._keep(sure, f"on mps {why}")
+                return
+            self._keep(self._fewer(), f"on mps {why}")
+
+    def _obeys(self, name: str, after: Ran) -> None:
+        """Whether the changed program keeps to the CPU where it is asked to."""
+        if after.on_mps:
+            others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
+            self._keep(others, f"with {name} it still uses mps")
+            self.found.after = None
+        elif after.error:
+            self.found.notes.append(f"with {name}, the changed script stops {after.stopped}")
+        else:
+            self.found.notes.append(f"with {name}, the script stays on the CPU")
+
+    def chooses_device(self, edits: Sequence[Edit]) -> bool:
+        """Whether edits say otherwise where something runs."""
+        return _names_device(apply_all(edits, self._program))
+
+    @property
+    def _has_time(self) -> bool:
+        """Whether there is time for another whole run."""
+        return self._left >= self._before.seconds
+
+    def _fewer(self) -> list[Edit]:
+        """What the patch is cut back to: to what is safe, to what of it chooses no device, and then to nothing."""
+        kept = self.found.kept
+        safe = [edit for edit in kept if _is_safe(edit)]
+        if len(safe) < len(kept):
+            return safe
+        sure = [edit for edit in kept if not self.chooses_device([edit])]
+        return sure if len(sure) < len(kept) else []
+
+    def _keep(self, fewer: Sequence[Edit], why: str) -> None:
+        left = sorted((edit for edit in self.found.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
+        self.found.left += [Suggestion(edit.finding, why) for edit in left]
+        self.found.kept = [edit for edit in self.found.kept if edit in fewer]
+
+    def _leave_unreached(self, changed: Program, after: Ran) -> None:
+        """Edits that choose a device, and to which the run on mps did not come: it says nothing about them."""
+        came = [edit for edit in self.found.kept if _came_to(edit, self._program, changed, after)]
+        other = [edit for edit in self.found.kept if edit not in came and not self.chooses_device([edit])]
+        self._keep([*came, *other], "the run on mps did not reach its line")
+
+    def _ran(self, *orders: Order) -> list[Ran]:
+        """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
+        found = []
+        for (program, _), ran in zip(orders, self._run(orders), strict=True):
+            trail = tuple((file, line_between(program, self._program, file, line)) for file, line in ran.trail)
+            found.append(replace(ran, trail=trail))
+        self._left -= max(ran.seconds for ran in found)
+        return found
+
+
+def _against(before: Ran, after: Ran) -> str:
+    """What speaks against edits in a run before and after them; empty if nothing does."""
+    if stops_short(before, after):
+        return f"the script stops {after.stopped}"
+    if (before.cut or after.cut) and not (before.losses and after.losses):
+        return "no loss was computed in time"
+    return difference(before, after)
+
+
+def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
+    """Whether a run of the changed program came to the statement of an edit."""
+    text = changed.script(edit.file).text
+    line = line_between(program, changed, str(edit.file), edit.line)
+    first, last = with_branches(text, statement_lines(text, line))
+    return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
+
+
+def line_between(one: Program, other: Program, file: str, line: int) -> int:
+    """Where a line of a file of one program stands in the other one."""
+    first, second = one.text_of(file), other.text_of(file)
+    return line if first == second else new_line(first, second, line)
+
+
+def _is_safe(edit: Edit) -> bool:
+    """Whether its code means the same everywhere, by its rule."""
+    return edit.finding.edit is not None and edit.finding.edit.safety is Safety.SAFE
+
+
+def _names_device(changed: Program) -> bool:
+    """Whether a change says otherwise where something runs: by the words for it, which differ in number."""
+    return any(_device_words(old.text) != _device_words(new.text) for old, new in changed.differences())
+
+
+def _device_words(text: str) -> Counter[str]:
+    return Counter(_DEVICE_WORD.findall(text))

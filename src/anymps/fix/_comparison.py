@@ -1,0 +1,164 @@
+"""What one run of a program did, and whether a run of the changed program did the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isclose, isnan
+from pathlib import Path
+
+from anymps.fix._messages import comparable, numbers, without_devices
+
+TOLERANCE = 1e-3
+"""Relative, of all numbers that are compared: a fused kernel rounds otherwise, and steps carry that on."""
+_NOTHING = 1e-6
+_LONGEST = 160  # characters of an error beside a suggestion
+
+Trail = tuple[tuple[str, int], ...]
+"""Lines of the program's own files at which an exception was, the outermost first, each by its file."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run: how it ended, and what it computed.
+
+    `error` is empty for a run that ended with 0. `losses` are the values that backward was called on, `printed` the
+    numbers on standard output, `files` what the script wrote by its names, None for what is no text. `trail` is where
+    the error was, and `worker` what a process that the script started printed when an exception ended it. `reached` are
+    the changed lines that the run came to. It took `seconds`. `places` are the types of devices of the parameters that
+    an optimizer stepped last, `modules` the files of the program's own modules that were imported. `used` says whether
+    anything was on mps, `early` after how many steps the run was ended (0: it ended by itself), `cut` whether it was
+    ended for its time.
+    """
+
+    error: str = ""
+    losses: tuple[float, ...] = ()
+    printed: tuple[float, ...] = ()
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    trail: Trail = ()
+    worker: str = ""
+    reached: frozenset[tuple[str, int]] = frozenset()
+    seconds: float = 0.0
+    places: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    used: bool = False
+    early: int = 0
+    cut: bool = False
+
+    @property
+    def place(self) -> str:
+        """The innermost line of the program's own at which it stopped: ` at train.py:9`; empty where none is known."""
+        return f" at {Path(self.trail[-1][0]).name}:{self.trail[-1][1]}" if self.trail else ""
+
+    @property
+    def stopped(self) -> str:
+        """Where and why it stopped, and the error of a process which the script started, in one line of some length."""
+        lines = self.worker.splitlines()
+        error = self.error if len(self.error) <= _LONGEST else f"{self.error[: _LONGEST - 4]} ..."
+        others = f" (a process that it started: {lines[-1]})" if lines else ""
+        return f"{self.place.strip()}: {error}{others}".removeprefix(": ")
+
+    def stops_like(self, other: Ran) -> bool:
+        """Whether two runs ended with the same words, but for numbers of one run, at the same line if both tell one.
+
+        Both lines are those of one text.
+        """
+        alike = comparable(self.error) == comparable(other.error)
+        return alike and (not self.trail or not other.trail or self.trail == other.trail)
+
+    @property
+    def on_mps(self) -> bool:
+        """Whether its model is on mps; without one, whether anything was."""
+        return "mps" in self.places if self.places else self.used
+
+
+def stops_short(before: Ran, after: Ran) -> bool:
+    """Whether an error ends a run before it came as far as the other."""
+    if not after.error or before.stops_like(after):
+        return False
+    return not before.error or len(after.losses) < len(before.losses) or _is_earlier(before.trail, after.trail)
+
+
+def difference(before: Ran, after: Ran) -> str:
+    """What two runs computed differently, as far as both came; empty where they agree.
+
+    Printed numbers and files count where both came to the same end: what is printed before a crash is no result.
+    """
+    if not (before.cut or after.cut) and before.early == after.early and before.stops_like(after):
+        return (
+            _numbers("losses", before.losses, after.losses)
+            or _numbers("printed numbers", before.printed, after.printed)
+            or _files(before.files, after.files)
+        )
+    shorter = min(len(before.losses), len(after.losses))
+    return _numbers("losses", before.losses[:shorter], after.losses[:shorter])
+
+
+def agreement(before: Ran, after: Ran) -> str:
+    """What two runs that agree have in common: `5 losses and 2 printed numbers agree`; empty if nothing."""
+    found = [(min(len(before.losses), len(after.losses)), "loss", "losses")]
+    if not (before.cut or after.cut) and before.early == after.early and before.stops_like(after):
+        found += [
+            (len(before.printed), "printed number", "printed numbers"),
+            (len(before.files), "file", "files"),
+        ]
+    words = [f"{count:,} {one if count == 1 else more}" for count, one, more in found if count]
+    if not words:
+        return ""
+    total = sum(count for count, _, _ in found)
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{listed} {'agrees' if total == 1 else 'agree'}"
+
+
+def _is_earlier(before: Trail, after: Trail) -> bool:
+    """Whether the first line at which two runs part, of one file, comes earlier in the second."""
+    parted = next((pair for pair in zip(before, after, strict=False) if pair[0] != pair[1]), None)
+    return parted is not None and parted[0][0] == parted[1][0] and parted[1][1] < parted[0][1]
+
+
+def _numbers(what: str, before: Sequence[float], after: Sequence[float]) -> str:
+    if len(before) != len(after):
+        return f"{len(after):,} {what} instead of {len(before):,}"
+    for one, other in zip(before, after, strict=True):
+        if not agree(one, other):
+            return f"{what} differ: {other:.6g} instead of {one:.6g}"
+    return ""
+
+
+def _files(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> str:
+    for name in sorted({*before, *after}):
+        if name not in after:
+            return f"the file {name} is not written"
+        if name not in before:
+            return f"the file {name} is written, too"
+        one, other = before[name], after[name]
+        if one != other and not _same_text(one, other):
+            return f"the file {name} differs{_lines_apart(one or '', other or '')}"
+    return ""
+
+
+def _same_text(one: str | None, other: str | None) -> bool:
+    """Whether texts are the same but for rounding, times, and the device that they name."""
+    if one is None or other is None:
+        return False
+    one, other = without_devices(one), without_devices(other)
+    if comparable(one) != comparable(other):
+        return False
+    here, there = numbers(one), numbers(other)
+    return len(here) == len(there) and all(map(agree, here, there))
+
+
+def _lines_apart(one: str, other: str) -> str:
+    """The first line that differs, as both have it."""
+    pairs = zip(one.splitlines(), other.splitlines(), strict=False)
+    parted = next((pair for pair in pairs if not _same_text(*pair)), None)
+    return "" if parted is None else f": {_short(parted[1])} instead of {_short(parted[0])}"
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 60 else f"{line[:57]}...")
+
+
+def agree(one: float, other: float) -> bool:
+    """Whether two numbers are the same up to rounding."""
+    return isclose(one, other, rel_tol=TOLERANCE, abs_tol=_NOTHING) or (isnan(one) and isnan(other))

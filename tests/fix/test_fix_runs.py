@@ -1,0 +1,87 @@
+"""One run of a script for `anymps fix`: what it sees of the machine, what it leaves, and what is read of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from anymps._settings import Settings
+from anymps.commands.fix._runs import Runs, _of_worker, _written
+from anymps.commands.isolated import Order
+from anymps.fix import How, Program
+
+
+def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing answers for CUDA unless that is asked for; without a GPU there is none. What it writes is kept apart."""
+    (tmp_path / "train.py").write_text(
+        "import os, torch\nprint(int(torch.backends.mps.is_available()), int(torch.cuda.is_available()))\n"
+        "print(os.environ.get('CUDA_VISIBLE_DEVICES') or 9)\nopen('log.txt', 'w').write('1\\n')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    program = Program.read(Path("train.py"))
+    runs = Runs(("train.py",), Order("", Settings()), 600)
+    found = runs.run([(program, How("x", device, answered)) for device, answered in (("cpu", False), ("mps", True))])
+    assert [ran.printed for ran in found] == [(0.0, float(torch.cuda.is_available()), 9.0), (1.0, 1.0, 3.0)]
+    assert [ran.files for ran in found] == [{"log.txt": "1\n"}] * 2
+    assert not (tmp_path / "log.txt").exists()
+
+
+def test_mps_has_the_random_numbers_of_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its losses are compared with those of the CPU: also those of dropout, and of what is filled in place."""
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\ndevice = 'mps' if torch.backends.mps.is_available() else 'cpu'\n"
+        "x = torch.nn.functional.dropout(torch.randn(9, device=device)) + torch.randperm(9, device=device)\n"
+        "print(*(x + torch.empty(9, device=device).uniform_()).tolist())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    program = Program.read(Path("train.py"))
+    runs = Runs(("train.py",), Order("", Settings()), 600)
+    hows = (How("x", "cpu"), How("x", draws_on_cpu=True), How("x"))
+    on_cpu, drawn, own = (ran.printed for ran in runs.run([(program, how) for how in hows]))
+    assert len(on_cpu) == 9
+    assert drawn == pytest.approx(on_cpu)
+    assert own != pytest.approx(on_cpu)
+
+
+def test_what_a_script_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By names without numbers of one run; its changed sources are none of it."""
+    monkeypatch.chdir(tmp_path)
+    files = tmp_path / "files"
+    here = files / str(tmp_path)[1:]
+    for name, data in (("a.csv", b"1"), ("m.pt", b"\0"), ("e.12.log", b"2"), ("e.13.log", b"3"), ("t.py", b"4")):
+        (here / "runs").mkdir(parents=True, exist_ok=True)
+        (here / "runs" / name).write_bytes(data)
+    (files / "srv.txt").write_text("5")
+    assert _written(files, {str(tmp_path / "runs" / "t.py")}) == {
+        "runs/a.csv": "1",
+        "runs/e.#.log": "23",
+        "runs/m.pt": None,
+        "/srv.txt": "5",
+    }
+
+
+OWN = 'Traceback (most recent call last):\n  File "train.py", line 9\nRuntimeError: it died\n'
+OF_WORKER = 'Traceback (most recent call last):\n  File "train.py", line 3\n    f()\nKeyError: 1\n'
+IGNORED = "Exception ignored in: <function Loader.__del__ at 0x7f>\n" + OF_WORKER
+DIRECT = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "traceback"),
+    [
+        ("", ""),
+        (OWN, ""),
+        (OWN + DIRECT + OWN, ""),
+        (f"warning\n{OF_WORKER}more\n{OWN}", OF_WORKER.rstrip()),
+        (f"{OF_WORKER}{OF_WORKER}{OWN}{DIRECT}{OWN}", OF_WORKER.rstrip()),
+        (OWN + IGNORED, ""),
+        (IGNORED + OWN, ""),
+        (f"{IGNORED}{OF_WORKER}{OWN}{IGNORED}", OF_WORKER.rstrip()),
+    ],
+)
+def test_the_traceback_of_a_worker_is_not_the_scripts(errors: str, traceback: str) -> None:
+    """The script's own is the last, with what led to it; an exception that Python ignored ended no process."""
+    assert _of_worker(errors) == traceback
