@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Severity, find
-from anymps.record import Phase, RecordingBuilder
+from anymps.findings import RULES, Severity, find
+from anymps.record import Phase, RecordingBuilder, Site, Wait
+from anymps.report import render_summary
 from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, once, only
 
 
@@ -174,3 +175,26 @@ def test_an_autocast_island_for_another_device(file: str) -> None:
     )
     assert [(site.file, site.line) for site in finding.related_sites] == [("train.py", 5)]
     assert finding.related_as == "switched on at"
+
+
+def test_broken_numbers_come_before_what_is_slow() -> None:
+    """MPS307, which costs no time, comes before a value read in every step, also as what to change first."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        line = builder.site("train.py", 9, "main", "losses.append(loss.item())")
+        builder.entry("aten::_local_scalar_dense", start_ns=time, site=line, wait=Wait.ITEM, phase=Phase.LOSS_READ)
+        if step == 0:
+            made = builder.site("train.py", 12, "main", "optimizer = AdamW(model.parameters())")
+            builder.note("optimizer", start_ns=time, site=made, **{**OPTIMIZER, "dtypes": ["float16"]})
+
+    recording = loop(extra)
+    findings = find(recording)
+    assert [finding.id for finding in findings][:2] == ["MPS307", "MPS201"]
+    assert "Change first: train.py:12\n  MPS307" in render_summary(recording, findings)
+
+
+def test_wrong_results_come_before_what_raises() -> None:
+    """Of errors, those about wrong results come first, wherever they stand."""
+    raises = RULES["MPS101"].finding(Site("a.py", 1), what="", count=1)
+    wrong = RULES["MPS601"].finding(Site("z.py", 9), what="", count=1)
+    assert sorted([raises, wrong], key=lambda finding: finding.order) == [wrong, raises]

@@ -72,10 +72,10 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
-    """Where to begin: the worst finding with a known place, of several the costliest; None if all are notes."""
+    """Where to begin: the most urgent finding, of several the costliest; None if all are notes."""
     first = min(
         findings,
-        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
+        key=lambda finding: (*finding.urgency, -finding.cost_per_step_ns[1]),
         default=None,
     )
     return first if first is not None and first.severity is not Severity.INFO else None

@@ -40,6 +40,7 @@ UNSCALED = Rule(
     id="MPS306",
     title="float16 gradients without a GradScaler",
     severity=Severity.WARNING,
+    wrong=True,
     needs_steps=True,
     why=(
         "Below 6e-8 a float16 number is zero, so small gradients are silently lost. A GradScaler multiplies the loss "
@@ -74,6 +75,7 @@ EPSILON = Rule(
     id="MPS307",
     title="Adam's eps is zero in float16",
     severity=Severity.WARNING,
+    wrong=True,
     why=(
         "The optimizer computes in the dtype of the parameters. In float16 its eps of 1e-8 rounds to zero, and so does "
         "the square of a gradient below 2e-4: the update then divides by zero, and the parameter becomes inf or NaN."
