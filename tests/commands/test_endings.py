@@ -122,6 +122,21 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
 
 
 @pytest.mark.parametrize(
+    ("exception", "message", "raised_by"),
+    [
+        ("AttributeError", "module 'torch.mps' has no attribute 'max_memory_allocated'", ""),
+        ("InvalidBackend", "Invalid backend: 'mps', see `torch._dynamo.list_backends()`", "torch"),
+        ("RuntimeError", "Expected one of cpu, cuda, mps, meta device type at start of device string: gpu", ""),
+        ("RuntimeError", 'Error(s) in loading state_dict for Net:\n\tMissing key(s): "mps.weight". ', "torch"),
+        ("RuntimeError", "File runs/mps/model.pt cannot be opened.", "torch"),
+    ],
+)
+def test_an_exception_that_names_mps_and_tells_nothing_of_it(exception: str, message: str, raised_by: str) -> None:
+    """A mistaken name, key or file raises on every machine: no finding says to compute on the CPU."""
+    assert only(ended(exception, message, raised_by)).id == "MPS003"
+
+
+@pytest.mark.parametrize(
     ("message", "said"),
     [
         (
