@@ -139,10 +139,12 @@ def test_a_scaler_that_nothing_needs(device: str, dtype: str, severity: Severity
     assert finding.what == "A `GradScaler` was made for cuda, and the program computes on mps."
     if severity is Severity.INFO:
         assert finding.why == (
-            "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients need "
-            "scaling, and a scaler for mps would make the host wait in every step."
+            "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients of "
+            "float32 parameters are scaled, and a scaler for mps would make the host wait in every step."
         )
-        assert finding.fix == 'Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.'
+        assert finding.fix == (
+            'Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.'
+        )
 
 
 def test_a_scaler_of_float16_parameters() -> None:
@@ -154,6 +156,40 @@ def test_a_scaler_of_float16_parameters() -> None:
         builder.entry("aten::mm", start_ns=time + 1, inputs=["float16[2, 2]", "float16[2, 2]"])
 
     assert [finding.severity for finding in find(loop(extra)) if finding.id == "MPS822"] == [Severity.WARNING]
+
+
+IN_FLOAT32 = (
+    'Keep the parameters in float32 and compute under `torch.autocast("mps")` with a `torch.amp.GradScaler("mps")`: '
+    "it refuses gradients of float16 parameters."
+)
+
+
+def test_no_scaler_for_half_parameters() -> None:
+    """MPS305, MPS306 and MPS822 propose none for parameters that lie in half precision: it raises for float16."""
+
+    def of(dtype: str, phase: Phase) -> Extra:
+        def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+            builder.entry("aten::mm", start_ns=time, phase=phase, inputs=[f"{dtype}[2, 2]", f"{dtype}[2, 2]"])
+            if step == 0:
+                builder.note("optimizer", start_ns=time, **{**OPTIMIZER, "dtypes": [dtype], "fused": ["True"]})
+                builder.note("grad_scaler", start_ns=time, site=builder.site("train.py", 3), device="cuda")
+
+        return extra
+
+    found = {one.id: one for one in find(loop(of("float16", Phase.BACKWARD)))}
+    assert (found["MPS306"].fix, found["MPS822"].severity) == (IN_FLOAT32, Severity.INFO)
+    (emulated,) = [
+        one for one in find(loop(of("bfloat16", Phase.FORWARD), meta={**META, "mac": "M1 8GB"})) if one.id == "MPS305"
+    ]
+    assert emulated.fix == IN_FLOAT32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_autocast_for_mps_keeps_the_dtype(dtype: str) -> None:
+    """MPS821 names the dtype: that of mps is float16 where none is given, whatever the other device's is."""
+    assert only(once("autocast", device="cuda", dtype=dtype)).fix == (
+        f"Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{dtype})`."
+    )
 
 
 @pytest.mark.parametrize("file", ["train.py", LIBRARY])

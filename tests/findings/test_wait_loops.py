@@ -92,7 +92,11 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
             "at once: one wait.",
         ),
         ("print(loss)", Wait.ITEM, "Print or log every 50 steps."),
-        ("if token == end:", Wait.ITEM, "Decide on the device with `torch.where`, or test every 50 steps."),
+        (
+            "if token == end:",
+            Wait.ITEM,
+            "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 50 steps.",
+        ),
         (
             "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
             "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",

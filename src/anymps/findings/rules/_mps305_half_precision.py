@@ -8,7 +8,7 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import emulates_bfloat16, made_at
+from anymps.findings.advice import emulates_bfloat16, has_half_parameters, made_at
 from anymps.record import Noted, Occurrence, Phase, Recording, Site
 
 EMULATED = Rule(
@@ -103,6 +103,10 @@ RULES = (EMULATED, UNSCALED, EPSILON)
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 _ADAMS: Final = ("Adam", "AdamW", "NAdam", "RAdam")
+_IN_FLOAT32: Final = (
+    'Keep the parameters in float32 and compute under `torch.autocast("mps")` with a `torch.amp.GradScaler("mps")`: '
+    "it refuses gradients of float16 parameters."
+)
 _LEAST_HALF: Final = 2.0**-25
 """What is not above half of the least positive float16 number rounds to zero."""
 
@@ -131,6 +135,7 @@ def _emulated(recording: Recording) -> Iterator[Finding]:
             what=f"Matrix products in bfloat16 on a chip of Metal's {family} family: {often}.",
             count=count,
             per_step=per_step,
+            fix=_IN_FLOAT32 if has_half_parameters(recording, "bfloat16") else "",
         )
 
 
@@ -149,6 +154,7 @@ def _unscaled(recording: Recording) -> Iterator[Finding]:
             what=f"Backward computed with {number(per_step)} operators in float16 a step, and no gradient was scaled.",
             count=sum(use.count for use in gradients),
             per_step=per_step,
+            fix=_IN_FLOAT32 if has_half_parameters(recording) else "",
         )
 
 
