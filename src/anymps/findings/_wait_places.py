@@ -7,12 +7,12 @@ What hurts is what the rules about waits in every step are about.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import cost_of_wait
-from anymps.findings._loop import MIN_STEPS, is_every_step, package_of
+from anymps.findings._loop import MIN_STEPS, is_every_step, package_of, waits_per_step
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import cost_without, step_on_mac
 from anymps.findings.advice import reads_action
@@ -92,6 +92,7 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
         constant = queue.wait is Wait.COPY_TO_MPS and queue.site.file_line in kept
+        queue = replace(queue, per_step=waits_per_step(recording, queue.site, queue.per_step))
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((*queue.site.file_line, reason), []).append(queue)
     step = step_on_mac(recording)
