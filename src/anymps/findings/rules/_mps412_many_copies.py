@@ -11,6 +11,7 @@ from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._prices import cost_without, step_on_mac
+from anymps.findings._wait_places import kind_at
 from anymps.forecast import Forecast, Place
 from anymps.record import Recording, Wait
 
@@ -50,6 +51,8 @@ _SHARE: Final = 0.1
 """The part of a step from which on such copies are told."""
 _MANY: Final = 4
 """Copies of a line in a step that are more than a batch and its labels."""
+_FEW: Final = 2
+"""Operators between two copies of one thing."""
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -61,7 +64,13 @@ def find(recording: Recording) -> Iterator[Finding]:
     told |= {note.occurrence.site.file_line for note in recording.noted("round_trip")}
     told |= {use.site.file_line for use in recording.cpu_indices()}
     copies = (wait for wait in recording.waits() if wait.wait is Wait.COPY_TO_MPS and is_every_step(recording, wait))
+    # Between the batches of an accumulated step lies a whole forward and backward.
+    close = {
+        kind_at(queue.site, queue.wait) for queue in recording.queues() if queue.measured and queue.operators <= _FEW
+    }
     for line in by_line(copies):
+        if kind_at(line.site, Wait.COPY_TO_MPS) not in close:
+            continue
         known = line.site.known and line.site.file_line not in told and not is_library(line.site)
         if known and line.per_step >= _MANY:
             yield from _many(recording, line, step)
