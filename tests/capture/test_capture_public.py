@@ -202,7 +202,8 @@ def test_a_batch_that_stays(source: str) -> None:
 
 @SOURCES
 def test_what_changes_is_no_constant(source: str) -> None:
-    """MPS406 is silent for new batches, for one that is filled anew, by torch or behind its back, and for two steps."""
+    """MPS406 is silent for new batches, also slices of one tensor, for one that is filled anew, and for two steps."""
+    tokens = torch.rand(64)
     data, array = torch.rand(4), torch.rand(4).numpy()
     kept = torch.from_numpy(array)
 
@@ -213,6 +214,7 @@ def test_what_changes_is_no_constant(source: str) -> None:
     assert only(stepping(lambda step: torch.full((4,), float(step))), "MPS406", source) == []
     assert only(stepping(lambda step: data.add_(1)), "MPS406", source) == []
     assert only(stepping(filled), "MPS406", source) == []
+    assert only(stepping(lambda step: tokens[step : step + 4]), "MPS406", source) == []
     assert only(stepping(lambda step: data, steps=2), "MPS406", source) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from noted import noted, recorded
 
@@ -95,6 +96,18 @@ def test_autocast_island_that_is_compiled(backend: str) -> None:
     (note,) = noted(run, "autocast_island")
     assert note.occurrence.site.source == 'with torch.autocast("cuda", enabled=False):'
     assert note.other.source == 'with torch.autocast("mps", dtype=torch.float16):'
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_autocast_of_a_checkpoint(reentrant: bool) -> None:
+    """A checkpoint switches autocast to what it was in forward, for the CPU to off; that is no island."""
+
+    def run() -> None:
+        x = torch.ones(2, 2, device="mps", requires_grad=True)
+        with torch.autocast("mps", dtype=torch.float16):
+            checkpoint(torch.mm, x, x, use_reentrant=reentrant).sum().backward()
+
+    assert noted(run, "autocast_island") == ()
 
 
 def test_autocast_island_for_mps() -> None:

@@ -122,6 +122,42 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
 
 
 @pytest.mark.parametrize(
+    ("exception", "message", "raised_by"),
+    [
+        ("AttributeError", "module 'torch.mps' has no attribute 'max_memory_allocated'", ""),
+        ("InvalidBackend", "Invalid backend: 'mps', see `torch._dynamo.list_backends()`", "torch"),
+        ("RuntimeError", "Expected one of cpu, cuda, mps, meta device type at start of device string: gpu", ""),
+        ("RuntimeError", 'Error(s) in loading state_dict for Net:\n\tMissing key(s): "mps.weight". ', "torch"),
+        ("RuntimeError", "File runs/mps/model.pt cannot be opened.", "torch"),
+    ],
+)
+def test_an_exception_that_names_mps_and_tells_nothing_of_it(exception: str, message: str, raised_by: str) -> None:
+    """A mistaken name, key or file raises on every machine: no finding says to compute on the CPU."""
+    assert only(ended(exception, message, raised_by)).id == "MPS003"
+
+
+@pytest.mark.parametrize(
+    ("message", "raised_by", "source", "fix"),
+    [
+        ("", "program", 'assert x.device == torch.device("mps")',
+         'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")`: compare '
+         '`x.device.type == "mps"`.'),
+        ("'dict' object has no attribute 'to'", "", 'batch = batch.to("mps")',
+         "Move each tensor of the dictionary: `{name: x.to(device) for name, x in batch.items()}`."),
+        ("metal_capture() missing 1 required positional argument: 'fname'", "", "with metal_capture():",
+         'Pass the name of the trace file: `torch.mps.profiler.metal_capture("step")`.'),
+        ("mat1 and mat2 must have the same dtype, but got Half and Float", "", "y = model(x)",
+         "The input and the weights have different dtypes, and no autocast casts them here: convert one to the dtype "
+         "of the other, or compute under an autocast that is switched on for mps."),
+    ],
+)  # fmt: skip
+def test_a_mistake_that_is_often_made(message: str, raised_by: str, source: str, fix: str) -> None:
+    """MPS003 is a warning with the way out, where the words are known."""
+    finding = only(ended("AssertionError" if not message else "TypeError", message, raised_by, source=source))
+    assert (finding.id, finding.severity, finding.fix) == ("MPS003", Severity.WARNING, fix)
+
+
+@pytest.mark.parametrize(
     ("message", "said"),
     [
         (

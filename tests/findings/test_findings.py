@@ -288,7 +288,10 @@ def test_operator_that_reads_back_inside() -> None:
     assert finding.what == (
         "`aten::nonzero` made the host wait (the number of non-zero elements sizes the result) once a step."
     )
-    assert finding.fix == "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it."
+    assert finding.fix == (
+        "Keep the mask instead of indexing: a sum is `torch.where(mask, x, 0).sum()`, a mean is that divided by "
+        "`mask.sum()`."
+    )
     assert find(loop(extra, meta={}))[0].what == "`aten::nonzero` made the host wait once a step."
     rare = waiting(source, Wait.INSIDE_OPERATOR, operator="aten::nonzero", every=5)
     assert find(loop(rare)) == []
@@ -473,4 +476,4 @@ def test_rules_that_a_report_of_waits_points_to() -> None:
     """By what they are about: loops without a training step, or copies to the device."""
     assert {identity for identity, rule in RULES.items() if rule.about_loops} == {"MPS102", "MPS207"}
     about_copies = {identity for identity, rule in RULES.items() if rule.about_copies}
-    assert about_copies == {"MPS403", "MPS404", "MPS405", "MPS406", "MPS408"}
+    assert about_copies == {"MPS403", "MPS404", "MPS405", "MPS406", "MPS408", "MPS412"}

@@ -183,6 +183,11 @@ def test_made_and_moved_on_one_line() -> None:
             "torch.tensor([2.0])", False, "",
             "Create it once, before the loop or as a buffer of the module (`register_buffer`).",
         ),
+        (
+            "torch.tensor([t])", False, "",
+            "If its values never change, create it once, before the loop or as a buffer of the module "
+            "(`register_buffer`).",
+        ),
     ],
 )  # fmt: skip
 def test_made_of_python_numbers(expression: str, number: bool, moved_by: str, fix: str) -> None:

@@ -106,6 +106,8 @@ def test_a_portable_script_is_no_finding() -> None:
         ("torch.cuda.manual_seed(1)",
          "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
          "`torch.manual_seed` seeds mps, too."),
+        ("peak = torch.cuda.max_memory_allocated()",
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is 0 on a Mac."),
         ("torch.cuda.empty_cache()",
          "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."),
         ("x = x.cuda()", "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),

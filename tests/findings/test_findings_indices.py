@@ -89,3 +89,26 @@ for source in ("native", "observer"):
 """
     expected = "[('MPS408', 20), ('MPS408', 20)]"
     assert run_with_torch(ENABLE + script).lines == [f"native {expected}", f"observer {expected}"]
+
+
+def test_index_copies_are_needless_waits() -> None:
+    """The number of needless waits has those that a finding about copies is about, beside the read of the loss."""
+    script = """
+from anymps.findings import find
+from anymps.report import render_summary
+weight = torch.nn.Parameter(torch.rand(4, device="mps"))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+data = torch.rand(40, 4, device="mps")
+with anymps.record() as capture:
+    for step in range(10):
+        order = torch.randperm(40)
+        x = torch.cat([data[order[i : i + 2]] for i in range(3)])
+        loss = (x * weight).sum()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+recording = capture.recording
+print(" ".join(render_summary(recording, find(recording), width=100).split()))
+"""
+    (line,) = run_with_torch(ENABLE + script).lines
+    assert "4 waits in every step; without them the host could queue whole steps without waiting." in line

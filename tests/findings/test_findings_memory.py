@@ -59,6 +59,16 @@ def test_out_of_memory_tells_what_held_the_memory() -> None:
     )
 
 
+@pytest.mark.parametrize(("allowed", "lowered"), [("6.00 GiB", True), ("22.60 GiB", False)])
+def test_a_limit_that_the_script_lowered(allowed: str, lowered: bool) -> None:
+    """MPS501 says where to look if the limit is not the Mac's own."""
+    fix = only(out_of_memory(f"MPS backend out of memory (max allowed: {allowed}). Tried to allocate 2.00 GiB.")).fix
+    assert lowered is fix.startswith(
+        "The script or a variable has lowered the limit: look for `torch.mps.set_per_process_memory_fraction` and "
+        "PYTORCH_MPS_HIGH_WATERMARK_RATIO. Activations take the most memory"
+    )
+
+
 def test_out_of_memory_in_a_package_names_the_call() -> None:
     """The line is the package's own: what called it is told."""
     builder = RecordingBuilder(meta=META)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Severity, find
-from anymps.record import Phase, RecordingBuilder
+from anymps.findings import RULES, Severity, find
+from anymps.record import Phase, RecordingBuilder, Site, Wait
+from anymps.report import render_summary
 from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, once, only
 
 
@@ -138,10 +139,12 @@ def test_a_scaler_that_nothing_needs(device: str, dtype: str, severity: Severity
     assert finding.what == "A `GradScaler` was made for cuda, and the program computes on mps."
     if severity is Severity.INFO:
         assert finding.why == (
-            "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients need "
-            "scaling, and a scaler for mps would make the host wait in every step."
+            "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients of "
+            "float32 parameters are scaled, and a scaler for mps would make the host wait in every step."
         )
-        assert finding.fix == 'Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.'
+        assert finding.fix == (
+            'Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.'
+        )
 
 
 def test_a_scaler_of_float16_parameters() -> None:
@@ -153,6 +156,40 @@ def test_a_scaler_of_float16_parameters() -> None:
         builder.entry("aten::mm", start_ns=time + 1, inputs=["float16[2, 2]", "float16[2, 2]"])
 
     assert [finding.severity for finding in find(loop(extra)) if finding.id == "MPS822"] == [Severity.WARNING]
+
+
+IN_FLOAT32 = (
+    'Keep the parameters in float32 and compute under `torch.autocast("mps")` with a `torch.amp.GradScaler("mps")`: '
+    "it refuses gradients of float16 parameters."
+)
+
+
+def test_no_scaler_for_half_parameters() -> None:
+    """MPS305, MPS306 and MPS822 propose none for parameters that lie in half precision: it raises for float16."""
+
+    def of(dtype: str, phase: Phase) -> Extra:
+        def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+            builder.entry("aten::mm", start_ns=time, phase=phase, inputs=[f"{dtype}[2, 2]", f"{dtype}[2, 2]"])
+            if step == 0:
+                builder.note("optimizer", start_ns=time, **{**OPTIMIZER, "dtypes": [dtype], "fused": ["True"]})
+                builder.note("grad_scaler", start_ns=time, site=builder.site("train.py", 3), device="cuda")
+
+        return extra
+
+    found = {one.id: one for one in find(loop(of("float16", Phase.BACKWARD)))}
+    assert (found["MPS306"].fix, found["MPS822"].severity) == (IN_FLOAT32, Severity.INFO)
+    (emulated,) = [
+        one for one in find(loop(of("bfloat16", Phase.FORWARD), meta={**META, "mac": "M1 8GB"})) if one.id == "MPS305"
+    ]
+    assert emulated.fix == IN_FLOAT32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_autocast_for_mps_keeps_the_dtype(dtype: str) -> None:
+    """MPS821 names the dtype: that of mps is float16 where none is given, whatever the other device's is."""
+    assert only(once("autocast", device="cuda", dtype=dtype)).fix == (
+        f"Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{dtype})`."
+    )
 
 
 @pytest.mark.parametrize("file", ["train.py", LIBRARY])
@@ -174,3 +211,26 @@ def test_an_autocast_island_for_another_device(file: str) -> None:
     )
     assert [(site.file, site.line) for site in finding.related_sites] == [("train.py", 5)]
     assert finding.related_as == "switched on at"
+
+
+def test_broken_numbers_come_before_what_is_slow() -> None:
+    """MPS307, which costs no time, comes before a value read in every step, also as what to change first."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        line = builder.site("train.py", 9, "main", "losses.append(loss.item())")
+        builder.entry("aten::_local_scalar_dense", start_ns=time, site=line, wait=Wait.ITEM, phase=Phase.LOSS_READ)
+        if step == 0:
+            made = builder.site("train.py", 12, "main", "optimizer = AdamW(model.parameters())")
+            builder.note("optimizer", start_ns=time, site=made, **{**OPTIMIZER, "dtypes": ["float16"]})
+
+    recording = loop(extra)
+    findings = find(recording)
+    assert [finding.id for finding in findings][:2] == ["MPS307", "MPS201"]
+    assert "Change first: train.py:12\n  MPS307" in render_summary(recording, findings)
+
+
+def test_wrong_results_come_before_what_raises() -> None:
+    """Of errors, those about wrong results come first, wherever they stand."""
+    raises = RULES["MPS101"].finding(Site("a.py", 1), what="", count=1)
+    wrong = RULES["MPS601"].finding(Site("z.py", 9), what="", count=1)
+    assert sorted([raises, wrong], key=lambda finding: finding.order) == [wrong, raises]

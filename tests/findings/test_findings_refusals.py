@@ -57,6 +57,35 @@ def test_missing_operator_without_known_equivalent() -> None:
     )
 
 
+CPU = "Compute it on the CPU: `.cpu()` before the call, `.to(device)` after it."
+
+
+@pytest.mark.parametrize(
+    ("message", "fix"),
+    [
+        (
+            "linalg.lu_factor(): MPS only supports floats.",
+            f"The operator takes only float32: convert real numbers. For complex ones: {CPU}",
+        ),
+        (
+            "linalg.solve.triangular(); Only float is supported!",
+            f"The operator takes only float32: convert real numbers. For complex ones: {CPU}",
+        ),
+        (
+            "linalg.lu_factor(): MPS doesn't support complex types.",
+            f"The operator takes no complex numbers on mps. {CPU}",
+        ),
+        (
+            "linalg_inv: not supported for complex types yet!",
+            f"The operator takes no complex numbers on mps. {CPU}",
+        ),
+    ],
+)
+def test_dtype_that_no_conversion_helps(message: str, fix: str) -> None:
+    """MPS302 proposes no dtype that the operator refuses, such as complex64 to a complex tensor."""
+    assert only(refused(RefusalKind.DTYPE, "RuntimeError", message, "aten::_linalg_solve_ex")).fix == fix
+
+
 def test_same_refusal_at_one_line_is_one_finding() -> None:
     """A refusal that the script catches and repeats is one finding with a count."""
     builder = RecordingBuilder(meta=TORCH)

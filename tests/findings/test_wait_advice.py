@@ -14,9 +14,11 @@ TOGETHER = (
     "Compute on the CPU what the program needs as a number in every step."
 )
 SIZE = (
-    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and mask the rest: "
-    "`torch.where(mask, x, 0)`."
+    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
+    "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
 )
+SELDOM = ". If the test only reports or ends the run: test the count every 50 steps or once an epoch."
+DECIDE = "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 50 steps."
 
 
 @pytest.mark.parametrize(
@@ -94,25 +96,23 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
     [
         (
             "if loss.isnan():",
-            "Count on the device, `bad += loss.isnan()`, and test the count every 50 steps or once an epoch.",
+            f"Count on the device, `bad += loss.isnan()`{SELDOM}",
         ),
         (
             "if p.grad is not None and not torch.isfinite(p.grad).all():",
-            "Count on the device, `bad += ~torch.isfinite(p.grad).all()`, and test the count every 50 steps or once an "
-            "epoch.",
+            f"Count on the device, `bad += ~torch.isfinite(p.grad).all()`{SELDOM}",
         ),
         (
             "if not (torch.isinf(p.grad) | torch.isnan(p.grad)).any():",
-            "Count on the device, `bad += (torch.isinf(p.grad) | torch.isnan(p.grad)).any()`, and test the count every "
-            "50 steps or once an epoch.",
+            f"Count on the device, `bad += (torch.isinf(p.grad) | torch.isnan(p.grad)).any()`{SELDOM}",
         ),
         (
             "if not math.isfinite(loss.item()):",
-            "Count on the device, `bad += ~loss.isfinite()`, and test the count every 50 steps or once an epoch.",
+            f"Count on the device, `bad += ~loss.isfinite()`{SELDOM}",
         ),
         (
             "if any(isnan(x) for x in losses):",
-            "Count what is not finite on the device, and test the count every 50 steps or once an epoch.",
+            f"Count what is not finite on the device{SELDOM}",
         ),
         (
             "if loss < best_loss:",
@@ -131,11 +131,11 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
         ),
         (
             "if (a != b).any():",
-            "Keep the answer on the device, `seen |= (a != b).any()`, and test it every 50 steps; to choose values use "
-            "`torch.where`.",
+            "To choose values use `torch.where`. If the test only reports or ends the run: keep the answer on the "
+            "device, `seen |= (a != b).any()`, and test it every 50 steps.",
         ),
-        ("while error > 0.1:", "Decide on the device with `torch.where`, or test every 50 steps."),
-        ("assert loss.item() < 10", "Decide on the device with `torch.where`, or test every 50 steps."),
+        ("while error > 0.1:", DECIDE),
+        ("assert loss.item() < 10", DECIDE),
     ],
 )
 def test_a_decision_by_a_value(source: str, fix: str) -> None:
@@ -163,7 +163,8 @@ def test_a_decision_by_a_value(source: str, fix: str) -> None:
             "scheduler.step(loss)",
             "torch/optim/lr_scheduler.py:step",
             "The learning rate's scheduler read its metric once a step.",
-            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`.",
+            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`. Its `patience` then "
+            "counts epochs.",
         ),
         (
             "optimizer.step(closure)",

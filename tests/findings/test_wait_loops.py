@@ -7,6 +7,7 @@ import pytest
 from anymps.findings import Finding, Severity, find, wait_places
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import renderer
+from processes import ENABLE, run_with_torch
 
 SCRIPT, LIBRARY = "evaluate.py", "/venv/lib/python3.11/site-packages/timm/utils.py"
 
@@ -92,7 +93,11 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
             "at once: one wait.",
         ),
         ("print(loss)", Wait.ITEM, "Print or log every 50 steps."),
-        ("if token == end:", Wait.ITEM, "Decide on the device with `torch.where`, or test every 50 steps."),
+        (
+            "if token == end:",
+            Wait.ITEM,
+            "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 50 steps.",
+        ),
         (
             "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
             "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
@@ -197,3 +202,32 @@ def test_in_a_report() -> None:
     )
     belonging = text.partition('id="waits-belonging"')[2].partition("</table>")[0]
     assert ("evaluate.py:20" in belonging, "evaluate.py:12" in belonging) == (True, False)
+
+
+def test_two_loops_one_after_the_other() -> None:
+    """A wait in each step of the first of two trainings is told, though most steps are those of the second."""
+    script = """
+from anymps.findings import find, notes
+def train(net, data, steps):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        loss = net(data).sum()
+        loss.backward()
+        optimizer.step()
+        yield loss
+with anymps.record() as capture:
+    net, data = torch.nn.Linear(4, 4).to("mps"), torch.rand(2, 4, device="mps")
+    for loss in train(net, data, 8):
+        loss.item()
+    for loss in train(torch.nn.Linear(4, 2).to("mps"), net(data).detach(), 30):
+        pass
+recording = capture.recording
+print([(finding.id, finding.what) for finding in find(recording) if finding.id == "MPS201"])
+print(notes(recording))
+"""
+    assert run_with_torch(ENABLE + script).lines == [
+        "[('MPS201', 'Reading a value made the host wait once a step.')]",
+        "['The script trains in 2 loops, one after the other. The typical step and its predicted time are those of all "
+        "steps together; `--steps 9` shows the first loop by itself.']",
+    ]

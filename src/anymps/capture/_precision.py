@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
@@ -17,6 +18,7 @@ from torch.amp.grad_scaler import GradScaler
 from anymps.capture._core import Core, Finish
 
 Watched = Callable[..., Finish | None]
+_CHECKPOINT: Final = os.path.join("torch", "utils", "checkpoint.py")
 _NEAR: Final = 8  # frames between `__enter__` and what calls it
 
 
@@ -66,7 +68,7 @@ class Precision:
                 switched_on = getattr(self._thread, "switched_on", 0)
                 site = self._compiled_site()
                 # A compiled function enters what was told while it was compiled; there is no `with` around it then.
-                if site is not None or not _is_in_graph(sys._getframe()):
+                if site is not None or not (_is_in_graph(sys._getframe()) or _is_of_checkpoint(sys._getframe())):
                     self._note_once("autocast_island", switched_on, site, device=region.device, dtype=outer)
         elif region.device == "cpu":
             self._allocations_at_entry[region] = self._core.ledger_state()[0]
@@ -109,6 +111,13 @@ def _is_in_graph(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _is_of_checkpoint(frame: FrameType | None) -> bool:
+    """Whether a checkpoint enters it, which puts back what was on in forward, for mps as for the CPU."""
+    while frame is not None and os.path.basename(frame.f_code.co_filename) in ("_precision.py", "autocast_mode.py"):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith(_CHECKPOINT)
 
 
 def _dtype(region: autocast) -> str:

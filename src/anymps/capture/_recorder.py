@@ -22,7 +22,7 @@ from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._looks import Looks
 from anymps.capture._origins import defaults_behind, find_caller, find_origin
 from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_steps
-from anymps.capture._run_facts import choose_source, core_of, environment, machine_facts
+from anymps.capture._run_facts import choose_source, closing_facts, core_of, machine_facts
 from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
 from anymps.record.format import (
@@ -291,7 +291,8 @@ class Capture:
                 if self._on_virtual:
                     for key, value in self._looks.end().items():
                         self._writer.set_meta(key, value)
-                self._writer.set_meta("environment", environment())  # with what the script itself has set
+                for key, value in closing_facts().items():
+                    self._writer.set_meta(key, value)
                 self._writer.set_meta("allocations_dropped", self.core.ledger_state()[1])
                 real = self._real_after if self._real_after is not None else real_calls()
                 if real is not None:

@@ -61,14 +61,19 @@ def machine_facts() -> dict[str, object]:
         "virtual": current.virtual,
         "mac": mac.name if mac is not None else "",
         "mac_details": mac.describe() if mac is not None else "",
-        "fallback": current.fallback,
         "threads": torch.get_num_threads(),
         **({"card": f"cuda:{card.number}, {card.name}"} if (card := current.card) is not None else {}),
-        "environment": environment(),
+        **closing_facts(),
     }
 
 
-def environment() -> dict[str, str]:
+def closing_facts() -> dict[str, object]:
+    """What the script itself may have changed at its end."""
+    current = state()
+    return {"environment": _environment(), **({"fallback": current.fallback} if current is not None else {})}
+
+
+def _environment() -> dict[str, str]:
     """What changes how a run behaves; not what we have set: where the core is, and where children leave parts."""
     names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and not name.startswith(_OUR_OWN))
     return {name: os.environ[name] for name in names}

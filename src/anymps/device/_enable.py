@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,6 +19,7 @@ from anymps._settings import asked_for, set_variable, variable_of
 from anymps._text import kernels_of
 from anymps.device._card_settings import settle_accuracy
 from anymps.device._cards import take_card, too_small
+from anymps.device._first_import import at_first_import
 from anymps.device._launched import (
     check_kernels_again,
     kernels_asked_for,
@@ -146,8 +148,9 @@ def enable(
     and acts as a Mac.
 
     `mac` is a `Mac` or a text such as `"M3 Pro 18GB, macOS 15.4"`; the default is the variable `ANYMPS_MAC`, then an M3
-    Pro with 18 GB. `fallback` sets `PYTORCH_ENABLE_MPS_FALLBACK`, which is read at this call (the real backend reads it
-    when torch is loaded). `require` is `"real"` or `"virtual"`, and raises on the other kind of device.
+    Pro with 18 GB. `fallback` sets `PYTORCH_ENABLE_MPS_FALLBACK`, which is read at this call, and where torch is not
+    loaded yet, when the program first imports it, as by the real backend. `require` is `"real"` or `"virtual"`, and
+    raises on the other kind of device.
 
     `substrate` chooses what computes: `"host"`, this machine's CPU (the default); `"cuda"`, an NVIDIA card
     (docs/gpu.md); or `"shape"`, for plans: tensors have shapes and memory but no values. The variable
@@ -237,6 +240,7 @@ def _enable(asked: _Asked) -> State:
     global _state
     allowed = _fallback_allowed(asked.fallback)
     strict = asked_for("strict_copies")
+    loaded = "torch" in sys.modules
     version = check_supported(installed_torch().version)
 
     import torch
@@ -258,6 +262,8 @@ def _enable(asked: _Asked) -> State:
         _state = replace(_state, kernels="real", kernels_torch=real[0])
     if asked.substrate in ("host", "cuda"):
         set_variable("substrate", asked.substrate)  # child processes do the same
+    if not loaded:
+        at_first_import(lambda: _decide_fallback(asked.fallback))
     if not asked.quiet:
         _introduce(replace(_state, cuda_as_mps=asked.cuda), asked.mac)
     return _state
@@ -336,6 +342,16 @@ def _fallback_allowed(fallback: bool | None) -> bool:
         raise EnableError(
             f"anymps: {FALLBACK_VARIABLE}={text!r} is not a number; torch reads it as an integer and fails; use 1 or 0"
         ) from None
+
+
+def _decide_fallback(given: bool | None) -> None:
+    """The program loads torch now: what it has set before counts, unless `given` says otherwise."""
+    global _state
+    with suppress(EnableError):  # not a number: as decided when the device was switched on
+        allowed = _fallback_allowed(given)
+        native().allow_fallback(allowed)
+        assert _state is not None
+        _state = replace(_state, fallback=allowed)
 
 
 def _install(

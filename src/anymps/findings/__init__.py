@@ -13,6 +13,6 @@ from anymps.findings._prices import step_on_mac
 from anymps.findings._registry import find, is_refusal, notes
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
-from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, needless_in, wait_places
+from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, needless_in, needless_places, wait_places
 from anymps.findings.advice import equivalent
 from anymps.findings.rules import NOTHING_RAN, growth_per_step, nothing_ran

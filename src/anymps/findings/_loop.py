@@ -27,13 +27,19 @@ def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
 
 
 def _steps_of(recording: Recording, occurrence: Occurrence) -> int:
-    """The complete training steps of the processes in which this happened."""
-    if len(recording.parts) < 2 or not recording.lines_by_process.whole:
+    """The complete training steps of the processes in which this happened, or of the loops."""
+    lines = recording.lines_by_process if len(recording.parts) > 1 else recording.lines_by_loop
+    where = (lines.called if occurrence.wait is Wait.NONE else lines.waited).get(occurrence.site.file_line)
+    if not lines.whole or not where:
         return recording.training_steps
-    lines, site = recording.lines_by_process, occurrence.site
-    where = lines.called if occurrence.wait is Wait.NONE else lines.waited
-    processes = where.get(site.file_line)
-    return sum(lines.steps.get(process, 0) for process in processes) if processes else recording.training_steps
+    return sum(lines.steps.get(number, 0) for number in where)
+
+
+def waits_per_step(recording: Recording, site: Site, per_step: float) -> float:
+    """How often a step waits at a line in the loops that do; `per_step` is for the steps of all loops."""
+    lines = recording.lines_by_loop
+    where = lines.waited.get(site.file_line)
+    return lines.per_step_there(per_step, where) if where and lines.whole else per_step
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,9 @@ def uses_mps(recording: Recording) -> bool:
 
 def some_steps(recording: Recording, occurrences: Iterable[Occurrence]) -> str:
     """` in 60 of 120 steps`: for what an `if` keeps out of many steps; empty where most steps have it."""
-    steps, of = max((occurrence.steps for occurrence in occurrences), default=0), recording.training_steps
+    steps, of = max(
+        ((occurrence.steps, _steps_of(recording, occurrence)) for occurrence in occurrences), default=(0, 0)
+    )
     return f" in {steps:,} of {of:,} steps" if 4 * steps < 3 * of else ""
 
 

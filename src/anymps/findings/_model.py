@@ -50,7 +50,8 @@ class Finding:
     file. `processes` are those in which it was seen, by name, where the recording is joined of several and these are
     not all in which anything ran. `edit` is what a machine can do about
     it and at which lines, `change` what that makes of the one that the recording holds; `fix` shows its code.
-    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package.
+    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package. `wrong`
+    is that of the rule.
     """
 
     id: str
@@ -71,12 +72,18 @@ class Finding:
     change: Change | None = None
     sequence: int = 0
     caller: str = ""
+    wrong: bool = False
+
+    @property
+    def urgency(self) -> tuple[Severity, bool, bool]:
+        """Sorts findings: the most severe first, of these the ones about wrong numbers, then those with a place."""
+        return self.severity, not self.wrong, not self.site.known
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts findings: the most severe first, of these the ones with a known place, the costliest, then by place."""
+        """Sorts findings: by urgency, then the costliest first, then by place."""
         place = self.site.file_line
-        return (self.severity, not self.site.known, -self.cost_ns[1], self.id, self.sequence, *place, self.what)
+        return (*self.urgency, -self.cost_ns[1], self.id, self.sequence, *place, self.what)
 
     @property
     def cost_per_step_ns(self) -> tuple[int, int]:
@@ -94,8 +101,8 @@ class Rule:
     tests; a known fault of the backend has none, as it takes a certain torch, macOS and chip, but a test of its own.
     `where` names those, and the device knows whether they are at hand.
     `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
-    `wrong`: its errors are other results than there should be. `needs_steps`: it is applied only where a recording
-    holds enough complete training steps.
+    `wrong`: it is about broken numbers; its errors are other results than there should be. `needs_steps`: it is applied
+    only where a recording holds enough complete training steps.
 
     `edit` is what a machine can do about it, as sure as `safety` says; a finding may have one of its own, for its line.
 
@@ -186,6 +193,7 @@ class Rule:
             edit=placed,
             change=change,
             sequence=sequence,
+            wrong=self.wrong,
         )
 
 

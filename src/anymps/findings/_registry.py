@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from anymps.findings._callers import with_callers
 from anymps.findings._catalogue import RULES, rule_of
 from anymps.findings._family import by_id
@@ -31,6 +33,12 @@ def find(recording: Recording) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.order)
 
 
+_LOOPS: Final = (
+    "The script trains in {} loops, one after the other. The typical step and its predicted time are those of all "
+    "steps together; `--steps {}` shows the first loop by itself."
+)
+
+
 def _examples() -> list[str]:
     """The first rule about waits of a loop, and the first about its copies."""
     loops = [rule for rule in RULES.values() if rule.needs_steps]
@@ -41,7 +49,8 @@ def notes(recording: Recording) -> list[str]:
     """What could not be judged from this recording, and what is needed for it; one sentence each."""
     steps = recording.training_steps
     if steps >= MIN_STEPS:
-        return []
+        loops = list(recording.lines_by_loop.steps.values())
+        return [_LOOPS.format(len(loops), *loops)] if len(loops) > 1 else []
     return [
         f"The rules about the training loop (such as {' and '.join(_examples())}) were not applied: they need "
         f"{MIN_STEPS} complete training steps, and the recording has {steps or 'none'}. A training step ends with "

@@ -7,11 +7,13 @@ What hurts is what the rules about waits in every step are about.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import cost_of_wait
-from anymps.findings._loop import MIN_STEPS, is_every_step, package_of
+from anymps.findings._loop import MIN_STEPS, is_every_step, package_of, waits_per_step
+from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import cost_without, step_on_mac
 from anymps.findings.advice import reads_action
 from anymps.forecast import Forecast, Place
@@ -90,6 +92,7 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
     groups: dict[tuple[str, int, str], list[WaitQueue]] = {}
     for queue in recording.queues():
         constant = queue.wait is Wait.COPY_TO_MPS and queue.site.file_line in kept
+        queue = replace(queue, per_step=waits_per_step(recording, queue.site, queue.per_step))
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((*queue.site.file_line, reason), []).append(queue)
     step = step_on_mac(recording)
@@ -130,9 +133,22 @@ def hurting_in(recording: Recording, step: Step) -> int:
     return _waits_at([place for place in wait_places(recording) if place.hurts], recording, step)
 
 
-def needless_in(recording: Recording, step: Step) -> int:
+def needless_places(recording: Recording, findings: Iterable[Finding]) -> list[WaitPlace]:
+    """Places whose waits the program could do without: by what they are, or by a finding about copies to the device."""
+    serious = [finding for finding in findings if finding.severity is not Severity.INFO]
+    copies = {finding.site.file_line: finding.per_step for finding in serious if rule_of(finding).about_copies}
+    return [
+        place
+        for place in wait_places(recording)
+        if place.needless
+        # A line that copies the batch, too, is not among them.
+        or (place.kinds == (Wait.COPY_TO_MPS,) and 0 < place.per_step <= copies.get(place.site.file_line, 0.0))
+    ]
+
+
+def needless_in(recording: Recording, step: Step, findings: Iterable[Finding]) -> int:
     """How many waits of one step the program could do without."""
-    return _waits_at([place for place in wait_places(recording) if place.needless], recording, step)
+    return _waits_at(needless_places(recording, findings), recording, step)
 
 
 def _waits_at(places: list[WaitPlace], recording: Recording, step: Step) -> int:

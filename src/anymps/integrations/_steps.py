@@ -137,7 +137,7 @@ def _numbers(recording: Recording, findings: tuple[Finding, ...]) -> dict[str, f
     numbers: dict[str, Any] = {
         "errors": sum(finding.severity is Severity.ERROR for finding in findings),
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
-        "needless_waits_per_step": needless_in(recording, step) if step is not None else 0,
+        "needless_waits_per_step": needless_in(recording, step, findings) if step is not None else 0,
         "operators_on_mps_per_step": sum(share.on_mps for share in shares),
         "operators_on_cpu_per_step": sum(share.on_cpu for share in shares),
         "memory_peak_bytes": peak.allocated if peak is not None else 0,

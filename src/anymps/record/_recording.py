@@ -38,6 +38,7 @@ from anymps.record._numbered import read_signatures, read_sites
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
+from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table
@@ -349,6 +350,13 @@ class Recording:
         """In which of its `parts` each line called something, waited, or was refused."""
         begins = [part.begin_ns for part in self.parts]
         return read_lines_by_process(self._rows, self._sites, begins, whole=self.dropped == 0)
+
+    @cached_property
+    def lines_by_loop(self) -> LinesByProcess:
+        """The same by the loops of a script that trains several times, one after the other; no steps with one loop."""
+        begins = loop_begins(self._rows)
+        whole = self.dropped == 0
+        return read_lines_by_process(self._rows, self._sites, begins, whole=whole) if begins else LinesByProcess()
 
     def backend_changes_per_step(self) -> dict[int, int]:
         """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""

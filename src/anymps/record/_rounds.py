@@ -15,14 +15,17 @@ batch. A recording holds them as they came. Which of them mark the steps is deci
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from anymps._vocabulary import Fate, Flag, Phase, RoundKind
+from anymps.record._sums import Rows
 from anymps.record.loop import Round, cycles
 
 _LEAST: Final = 2  # rounds of a loop without an optimizer: fewer do not repeat
+_OWN: Final = 3  # steps of a loop that is judged by itself
 _ALWAYS: Final = -(1 << 62)  # before all times
 
 _OUTSIDE: Final = f"e.module = 0 AND NOT e.flags & {Flag.AUTOGRAD_THREAD | Flag.PAIR:d}"
@@ -57,6 +60,18 @@ def settle_steps(connection: sqlite3.Connection) -> None:
         "UPDATE steps SET start_ns = MAX(start_ns, (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'begin_ns')) "
         "WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'begin_ns')"
     )
+
+
+def loop_begins(rows: Rows) -> list[int]:
+    """When each loop begins of a run that trains several times, one after the other; empty where it has one loop."""
+    rounds = [Round(*row) for row in rows("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY end_ns")]
+    found = cycles(_of_kind(rounds, RoundKind.OPTIMIZER))
+    ends = sorted([anchor.end_ns for anchor in anchors] for anchors in found if len(anchors) >= _OWN)
+    if len(ends) < 2 or any(before[-1] > after[0] for before, after in pairwise(ends)):
+        return []
+    # What follows a loop's last step, such as a log, is still its own, up to the next call of a module.
+    starts = sorted(round_.start_ns for round_ in rounds)
+    return [0, *(starts[bisect_right(starts, before[-1])] for before in ends[:-1])]
 
 
 def _settle(connection: sqlite3.Connection) -> None:

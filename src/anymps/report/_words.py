@@ -13,11 +13,11 @@ from anymps.findings import (
     ahead,
     judge,
     needless_in,
+    needless_places,
     notes,
     rule_of,
     step_on_mac,
     unused,
-    wait_places,
 )
 from anymps.record import Line, Recording
 from anymps.report._numbers import numbers_of
@@ -72,10 +72,10 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
-    """Where to begin: the worst finding with a known place, of several the costliest; None if all are notes."""
+    """Where to begin: the most urgent finding, of several the costliest; None if all are notes."""
     first = min(
         findings,
-        key=lambda finding: (finding.severity, not finding.site.known, -finding.cost_per_step_ns[1]),
+        key=lambda finding: (*finding.urgency, -finding.cost_per_step_ns[1]),
         default=None,
     )
     return first if first is not None and first.severity is not Severity.INFO else None
@@ -91,7 +91,7 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     number, where = _needless(recording, findings)
     if not number:
         return ""
-    needless = [place for place in wait_places(recording) if place.needless]
+    needless = needless_places(recording, findings)
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
     whole = sum(share.waits for share in recording.step_table().typical)
@@ -118,14 +118,14 @@ def needless_waits(recording: Recording, findings: Sequence[Finding]) -> float:
 
 def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float, list[str]]:
     """That number, and the processes whose steps have so many where others have fewer."""
-    if not any(rule_of(finding).about_waits for finding in findings):
+    if not any(rule_of(finding).about_waits or rule_of(finding).about_copies for finding in findings):
         return 0, []
-    needless = [place for place in wait_places(recording) if place.needless]
+    needless = needless_places(recording, findings)
     lines = recording.lines_by_process
     training = [number for number, steps in lines.steps.items() if steps and number in lines.working]
     if len(recording.parts) < 2 or not lines.whole or not training:
         step = recording.typical_step()
-        return float(needless_in(recording, step)) if step is not None else 0.0, []
+        return float(needless_in(recording, step, findings)) if step is not None else 0.0, []
     waits = dict.fromkeys(sorted(training), 0.0)
     for waiting in needless:
         there = lines.waited.get(waiting.site.file_line, frozenset())

@@ -11,6 +11,7 @@ from anymps.findings.advice._optimizers import (
     could_be_fused,
     emulates_bfloat16,
     fused_heeds_scaler,
+    has_half_parameters,
     made_at,
     scaler_advice,
 )

@@ -67,7 +67,8 @@ def in_torch(line: AtLine, vias: str) -> Advice | None:
     if "optim/lr_scheduler" in vias:
         return Advice(
             "The learning rate's scheduler read its metric",
-            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`.",
+            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`. Its `patience` then counts "
+            "epochs.",
             "torch/optim/lr_scheduler.py (torch 2.13); " + ITEM.source,
         )
     if line.phases == (Phase.OPTIMIZER,):

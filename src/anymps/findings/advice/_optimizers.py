@@ -48,6 +48,12 @@ def could_be_fused(optimizer: Noted) -> bool:
     )
 
 
+def has_half_parameters(recording: Recording, dtype: str = "float16") -> bool:
+    """Whether an optimizer has parameters of that dtype themselves. A GradScaler raises for float16 ones."""
+    dtypes = (optimizer.facts.get("dtypes") for optimizer in recording.noted("optimizer"))
+    return any(isinstance(known, list) and dtype in known for known in dtypes)
+
+
 def emulates_bfloat16(recording: Recording) -> str:
     """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
     try:

@@ -39,21 +39,27 @@ _TOGETHER: Final = (
     "Compute on the CPU what the program needs as a number in every step."
 )
 _SIZE: Final = (
-    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and mask the rest: "
-    "`torch.where(mask, x, 0)`."
+    "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
+    "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
+)
+_MASK: Final = (
+    "Keep the mask instead of indexing: a sum is `torch.where(mask, x, 0).sum()`, a mean is that divided by "
+    "`mask.sum()`."
 )
 
 INSTEAD: Final = {
-    "nonzero": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
-    "masked_select": "Keep the mask: `torch.where(mask, x, 0)`, or multiply by it.",
+    "nonzero": _MASK,
+    "masked_select": _MASK,
     "masked_scatter_": "Write `torch.where(mask, value, x)`, if there is one value for each element.",
     "index": (
         "If the mask stays the same, compute `index = mask.nonzero(as_tuple=True)` before the loop and use "
-        "`x[index]` in it. Otherwise keep the mask instead of indexing: `torch.where(mask, x, 0)`, or multiply by it."
+        f"`x[index]` in it. Otherwise: {_MASK[0].lower()}{_MASK[1:]}"
     ),
-    "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`.",
+    "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`, if `value` is one number.",
     "repeat_interleave": "Pass `output_size=`: the result's size is then known without a read.",
-    "equal": "Compare on the device, `(a == b).all()`, and read the answer every 50 steps.",
+    "equal": (
+        "Compare on the device, `(a == b).all()`. Only a test that reports or ends the run can be made every 50 steps."
+    ),
     "bincount": "Add into a tensor of known size: `counts.scatter_add_(0, labels, torch.ones_like(labels))`.",
     "masked_fill_": "Pass the fill value as a Python number.",
     "index_fill_": "Pass the fill value as a Python number.",
@@ -71,10 +77,12 @@ INSTEAD: Final = {
 
 
 _LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
+_SELDOM: Final = "If the test only reports or ends the run"
 _MASKED: Final = ("index", "_index_put_impl_", "masked_select")
 _IGNORED: Final = (
     "For a classification loss, mark the excluded targets, `y.masked_fill(~mask, -100)`, and index neither tensor: "
-    "-100 is `ignore_index`, so the mean is over the others. Otherwise use `torch.where(mask, x, 0)`."
+    "-100 is `ignore_index`, so the mean is over the others. Otherwise divide `torch.where(mask, x, 0).sum()` by "
+    "`mask.sum()`."
 )
 
 
@@ -248,7 +256,7 @@ def _in_test(line: UserLine) -> Advice | None:
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
         bad = line.not_finite
         count = f"Count on the device, `bad += {bad}`" if bad else "Count what is not finite on the device"
-        return Advice(what, f"{count}, and test the count every 50 steps or once an epoch.")
+        return Advice(what, f"{count}. {_SELDOM}: test the count every 50 steps or once an epoch.")
     names = line.compares()
     if names is not None:
         less, greater = names
@@ -259,10 +267,10 @@ def _in_test(line: UserLine) -> Advice | None:
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
-            "Keep the answer on the device, `seen |= (a != b).any()`, and test it every 50 steps; to choose values use "
-            "`torch.where`.",
+            f"To choose values use `torch.where`. {_SELDOM}: keep the answer on the device, `seen |= (a != b).any()`, "
+            "and test it every 50 steps.",
         )
-    return Advice(what, "Decide on the device with `torch.where`, or test every 50 steps.")
+    return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 50 steps.")
 
 
 def _in_value(line: UserLine, at: AtLine) -> Advice:

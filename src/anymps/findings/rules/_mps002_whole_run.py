@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import listed
-from anymps.findings._endings import NOWHERE, ending, ending_refusal
+from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
@@ -73,6 +73,26 @@ _NAMED_FIRST: Final = (
     'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other machines '
     "behave as before."
 )
+_COMPARED: Final = re.compile(r"""\.device\s*[!=]=\s*(?:torch\.device\(\s*)?["']mps["']""")
+_DEVICE_TYPE: Final = (
+    'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")`: compare `x.device.type == '
+    '"mps"`.'
+)
+_MISTAKES: Final = (
+    (
+        re.compile(r"'dict' object has no attribute 'to'"),
+        "Move each tensor of the dictionary: `{name: x.to(device) for name, x in batch.items()}`.",
+    ),
+    (
+        re.compile(r"metal_capture\(\) missing 1 required positional argument"),
+        'Pass the name of the trace file: `torch.mps.profiler.metal_capture("step")`.',
+    ),
+    (
+        re.compile(r"same dtype, but got|Input type \(MPS\w+\) and (?:weight|bias) type \(MPS\w+\) should be the same"),
+        "The input and the weights have different dtypes, and no autocast casts them here: convert one to the dtype of "
+        "the other, or compute under an autocast that is switched on for mps.",
+    ),
+)
 _CALLED: Final = ("RuntimeError", "NotImplementedError")
 _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError", "AssertionError"), "": _CALLED}
 """Exceptions that torch raises of itself, by who is known to have raised: its Python code, or a call from the line."""
@@ -88,14 +108,23 @@ def find(recording: Recording) -> Iterator[Finding]:
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
         words = f"torch raised {ended.words.removesuffix('.')}. Nothing in this message is about mps"
-        fix = (
+        fix = _known(ended) or (
             'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises '
             "only on mps, run this line on the CPU."
         )
         yield UNFINISHED.finding(ended.site, what=f"{words}.", count=1, fix=fix)
     else:
         what = f"The script ended with {ended.words.removesuffix('.')}. MPS did not raise it."
-        yield UNFINISHED.finding(ended.site, what=what, count=1, severity=Severity.INFO)
+        fix = _known(ended)
+        severity = None if fix else Severity.INFO
+        yield UNFINISHED.finding(ended.site, what=what, count=1, fix=fix, severity=severity)
+
+
+def _known(ended: Ending) -> str:
+    """What to do about a mistake that scripts for mps often make; empty for another."""
+    if ended.raised_by == "program" and _COMPARED.search(ended.site.source):
+        return _DEVICE_TYPE
+    return next((fix for words, fix in _MISTAKES if words.search(ended.message)), "")
 
 
 def nothing_ran(recording: Recording) -> bool:

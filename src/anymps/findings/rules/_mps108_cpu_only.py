@@ -148,7 +148,11 @@ _TEXTS: Final = (
     (ELSEWHERE, _pattern(*map(called_per_element, ("apply_", "map_", "map2_")))),
 )
 _OF_TORCH: Final = ("RuntimeError", "NotImplementedError", "TypeError", "AttributeError")
-_NAMES_MPS: Final = re.compile(r"\bmps\b|\bMPS")
+_NAMES_MPS: Final = re.compile(r"(?<![\w/.])mps\b(?![./]\w)|\bMPS")
+"""The device, and no file, key or name that has it as a part."""
+_OF_A_DEVICE: Final = re.compile(r"(?i)support|implement|device|tensor|kernel|storage|type|\bon\b|\bCPU\b")
+_OF_NAMES: Final = re.compile(r"^Invalid backend: |device type at start of device string")
+"""A name that no device and no backend has: any machine refuses it."""
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -181,7 +185,14 @@ def rule_of_ending(recording: Recording) -> Rule | None:
             return rule
     if ended.raised_by != "torch" and ended.exception not in _OF_TORCH:
         return None
-    return ELSEWHERE if _NAMES_MPS.search(message) and "anymps:" not in message else None
+    return ELSEWHERE if _has_no_code_for_mps(message, ended.raised_by) else None
+
+
+def _has_no_code_for_mps(message: str, raised_by: str) -> bool:
+    if "has no attribute" in message:  # torch asks for what `torch.cuda` has; a program's own line is mistaken
+        return raised_by == "torch" and "'torch.mps'" in message
+    told = _NAMES_MPS.search(message) and _OF_A_DEVICE.search(message) and not _OF_NAMES.search(message)
+    return bool(told) and "anymps:" not in message
 
 
 def _loaded_to_cpu(place: Place) -> Rewritten | None:

@@ -14,7 +14,7 @@ from itertools import chain
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, some_steps, times
+from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, some_steps, times, waits_per_step
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
@@ -260,7 +260,7 @@ def _in_every_step(
     # The number that the table of waits has for the line: that of a typical step.
     typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
     per_step = sum(
-        sum(typical[kind_at(line.site, wait)] for wait in {occurrence.wait for occurrence in line.occurrences})
+        waits_per_step(recording, line.site, sum(typical[kind_at(line.site, wait)] for wait in _kinds(line)))
         if line.site.known
         else line.per_step
         for line in lines
@@ -268,6 +268,10 @@ def _in_every_step(
     occurrences = (occurrence for line in lines for occurrence in line.occurrences)
     often = f"{times(per_step)} a step{some_steps(recording, occurrences)}"
     return finding_about(rule, advice, lines, often, per_step, severity)
+
+
+def _kinds(line: AtLine) -> set[Wait]:
+    return {occurrence.wait for occurrence in line.occurrences}
 
 
 def _cost(line: AtLine) -> tuple[float, float]:

@@ -43,7 +43,7 @@ DTYPE = Rule(
     severity=Severity.ERROR,
     refusal=True,
     why="MPS supports fewer dtypes than the CPU, and some of its kernels support fewer still.",
-    fix="Convert the tensor before the call: to float32, int64 or complex64.",
+    fix="Convert the tensor before the call to a dtype that the operator takes, such as float32.",
     source="aten/src/ATen/mps/EmptyTensor.cpp, aten/src/ATen/native/mps/OperationUtils.mm, torch 2.13",
     example=Example(
         bad="""
@@ -96,6 +96,10 @@ LAYOUT = Rule(
 # Double precision that the line asks of a tensor.
 _ASKED = re.compile(r"\.double\(\)|\.(?:to|type)\((?:torch\.)?(?:float64|double)\)")
 
+_NO_COMPLEX = re.compile(r"(?:doesn't support|not supported for|not implemented for) '?[Cc]omplex|_float2\b")
+_FLOAT = re.compile(r"[Oo]nly (?:supports? )?float")
+_CPU = "Compute it on the CPU: `.cpu()` before the call, `.to(device)` after it."
+
 _LEAVE_DEFAULT = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
 
 RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
@@ -107,9 +111,27 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield _float64_by_name(refused) if refused.detail.get("dtype") else _float64(refused)
     complex64 = "Make it complex64 before it goes to the device."
     yield from told_as_raised(recording, RefusalKind.COMPLEX128, DTYPE, complex64)
-    yield from told_as_raised(recording, RefusalKind.DTYPE, DTYPE)
+    for refused in refused_as(recording, RefusalKind.DTYPE):
+        yield DTYPE.finding(
+            refused.site,
+            what=refused.raised,
+            count=refused.count,
+            fix=_on_the_cpu(refused.message),
+            related_sites=[refused.origin],
+        )
     yield from told_as_raised(recording, RefusalKind.RANK, RANK)
     yield from told_as_raised(recording, RefusalKind.LAYOUT, LAYOUT)
+
+
+def _on_the_cpu(message: str) -> str:
+    """The advice where no conversion keeps the values: torch's words name what the operator takes."""
+    if _NO_COMPLEX.search(message):
+        return f"The operator takes no complex numbers on mps. {_CPU}"
+    return (
+        f"The operator takes only float32: convert real numbers. For complex ones: {_CPU}"
+        if _FLOAT.search(message)
+        else ""
+    )
 
 
 def _by_default(refused: Refused) -> bool:

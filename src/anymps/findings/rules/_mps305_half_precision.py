@@ -8,7 +8,7 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import emulates_bfloat16, made_at
+from anymps.findings.advice import emulates_bfloat16, has_half_parameters, made_at
 from anymps.record import Noted, Occurrence, Phase, Recording, Site
 
 EMULATED = Rule(
@@ -40,6 +40,7 @@ UNSCALED = Rule(
     id="MPS306",
     title="float16 gradients without a GradScaler",
     severity=Severity.WARNING,
+    wrong=True,
     needs_steps=True,
     why=(
         "Below 6e-8 a float16 number is zero, so small gradients are silently lost. A GradScaler multiplies the loss "
@@ -74,6 +75,7 @@ EPSILON = Rule(
     id="MPS307",
     title="Adam's eps is zero in float16",
     severity=Severity.WARNING,
+    wrong=True,
     why=(
         "The optimizer computes in the dtype of the parameters. In float16 its eps of 1e-8 rounds to zero, and so does "
         "the square of a gradient below 2e-4: the update then divides by zero, and the parameter becomes inf or NaN."
@@ -101,6 +103,10 @@ RULES = (EMULATED, UNSCALED, EPSILON)
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 _ADAMS: Final = ("Adam", "AdamW", "NAdam", "RAdam")
+_IN_FLOAT32: Final = (
+    'Keep the parameters in float32 and compute under `torch.autocast("mps")` with a `torch.amp.GradScaler("mps")`: '
+    "it refuses gradients of float16 parameters."
+)
 _LEAST_HALF: Final = 2.0**-25
 """What is not above half of the least positive float16 number rounds to zero."""
 
@@ -129,6 +135,7 @@ def _emulated(recording: Recording) -> Iterator[Finding]:
             what=f"Matrix products in bfloat16 on a chip of Metal's {family} family: {often}.",
             count=count,
             per_step=per_step,
+            fix=_IN_FLOAT32 if has_half_parameters(recording, "bfloat16") else "",
         )
 
 
@@ -147,6 +154,7 @@ def _unscaled(recording: Recording) -> Iterator[Finding]:
             what=f"Backward computed with {number(per_step)} operators in float16 a step, and no gradient was scaled.",
             count=sum(use.count for use in gradients),
             per_step=per_step,
+            fix=_IN_FLOAT32 if has_half_parameters(recording) else "",
         )
 
 

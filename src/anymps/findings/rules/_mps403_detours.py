@@ -277,7 +277,9 @@ def _fix(born: Noted, expression: str) -> str:
         return "Create it on the device of the tensors that it is used with: `device=`."
     if born.facts.get("number") and made.args:
         return _FILLED
-    return "Create it once, before the loop or as a buffer of the module (`register_buffer`)."
+    once = "reate it once, before the loop or as a buffer of the module (`register_buffer`)."
+    fixed = bool(made.args) and not any(isinstance(node, (ast.Name, ast.Call)) for node in ast.walk(made.args[0]))
+    return f"C{once}" if fixed else f"If its values never change, c{once}"
 
 
 _WRITTEN: Final = "Write `{new}`, which creates it on the device."

@@ -276,6 +276,8 @@ _SEEDED: Final = (
 )
 """Of a statement, and of the head of a block of such."""
 _SEEDS: Final = frozenset({"manual_seed", "manual_seed_all"})
+_ZERO: Final = frozenset({"max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"})
+"""What torch answers where CUDA was never used."""
 _WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
 
 
@@ -311,7 +313,9 @@ def _why(place: Place | None) -> str:
             "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
             "`torch.manual_seed` seeds mps, too."
         )
-    if names & {"empty_cache", "memory_allocated", "memory_reserved"}:
+    if names & _ZERO and "current_device" not in names:
+        return f"{_WHY}Without it the answer is 0 on a Mac."
+    if "empty_cache" in names:
         return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
     return f"{_WHY}Without it the line raises{', if the script reaches it' if place.tests else ''}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,6 +14,7 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
+from anymps.rules import HIGH_WATERMARK, WATERMARKS
 from anymps.rules.texts import format_size
 
 NEAR: Final = 0.9
@@ -20,6 +22,13 @@ NEAR: Final = 0.9
 
 _LINES = 3
 _CATCH: Final = "Catch `RuntimeError` and look for `out of memory` in its text: mps raises no `OutOfMemoryError`."
+
+_ALLOWED: Final = re.compile(r"max allowed: ([\d.]+) ([KMG])i?B")
+_LOWERED: Final = (
+    "The script or a variable has lowered the limit: look for `torch.mps.set_per_process_memory_fraction` and "
+    f"{HIGH_WATERMARK}."
+)
+_MARGIN: Final = 0.99
 
 _SMALLER = "Use a smaller batch with gradient accumulation, shorter sequences, or activation checkpointing."
 
@@ -143,6 +152,7 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
         what += f" The handler at {at(refused.origin)} does not catch it."
         catch = _CATCH
     moment = _moment(recording, refused)
+    catch = f"{catch} {_own_limit(recording, refused.message)}".strip()
     if moment is None:
         fix = f"{catch} {OUT_OF_MEMORY.fix}".lstrip()
         return OUT_OF_MEMORY.finding(refused.site, what=what, count=refused.count, fix=fix)
@@ -152,6 +162,15 @@ def _refused(recording: Recording, refused: Refused) -> Finding:
     return OUT_OF_MEMORY.finding(
         refused.site, what=what, count=refused.count, fix=fix, related_sites=_largest_other_lines(moment, refused.site)
     )
+
+
+def _own_limit(recording: Recording, message: str) -> str:
+    """What to say first where the script or a variable has set a lower limit than the Mac's."""
+    limits, told = memory_limits(recording), _ALLOWED.search(message)
+    if limits is None or told is None:
+        return ""
+    allowed = float(told[1]) * 1024.0 ** " KMG".index(told[2])
+    return _LOWERED if allowed < _MARGIN * WATERMARKS[HIGH_WATERMARK] * limits.working_set else ""
 
 
 def _too_large(refused: Refused) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings.advice import has_half_parameters
 from anymps.findings.edits import LineEdit, Safety, portable
 from anymps.record import Fate, Noted, Recording
 
@@ -16,7 +18,7 @@ OTHER_AUTOCAST = Rule(
     title="autocast for another device",
     severity=Severity.WARNING,
     why="autocast acts only on operators of the device that it names, so here it does nothing.",
-    fix="Name the device of the tensors: `torch.autocast(device_type=x.device.type)`.",
+    fix="Name the device of the tensors, `device_type=x.device.type`, and keep the other arguments.",
     edit=LineEdit(portable),
     safety=Safety.SAFE,
     source="torch/amp/autocast_mode.py, torch 2.7 to 2.15",
@@ -64,14 +66,14 @@ IDLE_SCALER = replace(
     OTHER_SCALER,
     severity=Severity.INFO,
     why=(
-        "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients need "
-        "scaling, and a scaler for mps would make the host wait in every step."
+        "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients of float32 "
+        "parameters are scaled, and a scaler for mps would make the host wait in every step."
     ),
-    fix='Leave the scaler out on mps. For float16, make it with `torch.amp.GradScaler("mps")`.',
+    fix='Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.',
     edit=None,
     safety=Safety.ADVICE,
 )
-"""What MPS822 says of a program that computes nothing in float16."""
+"""What MPS822 says of a program that computes nothing in float16, or whose parameters are float16 themselves."""
 
 BACKWARD = Rule(
     id="MPS823",
@@ -153,6 +155,8 @@ ISLAND = Rule(
     related_as="switched on at",
 )
 
+_SAME_DTYPE: Final = "Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{})`."
+
 RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
 
 
@@ -185,7 +189,7 @@ def _in_program(noted: tuple[Noted, ...]) -> list[Noted]:
 
 
 def _other_devices(recording: Recording) -> Iterator[Finding]:
-    scaler = OTHER_SCALER if _has_float16(recording) else IDLE_SCALER
+    scaler = OTHER_SCALER if _has_float16(recording) and not has_half_parameters(recording) else IDLE_SCALER
     for rule, word, call in (
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
         (scaler, "grad_scaler", "A `GradScaler` was made for {}"),
@@ -194,7 +198,8 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
             device = str(note.facts.get("device", ""))
             if device.partition(":")[0] != "mps":
                 what = f"{call.format(device)}, and the program computes on mps."
-                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+                fix = _SAME_DTYPE.format(note.facts["dtype"]) if note.facts.get("dtype") else ""
+                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count, fix=fix)
     for note in _in_program(recording.noted("autocast")):
         if note.facts.get("device") == "mps" and note.facts.get("refused"):
             what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."

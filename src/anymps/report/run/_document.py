@@ -140,7 +140,7 @@ def _figures(recording: Recording, findings: Sequence[Finding]) -> Iterator[tupl
 def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Section]:
     """The findings to begin with, in the order of the verdict's own choice."""
     serious = [pair for pair in zip(findings, notes, strict=True) if pair[0].severity is not Severity.INFO]
-    serious.sort(key=lambda pair: (pair[0].severity, -pair[0].cost_per_step_ns[1]))
+    serious.sort(key=lambda pair: (*pair[0].urgency, -pair[0].cost_per_step_ns[1]))
     # One change of a line fixes all that is found there with the same fix, such as a known fault and its wrong numbers.
     each_once: dict[tuple[str, str], tuple[Finding, Note]] = {}
     for pair in serious:

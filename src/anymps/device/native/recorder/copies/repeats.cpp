@@ -18,6 +18,8 @@ constexpr int kSteps = 3;
 struct Source {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // while it is held, its address is no other's
   const c10::StorageImpl* address;
+  int64_t offset, numel;  // the elements of the storage that were copied
+  bool sliced;            // whether others of it were copied, too: batches of a data set
   uint32_t version;
   size_t hash;
   uint32_t step;
@@ -42,19 +44,22 @@ bool is_third(const at::Tensor& source, uint32_t site) {
     if (it.address != storage) {
       continue;
     }
-    if (it.step == step) {
+    it.sliced |= it.offset != impl->storage_offset() || it.numel != impl->numel();
+    if (it.sliced || it.step == step) {
       return false;
     }
     // What is no operator may have written to it: a loader fills the array that it wraps.
     const size_t hash = roundtrip::hash_of(*storage);
     const bool same = it.version == version && (it.steps == 1 || it.hash == hash);
-    it = {std::move(it.storage), storage, version, hash, step, same ? it.steps + 1 : 1};
+    it = {std::move(it.storage), storage, it.offset, it.numel, false, version, hash, step, same ? it.steps + 1 : 1};
     return it.steps == kSteps;
   }
   if (known.size() == kMostSources) {
     known.erase(known.begin());
   }
-  known.push_back({source.storage().getWeakStorageImpl(), storage, version, /*hash=*/0, step, 1});  // most never return
+  const int64_t offset = impl->storage_offset(), numel = impl->numel();
+  const size_t hash = 0;  // most never return
+  known.push_back({source.storage().getWeakStorageImpl(), storage, offset, numel, false, version, hash, step, 1});
   return false;
 }
 
