@@ -275,6 +275,8 @@ def _check_real(asked: _Asked) -> None:
 def _introduce(current: State, mac: Mac) -> None:
     """Says on stderr what the device is, and of a card that has less memory than the Mac."""
     print(banner(current), file=sys.stderr, flush=True)
+    if mac.assumed:
+        print(f"anymps: {mac.assumed}", file=sys.stderr, flush=True)
     note = "" if current.card is None else too_small(current.card, mac.recommended_max_memory)
     if note:
         print(f"anymps: {note}", file=sys.stderr, flush=True)
