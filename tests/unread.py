@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from anymps import rules
 from anymps.rules import (
-    DEVICE_CHECKS,
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
     WAITS,
@@ -34,6 +33,7 @@ from anymps.rules import _metal_dtypes as metal_dtypes
 from anymps.rules import _metal_kernels as metal_kernels
 from anymps.rules import _operators as operators
 from anymps.rules._determinism import ALERTS, SILENT
+from anymps.rules._device_checks import DEVICE_CHECKS
 from anymps.rules._readings import Ranged, Reading, Release
 from anymps.rules.faults import all_hazards
 

@@ -14,7 +14,8 @@ from anymps.rules._dtypes import _known
 NUMBERED = re.compile(r"_\(.+, (\w+)\) /\* (\d+) \*/")
 C10_NAMES = {
     "uint8": "byte", "int8": "char", "int16": "short", "int32": "int", "int64": "long", "float16": "half",
-    "float32": "float", "float64": "double", "complex32": "complexhalf", "complex64": "complexfloat", "complex128": "complexdouble",
+    "float32": "float", "float64": "double", "complex32": "complexhalf", "complex64": "complexfloat",
+    "complex128": "complexdouble",
 }  # fmt: skip
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 

@@ -41,7 +41,7 @@ from anymps.rules.texts import (
 )
 
 if TYPE_CHECKING:
-    from anymps.rules import AlertRow, CoreRow, DtypeRow, KernelRow, TorchVersion
+    from anymps.rules import AlertRow, CoreRow, DtypeRow, TorchVersion
 
 _OPERATOR = "%OP%"  # stands for the operator's name in the texts that the native core fills in
 
@@ -69,7 +69,7 @@ class Law(TypedDict):
     internal_folders: Sequence[str]
     operators: Sequence[CoreRow]
     dtypes: Sequence[DtypeRow]
-    kernels: Sequence[KernelRow]
+    kernels: Sequence[tuple[str, int, int, str, str]]
     device_checks: Mapping[str, tuple[str, str, str]]
     alerts: Mapping[str, AlertRow]
     texts: Texts
