@@ -13,7 +13,7 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kSampledRows = 4, kMostElements = 4096;  // of a norm: a look must cost little beside it
+constexpr int64_t kSampledRows = 2, kMostElements = 256;  // of a norm: a look must cost little beside it
 
 double value_at(Impl tensor, int64_t place) {
   const void* data = tensor->data();
