@@ -44,6 +44,16 @@ def wide(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.ones((), dtype=dtype, device="mps").expand(shape)
 
 
+def ramp(*shape: int) -> torch.Tensor:
+    """A tensor on mps whose rows go evenly from -2 to 2."""
+    return torch.linspace(-2, 2, shape[-1], device="mps").expand(shape).contiguous()
+
+
+def matrices(count: int) -> torch.Tensor:
+    """As many 3 by 3 matrices on mps that can be inverted."""
+    return torch.eye(3, device="mps").expand(count, 3, 3).contiguous()
+
+
 def last(x: torch.Tensor) -> torch.Tensor:
     """The same in channels_last."""
     return x.to(memory_format=torch.channels_last)
@@ -326,6 +336,43 @@ CASES = (
         (lambda: layer_norm(input_grad=True),),
         "2.12.0",
     ),
+    Case(
+        "MPS638",
+        lambda: F.layer_norm(ramp(4, 64) + 1000, (64,)),
+        (lambda: F.layer_norm(ramp(4, 64) + 100, (64,)), lambda: F.layer_norm(on(4, 64) * 0, (64,)),
+         lambda: F.layer_norm(ramp(4, 64), (64,))),
+    ),
+    Case("MPS638", lambda: F.layer_norm(ramp(1, 64) * 5e-4, (64,), eps=1e-12), ()),
+    Case(
+        "MPS639",
+        lambda: F.group_norm(ramp(2, 4, 64) + 4000, 2),
+        (lambda: F.group_norm(ramp(2, 4, 64) + 100, 2), lambda: F.group_norm(ramp(2, 4, 64), 2)),
+    ),
+    Case(
+        "MPS640",
+        lambda: on(4, dtype=torch.complex64).var(),
+        (lambda: on(4).var(), lambda: on(4, dtype=torch.complex64).real.std()),
+    ),
+    Case("MPS640", lambda: torch.std_mean(on(4, dtype=torch.complex64)), ()),
+    Case(
+        "MPS645",
+        lambda: torch.unique(torch.tensor([1, 2**24 + 1], device="mps"), return_inverse=True),
+        (lambda: torch.unique(torch.tensor([1, 2**24], device="mps"), return_inverse=True),
+         lambda: torch.unique(torch.tensor([1, 2**24 + 1], device="mps"))),
+    ),
+    Case(
+        "MPS646",
+        lambda: torch.addmm(*(on(*shape, dtype=torch.complex64) for shape in ((2, 2), (2, 10000), (10000, 2)))),
+        (lambda: torch.addmm(*(on(*shape, dtype=torch.complex64) for shape in ((2, 2), (2, 100), (100, 2)))),
+         lambda: torch.addmm(on(2, 2), on(2, 10000), on(10000, 2))),
+    ),
+    Case(
+        "MPS647",
+        lambda: torch.linalg.solve(matrices(2), on(3, 1)),
+        (lambda: torch.linalg.solve(matrices(2), on(2, 3, 1)), lambda: torch.linalg.solve(matrices(2), on(2, 3)),
+         lambda: torch.linalg.solve(matrices(2)[0], on(3, 1))),
+    ),
+    Case("MPS647", lambda: torch.linalg.solve(matrices(4), on(3)), ()),
     Case(
         "MPS630",
         lambda: F.adaptive_max_pool2d(on(1, 2, 5, 5), 3),

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from anymps import rules
 from anymps.rules import (
-    DEVICE_CHECKS,
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
     WAITS,
@@ -30,9 +29,11 @@ from anymps.rules import (
 )
 from anymps.rules import _dtypes as dtypes
 from anymps.rules import _families as families
+from anymps.rules import _metal_dtypes as metal_dtypes
 from anymps.rules import _metal_kernels as metal_kernels
 from anymps.rules import _operators as operators
 from anymps.rules._determinism import ALERTS, SILENT
+from anymps.rules._device_checks import DEVICE_CHECKS
 from anymps.rules._readings import Ranged, Reading, Release
 from anymps.rules.faults import all_hazards
 
@@ -88,6 +89,7 @@ NAMES: Final[dict[str, Callable[[ModuleType], Iterable[str]]]] = {
     "dtypes": lambda _: [*_operators_of(REFUSED_DTYPES), *_widened()],
     "families": lambda _: " ".join(families._FAMILIES.values()).split(),
     "limits": lambda _: [*_open_names(OPERATOR_LIMITS), "missing stub"],
+    "metal_dtypes": lambda _: sorted(metal_dtypes.kernel_names(metal_dtypes.READING.last)),
     "metal_kernels": lambda _: sorted(metal_kernels._FIRST),
     "operators": lambda _: sorted({*operators._CPU_INDEX, *operators._SCALAR_CPU, *operators._NO_SCALAR_CPU}),
     "registered": lambda _: [f"{len(registrations())} overloads"],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from torch import nn
 import anymps
 from anymps.device import native
 from anymps.device.cuda import KEPT, REFUSED, REFUSED_MODULES, answers
+from anymps.device.cuda._libraries import LIBRARIES
 from anymps.device.cuda._names import functions_with_device
 from device.compare import text_of
 from processes import run_with_torch
@@ -418,8 +421,16 @@ def test_libraries_of_cuda_are_absent() -> None:
     assert str(raised.value) == (
         "anymps: flash_attn has no counterpart on a Mac; use torch.nn.functional.scaled_dot_product_attention"
     )
-    assert importlib.util.find_spec("bitsandbytes") is None
+    assert importlib.util.find_spec("flash_attn") is None
     assert importlib.util.find_spec("json") is not None
+
+
+def test_the_page_names_the_libraries_that_are_absent() -> None:
+    """Those of the table, each with a release; bitsandbytes has a backend for mps and is none of them."""
+    page = (Path(__file__).parents[2] / "docs/cuda.md").read_text(encoding="utf-8")
+    table = page.partition("| library | newest release |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == sorted(LIBRARIES)
+    assert "bitsandbytes" not in LIBRARIES
 
 
 def test_nccl_is_absent() -> None:

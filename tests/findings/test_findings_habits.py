@@ -25,7 +25,7 @@ def test_cuda_asked_for(error: str, expected: list[str]) -> None:
         assert findings[0].site.line == 7
 
 
-BNB = "bitsandbytes has no counterpart on a Mac; use float16 or bfloat16 weights and an optimizer of torch.optim"
+FLASH = "flash_attn has no counterpart on a Mac; use torch.nn.functional.scaled_dot_product_attention"
 
 
 @pytest.mark.parametrize(
@@ -33,20 +33,20 @@ BNB = "bitsandbytes has no counterpart on a Mac; use float16 or bfloat16 weights
     [
         ({"status": 0}, []),
         ({"status": 1, "exception": "ValueError", "message": "no such option"}, []),
-        ({"status": 1, "exception": "ModuleNotFoundError", "message": f"anymps: {BNB}"}, ["MPS410"]),
-        ({"status": 1, "exception": "RuntimeError", "message": "8-bit Adam needs bitsandbytes"}, ["MPS410"]),
+        ({"status": 1, "exception": "ModuleNotFoundError", "message": f"anymps: {FLASH}"}, ["MPS410"]),
+        ({"status": 1, "exception": "RuntimeError", "message": "the model needs flash_attn"}, ["MPS410"]),
     ],
 )
 def test_a_guarded_import_of_a_cuda_library(ending: dict[str, object], expected: list[str]) -> None:
     """MPS410 is about a refusal that ended the run, not one that the program caught."""
-    found = ids(once("cuda_refused", sentence=BNB, meta={**META, "ending": ending}))
+    found = ids(once("cuda_refused", sentence=FLASH, meta={**META, "ending": ending}))
     assert [identity for identity in found if identity == "MPS410"] == expected
 
 
 def test_a_process_that_a_refusal_ended() -> None:
     """MPS410: of a joined recording, the ending of each process counts."""
-    part = {"name": "worker", "begin_ns": 0, "complete": True, "ending": {"status": 1, "message": f"anymps: {BNB}"}}
-    found = ids(once("cuda_refused", sentence=BNB, meta={**META, "ending": {"status": 0}, "parts": [part]}))
+    part = {"name": "worker", "begin_ns": 0, "complete": True, "ending": {"status": 1, "message": f"anymps: {FLASH}"}}
+    found = ids(once("cuda_refused", sentence=FLASH, meta={**META, "ending": {"status": 0}, "parts": [part]}))
     assert "MPS410" in found
 
 

@@ -60,10 +60,6 @@ def test_default_memory_is_the_smallest_and_default_bin_the_largest_with_it() ->
             "anymps: macOS 13.0 is too old: torch 2.11 to 2.14 need macOS 14, torch 2.15 needs macOS 15",
         ),
         ("M1 macOS 20.1", "anymps: there is no macOS 20.1: macOS 15 is followed by macOS 26"),
-        (
-            "M1 macOS 27",
-            "anymps: macOS 27.0 is not known yet: nobody has published its working set; newest known: macOS 26",
-        ),
     ],
 )
 def test_impossible_macs_are_refused_in_one_line(text: str, message: str) -> None:
@@ -71,6 +67,16 @@ def test_impossible_macs_are_refused_in_one_line(text: str, message: str) -> Non
     with pytest.raises(MacError) as caught:
         parse_mac(text)
     assert message == str(caught.value)
+
+
+def test_a_newer_macos_is_taken_for_the_newest_known_one() -> None:
+    """Its limits are those of the newest known one until somebody publishes others, and it says so."""
+    new, known = parse_mac("M3 Pro 18GB, macOS 27.1"), parse_mac("M3 Pro 18GB, macOS 26.4")
+    said = "macOS 27.1 is not known yet: its limits are taken to be those of macOS 26"
+    assert (new.macos, new.assumed, known.assumed) == ((27, 1), said, "")
+    assert new.recommended_max_memory == known.recommended_max_memory
+    assert new.max_buffer_length == known.max_buffer_length
+    assert new.describe() == known.describe().replace("26.4", "27.1") + f"; {said}"
 
 
 def test_mac_error_is_a_value_error_with_exit_code_two() -> None:

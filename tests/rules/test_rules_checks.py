@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anymps import UnsupportedTorchError, rules
-from anymps.rules import DEVICE_CHECKS, OPERATOR_LIMITS, in_force
+from anymps.rules import OPERATOR_LIMITS, in_force
 from anymps.rules._determinism import ALERTS
+from anymps.rules._device_checks import DEVICE_CHECKS
 
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 

@@ -96,6 +96,6 @@ def test_what_is_unread_is_listed_by_table() -> None:
     assert unread(NEWEST) == (
         "known faults: the last release in which each was seen\n"
         "    MPS610 (2.13), MPS615 (2.11), MPS619 (2.13), MPS620 (2.13), MPS622 (2.11), MPS628 (2.13), MPS633 (2.12), "
-        "MPS637\n    (2.13), MPS642 (2.14), MPS660 (2.14)"
+        "MPS637\n    (2.13), MPS639 (2.13), MPS642 (2.14), MPS647 (2.13), MPS660 (2.14)"
     )
     assert unread(OLDEST) == ""

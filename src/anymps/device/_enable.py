@@ -282,6 +282,8 @@ def _check_real(asked: _Asked) -> None:
 def _introduce(current: State, mac: Mac) -> None:
     """Says on stderr what the device is, and of a card that has less memory than the Mac."""
     tell(banner(current))
+    if mac.assumed:
+        tell(f"anymps: {mac.assumed}")
     note = "" if current.card is None else too_small(current.card, mac.recommended_max_memory)
     if note:
         tell(f"anymps: {note}")

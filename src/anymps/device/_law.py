@@ -20,6 +20,7 @@ from anymps.rules import (
     device_checks,
     dtype_table,
     installed_torch,
+    kernel_table,
     operator_limits,
     refused_cast,
     version_rules,
@@ -29,8 +30,13 @@ from anymps.rules.texts import (
     distributed_operator,
     fallback_warning,
     float64_allocation,
+    float64_graph,
+    float64_kernel,
+    missing_kernel,
     missing_operator,
     tensor_on_cpu,
+    undefined_type,
+    unsupported_dtype,
     view_fallback_warning,
 )
 
@@ -63,6 +69,7 @@ class Law(TypedDict):
     internal_folders: Sequence[str]
     operators: Sequence[CoreRow]
     dtypes: Sequence[DtypeRow]
+    kernels: Sequence[tuple[str, int, int, str, str]]
     device_checks: Mapping[str, tuple[str, str, str]]
     alerts: Mapping[str, AlertRow]
     texts: Texts
@@ -79,13 +86,14 @@ def law(version: TorchVersion) -> Law:
         "internal_folders": internal_folders(),
         "operators": [*core_table(version), *composite_rows()],
         "dtypes": dtype_table(version),
+        "kernels": kernel_table(version),
         "device_checks": device_checks(version),
         "alerts": alerts(version),
         "texts": _texts(version),
         "complex128_refused": version_rules(version).complex128_refused,
         "casts": _casts(version),
         "same_gpu": _same_gpu_texts(),
-        "limits": operator_limits(version),
+        "limits": {**operator_limits(version), **_kernel_texts()},
     }
 
 
@@ -114,6 +122,18 @@ def _texts(version: TorchVersion) -> Texts:
         "fallback_warning": fallback_warning(_OPERATOR).text,
         "view_fallback_warning": view_fallback_warning(_OPERATOR).text,
     }
+
+
+def _kernel_texts() -> dict[str, tuple[int, str]]:
+    """What an operator says of a dtype without a kernel, without a name in Metal, and without one in the graph."""
+    said = {
+        "missing kernel": missing_kernel(_OPERATOR),
+        "metal type": undefined_type(_OPERATOR),
+        "graph type": unsupported_dtype(_OPERATOR),
+        "float64 graph": float64_graph(),
+        "float64 kernel": float64_kernel(),
+    }
+    return {name: (ERROR_CLASSES.index(text.error), text.text) for name, text in said.items()}
 
 
 def _casts(version: TorchVersion) -> tuple[int, int, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from anymps._errors import MacError
 from anymps.mac._chips import CHIPS, CPU_SPEED, SOURCES, BFloat16, Chip
-from anymps.mac._working_set import max_buffer_length, recommended_max_memory, unconfirmed
+from anymps.mac._working_set import NEWEST_MACOS, max_buffer_length, recommended_max_memory, unconfirmed
 
 DEFAULT_MACOS: Final = (26, 4)
 """macOS of a Mac whose text names none: accepted by torch 2.11 to 2.15, sold with or installable on every chip from M1
@@ -71,6 +71,11 @@ class Mac:
         """Short name that `parse_mac` reads back to the same chip and memory: `M3 Pro 18GB`."""
         return f"{self.chip.removeprefix('Apple ')} {self.ram_gib}GB"
 
+    @property
+    def assumed(self) -> str:
+        """What is taken for granted because its macOS is newer than any known one; empty if it is not."""
+        return unconfirmed(self.ram_gib, self.macos) if self.macos[0] > NEWEST_MACOS else ""
+
     def describe(self) -> str:
         """One line with the limits: `Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, ...`."""
         gib = 1024**3
@@ -79,7 +84,7 @@ class Mac:
             f"{self.chip} ({self.gpu_cores}-core GPU), {self.ram_gib} GB, macOS {self.macos[0]}.{self.macos[1]}: "
             f"working set {self.recommended_max_memory / gib:.2f} GiB{raised}, "
             f"largest buffer {self.max_buffer_length / gib:.2f} GiB, "
-            f"{self.memory_bandwidth / 1e9:g} GB/s, bfloat16 {self.bfloat16}"
+            f"{self.memory_bandwidth / 1e9:g} GB/s, bfloat16 {self.bfloat16}{self.assumed and f'; {self.assumed}'}"
         )
 
     def with_wired_limit(self, megabytes: int) -> Mac:
@@ -149,8 +154,6 @@ def _check_macos(chip: Chip, macos: tuple[int, int]) -> None:
         raise MacError(f"anymps: {text} is too old: torch 2.11 to 2.14 need macOS 14, torch 2.15 needs macOS 15")
     if 16 <= macos[0] <= 25:
         raise MacError(f"anymps: there is no {text}: macOS 15 is followed by macOS 26")
-    if macos[0] > 26:
-        raise MacError(f"anymps: {text} is not known yet: nobody has published its working set; newest known: macOS 26")
     oldest = _OLDEST_MACOS.get(chip.generation, 14)
     if macos[0] < oldest:
         raise MacError(f"anymps: {chip.name} does not run {text}: the chip came out with macOS {oldest}")

@@ -11,6 +11,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+NEWEST_MACOS: Final = 26
+"""The newest macOS whose working set somebody has published."""
 PAGE: Final = 16384
 """Bytes of a page on Apple silicon; every known reading is a multiple of it."""
 
@@ -69,4 +71,6 @@ def max_buffer_length(ram_gib: int, macos: tuple[int, int]) -> int:
 
 def unconfirmed(ram_gib: int, macos: tuple[int, int]) -> str:
     """What is not confirmed about the working set of this memory size and macOS; empty if a reading backs it."""
-    return _UNCONFIRMED_26.get(ram_gib, "") if macos[0] >= 26 else ""
+    if macos[0] > NEWEST_MACOS:
+        return f"macOS {macos[0]}.{macos[1]} is not known yet: its limits are taken to be those of macOS {NEWEST_MACOS}"
+    return _UNCONFIRMED_26.get(ram_gib, "") if macos[0] == 26 else ""

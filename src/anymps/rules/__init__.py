@@ -18,11 +18,12 @@ if TYPE_CHECKING:
         nearest_operators,
     )
     from anymps.rules._determinism import AlertRow, alerts
-    from anymps.rules._device_checks import DEVICE_CHECKS, NOT_CHECKED, device_check, device_checks
+    from anymps.rules._device_checks import NOT_CHECKED, device_check, device_checks
     from anymps.rules._dtypes import REFUSED_DTYPES, SCALAR_TYPES, DtypeRow, dtype_table, refused_dtype, widened_dtypes
     from anymps.rules._encoding import Family, Trait, When
     from anymps.rules._families import family
     from anymps.rules._limits import ERROR_CLASSES, OPERATOR_LIMITS, missing_stub, operator_limit, operator_limits
+    from anymps.rules._metal_dtypes import kernel_table
     from anymps.rules._metal_kernels import has_metal_kernel, metal_kernel_since
     from anymps.rules._operators import CoreRow, core_table, fallback_operators, operator_rules
     from anymps.rules._readings import in_force
@@ -48,11 +49,12 @@ if not TYPE_CHECKING:
             "_casts": "castable_dtypes refused_cast",
             "_coverage": "Coverage Kind Summary coverage coverage_summary find_operators nearest_operators",
             "_determinism": "AlertRow alerts",
-            "_device_checks": "DEVICE_CHECKS NOT_CHECKED device_check device_checks",
+            "_device_checks": "NOT_CHECKED device_check device_checks",
             "_dtypes": "DtypeRow REFUSED_DTYPES SCALAR_TYPES dtype_table refused_dtype widened_dtypes",
             "_encoding": "Family Trait When",
             "_families": "family",
             "_limits": "ERROR_CLASSES OPERATOR_LIMITS missing_stub operator_limit operator_limits",
+            "_metal_dtypes": "kernel_table",
             "_metal_kernels": "has_metal_kernel metal_kernel_since",
             "_operators": "CoreRow core_table fallback_operators operator_rules",
             "_readings": "in_force",

@@ -39,6 +39,7 @@ SCALAR_TYPES: Final[dict[str, int]] = {
     "float64": 7,
     "complex32": 8,
     "complex64": 9,
+    "complex128": 10,
     "bool": 11,
     "bfloat16": 15,
     "float8_e5m2": 23,
@@ -48,6 +49,7 @@ SCALAR_TYPES: Final[dict[str, int]] = {
     "uint16": 27,
     "uint32": 28,
     "uint64": 29,
+    "float8_e8m0fnu": 44,
 }
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
@@ -151,6 +153,7 @@ REFUSED_DTYPES: Final = (
     _row("logspace", _INTEGERS, "logspace is not implemented for integral dtypes on MPS", (2, 15)),
     _row("searchsorted bucketize", ("bool",), missing_kernel("searchsorted_bool_long")),
     _row("searchsorted bucketize", _COMPLEX, missing_kernel("searchsorted_float2_long")),
+    _row("index _index_put_impl masked_fill", ("complex128",), "Unsupported data type: Undefined"),
     # linear algebra: float32 alone
     _row("cholesky_inverse", _COMPLEX, "cholesky_inverse: MPS only supports float type!"),
     _row(
@@ -199,6 +202,8 @@ _WIDENED: Final = {
     "uint8 int8 int16 int32 int64": "histc round",
     "uint8 int8 int16 int32": "_log_softmax native_group_norm",
     "complex64": "native_dropout_backward",
+    "uint16 uint32": "ge gt le lt",
+    "uint16 uint32 uint64": "flip index_select masked_fill",
     "float16": "_cdist_backward _fft_r2c avg_pool3d_backward polar",
     "float16 bfloat16": """
         _cdist_forward avg_pool3d grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
@@ -224,6 +229,7 @@ _WIDENED_IN: Final = {
     **dict.fromkeys(_UNTIL_2_13, _Range(until=(2, 13))),
     **dict.fromkeys(_UNTIL_2_14.split(), _Range(until=(2, 14))),
     "histc": _Range((2, 13)),
+    **dict.fromkeys(("flip", "ge", "gt", "le", "lt"), _Range((2, 15))),
     "special_laguerre_polynomial_l": _Range((2, 15)),
 }
 # A release whose lists have fewer of the dtypes.

@@ -18,10 +18,14 @@ from anymps.device.cuda._refused import refuse
 from anymps.device.cuda._uses import tell
 
 _ATTENTION = "use torch.nn.functional.scaled_dot_product_attention"
+# Read on 28 November 2026 in the package index, where a library has a wheel for macOS on arm64 if any system has one:
+# bitsandbytes 0.50.2 has one, with a backend for mps, so it is no row. cupy 14.2.0, flash_attn 2.8.3.post2,
+# pycuda 2026.1 and triton 3.9.0 have none. xformers 0.0.35 has none; a pre-release wheel for any system is without
+# kernels. transformer_engine 2.20.2 is for any system and loads a library that is built for CUDA alone. NVIDIA's apex
+# is not in the index: github.com/NVIDIA/apex builds for CUDA.
 _NORMS = "torch.nn has its layers, and torch.optim its optimizers"
 LIBRARIES: dict[str, str] = {
     "apex": _NORMS,
-    "bitsandbytes": "use float16 or bfloat16 weights and an optimizer of torch.optim",
     "cupy": "use tensors on mps",
     "flash_attn": _ATTENTION,
     "pycuda": "write the kernel in Metal, for torch.mps.compile_shader",

@@ -140,7 +140,7 @@ def _finding_of_note(rule: Rule, note: Noted, became: str) -> Finding:
 def _ended_a_process(sentence: str, uncaught: Iterable[str]) -> bool:
     """Whether the refusal went uncaught, or the program gave up for want of the library that it names.
 
-    A program that catches the exception has a way of its own: `try: import bitsandbytes` with `except ImportError`.
+    A program that catches the exception has a way of its own: `try: import flash_attn` with `except ImportError`.
     """
     library = re.match(r"(\w+) ", sentence)
     named = re.compile(rf"\b{library[1]}\b") if library else None

@@ -13,6 +13,36 @@ from anymps.rules.faults._model import Check, Hazard, Outcome
 _COPY: Final = "aten/src/ATen/native/mps/operations/Copy.mm"
 
 ARITHMETIC: Final[tuple[Hazard, ...]] = (
+    # complex numbers, and values that float32 does not hold
+    Hazard(
+        "MPS640",
+        "Variance of complex numbers",
+        ("std", "std_mean", "var", "var_mean"),
+        Check.COMPLEX,
+        Outcome.WRONG,
+        what="the variance and the standard deviation of complex numbers are taken without the conjugate: the result "
+        "is complex, and another number than the real one of the CPU",
+        fix="Add those of the parts: `x.real.var() + x.imag.var()`.",
+        issues=(135210,),
+        source="aten/src/ATen/native/mps/operations/ReduceOps.mm; fixed by pull request 195344",
+        until=(2, 14),
+        fixed=(2, 15),
+    ),
+    Hazard(
+        "MPS645",
+        "Inverse of unique for integers above 2^24",
+        ("_unique2",),
+        Check.LARGE_UNIQUE,
+        Outcome.WRONG,
+        what="`return_inverse=True` compares integers as float32, which holds them up to 2^24: the inverse of larger "
+        "ones points at other elements",
+        fix="Call it on the CPU: `torch.unique(x.cpu(), return_inverse=True)`.",
+        issues=(195595,),
+        source="reported on 1 September 2026; kernels for it (unique_inverse) are in the wheels since 2.14",
+        low=2**24,
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
     # copies
     Hazard(
         "MPS601",

@@ -147,6 +147,35 @@ LAYERS: Final[tuple[Hazard, ...]] = (
         until=(2, 12),
         fixed=(2, 13),
     ),
+    Hazard(
+        "MPS638",
+        "Layer norm of rows whose mean is far above their spread",
+        ("native_layer_norm",),
+        Check.CANCELLING_LAYER_NORM,
+        Outcome.WRONG,
+        what="a layer norm takes the variance of a row as E[x²] - E[x]² in float32, which is rounding where the mean "
+        "is hundreds of times the spread: rows of mean 1,000 and spread 1 are off by 0.3, and a variance below 1e-6 "
+        "counts as 0",
+        fix="Subtract the mean first: `norm(x - x.mean(-1, keepdim=True))`.",
+        issues=(190491, 186367),
+        source=f"{_NORM}; fixed by pull request 190492",
+        until=(2, 13),
+        fixed=(2, 14),
+    ),
+    Hazard(
+        "MPS639",
+        "Group norm of groups whose mean is far above their spread",
+        ("native_group_norm",),
+        Check.CANCELLING_GROUP_NORM,
+        Outcome.WRONG,
+        what="a group norm takes the variance of a group as E[x²] - E[x]² in float32, which is rounding where the mean "
+        "is hundreds of times the spread: the result is off, or NaN where the difference is negative",
+        fix="Subtract the mean of each group first.",
+        issues=(190491,),
+        source="the kernel group_norm of the macOS wheel of torch 2.13, pull request 183830",
+        since=(2, 13),
+        until=(2, 13),
+    ),
     # pooling
     Hazard(
         "MPS630",

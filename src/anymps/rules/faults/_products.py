@@ -188,6 +188,34 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         until=(2, 15),
     ),
     Hazard(
+        "MPS646",
+        "Complex matrix product over a long dimension",
+        ("addmm",),
+        Check.COMPLEX_INNER,
+        Outcome.WRONG,
+        what="`addmm` of complex matrices gives a wrong result where it sums over 10,000 elements (over 100 it is "
+        "right; nobody has named the bound)",
+        fix="Split the summed dimension, or multiply real and imaginary parts.",
+        issues=(167727,),
+        source=f"{_MATRIX} (open; measured with macOS 15.6)",
+        low=10_000,
+        until=(2, 15),
+    ),
+    Hazard(
+        "MPS647",
+        "Solution for a right side that is broadcast",
+        ("_linalg_solve_ex",),
+        Check.BROADCAST_SOLVE,
+        Outcome.WRONG,
+        what="`linalg.solve` of a batch of matrices and one right side for all of them solves the first and gives "
+        "zeros for the others",
+        fix="Expand it: `torch.linalg.solve(a, b.expand(*a.shape[:-1], b.shape[-1]).contiguous())`.",
+        issues=(189134,),
+        source="aten/src/ATen/native/mps/operations/LinearAlgebra.mm (reported in July 2026, when 2.13 was the newest "
+        "release)",
+        until=(2, 13),
+    ),
+    Hazard(
         "MPS637",
         "Gradients of a linear layer whose weight is a vector",
         ("linear_backward",),

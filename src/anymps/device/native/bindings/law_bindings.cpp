@@ -16,6 +16,7 @@ struct Law {
   std::vector<std::string> internal_folders;
   std::vector<RuleRow> operators;
   DtypeRows dtypes;
+  KernelNames kernels;
   Checks checks;
   Texts texts;
 };
@@ -57,6 +58,19 @@ DtypeRows read_dtypes(PyObject* rows) {
       unpack(refusal, "iis", &type, &error, &said);
       known.refused[type] = {static_cast<uint8_t>(error), said};
     });
+  });
+  return table;
+}
+
+// (operator, Form, bits of dtypes, name, name for two dtypes): anymps.rules.kernel_table()
+KernelNames read_kernels(PyObject* rows) {
+  KernelNames table;
+  for_each(rows, [&](PyObject* row) {
+    const char *operator_name, *name, *cast;
+    int form;
+    unsigned long long missing;
+    unpack(row, "siKss", &operator_name, &form, &missing, &name, &cast);
+    table[operator_name] = {static_cast<KernelName::Form>(form), missing, name, cast};
   });
   return table;
 }
@@ -129,6 +143,7 @@ Law read(PyObject* law) {
   found.internal_folders = read_names(field(law, "internal_folders"));
   found.operators = read_operators(field(law, "operators"));
   found.dtypes = read_dtypes(field(law, "dtypes"));
+  found.kernels = read_kernels(field(law, "kernels"));
   read_index_checks(field(law, "device_checks"), found.checks);
   read_alerts(field(law, "alerts"), found.checks);
   read_words(field(law, "texts"), found.texts);
@@ -143,7 +158,7 @@ void put_in_force(Law law) {
   texts() = std::move(law.texts);
   set_internal_prefixes(std::move(law.internal_folders));
   set_families(std::move(law.families));
-  enter_rules(law.operators, law.dtypes, std::move(law.checks));
+  enter_rules(law.operators, law.dtypes, law.kernels, std::move(law.checks));
 }
 
 // configure(law): anymps.device._law.Law. A table that is missing or has another shape raises before anything changes.

@@ -49,6 +49,7 @@ Factories all_factories() {
   KernelTable table;
   add_step_kernels(table);
   add_own_kernels(table);
+  add_kernels_of_mps_alone(table);
   add_layer_kernels(table);
   add_memory_kernels(table);
   if (substrate().holds_data()) {  // else nothing is drawn

@@ -2,6 +2,7 @@
 #include "law/hazard_checks.h"
 
 #include "law/product_checks.h"
+#include "law/value_checks.h"
 
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
@@ -25,6 +26,11 @@ bool is_dense(Impl tensor) {
     reach += (tensor->size(i) - 1) * tensor->stride(i);
   }
   return tensor->numel() == 0 || reach == tensor->numel();
+}
+
+bool is_complex(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  return self != nullptr && c10::isComplexType(type_of(self));
 }
 
 // --- copies: Copy.mm casts and moves one run of memory where target and source have equal strides, and gathers otherwise
@@ -356,6 +362,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"cpu_scalar_view", {cpu_scalar_view, two}},
         {"integers", {integers, self}},
         {"bfloat16", {bfloat16, self}},
+        {"complex", {is_complex, self}},
         {"int64_row", {int64_row, self}},
         {"strided_weight", {strided_weight, layer}},
         {"channel_slice", {channel_slice, layer}},
@@ -387,6 +394,7 @@ const std::unordered_map<std::string, CheckKind>& checks() {
         {"grad_scaler", {grad_scaler, {{"grad_scale"}, {"found_inf"}}}},
     };
     add_product_checks(made);
+    add_value_checks(made);
     return made;
   }();
   return the_checks;

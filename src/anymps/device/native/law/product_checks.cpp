@@ -27,6 +27,11 @@ bool long_inner(const Seen& seen) {
   return seen.in_range(inner) && left->numel() / inner >= kTile && right->numel() / inner >= kTile;
 }
 
+bool complex_inner(const Seen& seen) {
+  const Impl left = seen.tensor(0);
+  return left != nullptr && left->dim() == 2 && c10::isComplexType(type_of(left)) && seen.in_range(left->size(1));
+}
+
 bool long_inner_backward(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1);
   if (input == nullptr || weight == nullptr || weight->dim() != 2 || weight->size(1) == 0) {
@@ -108,6 +113,17 @@ bool vector_weight_backward(const Seen& seen) {
   return input != nullptr && input->dim() >= 2 && weight != nullptr && weight->dim() == 1 && (seen.wants(2, 0) || seen.wants(2, 1));
 }
 
+// linalg_solve(A, B): B is a vector, or has fewer matrices than A.
+bool broadcast_solve(const Seen& seen) {
+  const Impl a = seen.tensor(0), b = seen.tensor(1);
+  if (a == nullptr || b == nullptr || a->dim() < 3 || b->dim() < 1) {
+    return false;
+  }
+  const auto batches = [](c10::IntArrayRef sizes, int64_t own) { return c10::multiply_integers(sizes.slice(0, sizes.size() - own)); };
+  const bool vectors = b->dim() == 1 || (b->dim() == a->dim() - 1 && b->sizes() == a->sizes().slice(0, a->dim() - 1));
+  return batches(b->sizes(), vectors ? 1 : 2) < batches(a->sizes(), 2);
+}
+
 // A layer with one output whose gradient lies expanded or with gaps, as that of `y.sum()` does.
 bool single_output_backward(const Seen& seen) {
   const Impl input = seen.tensor(0), weight = seen.tensor(1), gradient = seen.tensor(3);
@@ -131,6 +147,8 @@ void add_product_checks(std::unordered_map<std::string, CheckKind>& checks) {
       backward{{"self"}, {"weight"}, {"output_mask"}, {"grad_output"}};
   checks.insert({
       {"long_inner", {long_inner, matrices}},
+      {"complex_inner", {complex_inner, {{"mat1"}}}},
+      {"broadcast_solve", {broadcast_solve, {{"A"}, {"B"}}}},
       {"long_inner_backward", {long_inner_backward, backward}},
       {"long_inner_batched", {long_inner_batched, batched}},
       {"expanded_matrix", {expanded_matrix, matrices}},

@@ -45,6 +45,15 @@ struct Alert {
   std::vector<std::string> values;
 };
 
+// The names that an operator asks Metal kernels for, and what no kernel has (anymps/rules/_metal_dtypes.py).
+struct KernelName {
+  enum class Form : uint8_t { First, Arithmetic, Comparison, Quotient, Fill, Graph };
+  Form form = Form::First;
+  uint64_t missing = 0;  // bit t: ScalarType t
+  std::string name;
+  std::string cast;  // of operands of two dtypes
+};
+
 struct Rule;
 // Refuses what the operator's kernel on mps does not take, by more than a dtype (limits.cpp). The arguments are the
 // host's.
@@ -107,6 +116,7 @@ struct Rule {
   bool offered = false;       // a kernel of PyTorch's own may compute it here (launches.h)
   bool always_wide = false;   // widened even where the CPU has the dtype, as it keeps too few digits on the way
   std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
+  KernelName kernel;
   const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for
   const IndexCheck* indices = nullptr;
   const Alert* alert = nullptr;

@@ -158,7 +158,7 @@ const std::string& family_name(uint8_t family) {
   return family < families.size() ? families[family] : none;
 }
 
-void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks) {
+void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, const KernelNames& kernels, Checks checks) {
   Registry& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
   r.checks = std::move(checks);
@@ -178,6 +178,10 @@ void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Chec
     const auto dtype_row = dtypes.find(row.name);
     if (dtype_row != dtypes.end()) {
       set_dtypes(rule, dtype_row->second);
+    }
+    const auto kernel = kernels.find(row.name);
+    if (kernel != kernels.end()) {
+      rule.kernel = kernel->second;
     }
     rule.indices = find_by_base_name(r.checks.indices, row.name);
     rule.alert = find_by_base_name(r.checks.alerts, row.name);

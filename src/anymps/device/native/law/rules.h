@@ -28,6 +28,7 @@ struct DtypeRow {
   int wide;  // 1: results stay wide, 2: wide even where the CPU has the dtype
 };
 using DtypeRows = std::unordered_map<std::string, DtypeRow>;
+using KernelNames = std::unordered_map<std::string, KernelName>;  // by operator
 
 // By base name of the operator.
 struct Checks {
@@ -36,7 +37,7 @@ struct Checks {
 };
 
 // Makes a rule of every row whose operator this torch has. Called once.
-void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, Checks checks);
+void enter_rules(const std::vector<RuleRow>& rows, const DtypeRows& dtypes, const KernelNames& kernels, Checks checks);
 
 // Makes a rule for an operator that has none.
 Rule& enter_rule(const c10::OperatorHandle& op, const std::string& name);

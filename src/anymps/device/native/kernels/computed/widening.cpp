@@ -24,7 +24,7 @@ class Widening {
         wide_(
             c10::isFloatingType(narrow)      ? c10::ScalarType::Float
                 : c10::isComplexType(narrow) ? c10::ScalarType::ComplexDouble
-                : rule.keeps_wide            ? c10::ScalarType::Long
+                : rule.keeps_wide || narrow == c10::ScalarType::UInt64 ? c10::ScalarType::Long  // of the same bits
                                              : c10::ScalarType::Double) {}
 
   // Whether a tensor is already as wide as another would become: an operator that refuses the two together would take them
@@ -93,7 +93,7 @@ class Widening {
     }
     const auto type = result.scalar_type();
     if (type == wide_) {
-      return wide_ == c10::ScalarType::Long ? std::move(result) : result.to(narrow_);
+      return rule_.keeps_wide ? std::move(result) : result.to(narrow_);
     }
     if (narrow_ == c10::ScalarType::Half && type == c10::ScalarType::ComplexFloat) {
       return result.to(c10::ScalarType::ComplexHalf);

@@ -6,6 +6,7 @@
 #include "kernels/computed/fallback.h"
 #include "kernels/checks/guarded_arguments.h"
 #include "kernels/checks/indices.h"
+#include "kernels/checks/kernel_names.h"
 #include "kernels/computed/widening.h"
 
 #include <ATen/core/ivalue.h>
@@ -169,6 +170,9 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_alias(tensor, written, position);
     }, call.device());
+    if (C10_UNLIKELY(rule_.kernel.missing != 0)) {
+      check_kernels(rule_, given);
+    }
     const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
     if (offered && C10_UNLIKELY(rule_.change != nullptr)) {
       rule_.change(rule_, *stack, first);

@@ -31,6 +31,7 @@ struct KernelTable {
 
 void add_step_kernels(KernelTable& table);    // step_kernels.cpp: the operators of a training step, typed
 void add_own_kernels(KernelTable& table);     // own_kernels.cpp: operators that the CPU lacks
+void add_kernels_of_mps_alone(KernelTable& table);  // mps_alone.cpp: operators without a kernel of their name elsewhere
 void add_layer_kernels(KernelTable& table);   // layer_kernels.cpp: layers that are one operator on mps
 void add_memory_kernels(KernelTable& table);  // memory_kernels.cpp: allocation, views, copies, reads
 void add_random_kernels(KernelTable& table);  // drawing.cpp: operators that draw numbers

@@ -242,7 +242,7 @@ template <class Host, class R, class... Args>
 class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
  public:
   explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
-    if (rule.widened != 0 || rule.alert != nullptr || rule.offered) {
+    if (rule.widened != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
       boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
     }
     if (C10_UNLIKELY(!substrate().computes_at_once())) {
@@ -262,7 +262,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   R enter(Args... args) {
     if constexpr (c10::impl::can_box_all<Args...>::value) {
       const bool offered = is_operator_itself<Host> && rule_.offered;
-      if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) || C10_UNLIKELY(alerts(rule_))) {
+      if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) ||
+          C10_UNLIKELY((lacks_kernel(args) || ...)) || C10_UNLIKELY(alerts(rule_))) {
         return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
       }
     }
@@ -277,6 +278,18 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   bool starts_widened(const First& first, const Rest&...) const {
     if constexpr (std::is_same_v<First, at::Tensor>) {
       return first.defined() && ((rule_.widened >> static_cast<int>(first.scalar_type())) & 1);
+    } else {
+      return false;
+    }
+  }
+
+  // Whether no Metal kernel has the dtype of an argument: the boxed form says so.
+  template <class T>
+  bool lacks_kernel(const T& argument) const {
+    if constexpr (std::is_same_v<T, at::Tensor>) {
+      return argument.defined() && ((rule_.kernel.missing >> static_cast<int>(argument.scalar_type())) & 1);
+    } else if constexpr (std::is_same_v<T, at::ITensorListRef>) {
+      return argument.size() != 0 && lacks_kernel(*argument.begin());
     } else {
       return false;
     }

@@ -1,0 +1,16 @@
+// Known faults that only the values of a call show.
+#pragma once
+
+#include "law/seen_call.h"
+
+#include <string>
+#include <unordered_map>
+
+namespace anymps::hazard_checks {
+
+// Whether the host can read what a tensor on mps holds: it computes at once, on memory of its own. False until it is set.
+bool& values_are_readable();
+
+void add_value_checks(std::unordered_map<std::string, CheckKind>& checks);
+
+}  // namespace anymps::hazard_checks
