@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gate import Gate, gate, loaded
+from gate import Gate, gate, loaded, section
 
 __all__ = ["gate", "loaded"]  # fixtures
 
@@ -164,6 +164,82 @@ def test_update_touches_what_ran(suite: Gate, monkeypatch: pytest.MonkeyPatch) -
         "# why: ValueError: x\ntest_it.py::test_one[e#f] ValueError\n# elsewhere\ntest_other.py::test_x OSError\n"
     )
     assert suite.run(*STRICT).ret == pytest.ExitCode.OK
+
+
+TWO_RED = """\
+    import torch
+
+    def test_float64():
+        torch.ones(3, dtype=torch.float64, device="mps")
+
+    def test_traced():
+        try:
+            torch.ones(3, dtype=torch.float64, device="mps")
+        except TypeError as error:
+            raise AssertionError("Tracing failed sanity checks!") from error
+"""
+FLOAT64 = (
+    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
+    "Please use float32 instead."
+)
+
+
+def test_an_interrupt_of_the_session_writes_what_is_known(gate: Gate) -> None:
+    """Nothing is run again after Ctrl-C; what is not judged says so, until an update has judged it."""
+    gate.write(test_a=TWO_RED, test_b="def test_stop():\n    raise KeyboardInterrupt")
+    result = gate.run(*UPDATE, "--mps-rerun")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert [line for line in section(result) if "ritten" in line or "added" in line] == [
+        "manifest m.txt: 2 added, 0 changed, 0 removed",
+        "Written, but not compared with the CPU, since they did not run without mps before the interrupt (run the "
+        "update again): test_a.py::test_float64, test_a.py::test_traced",
+    ]
+    assert gate.manifest.read_text().count(f"# why: not judged: {FLOAT64} (test_a.py)\n") == 2
+    gate.run(*UPDATE, "test_a.py").assert_outcomes(xfailed=2)
+    assert "not judged" not in gate.manifest.read_text()
+
+
+def test_an_interrupt_of_the_second_run_writes_what_is_known(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an interrupt of the session; the run ends with the status of its tests."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("anymps.pytest_plugin._update.subprocess.run", stopped)
+    gate.write(test_a=TWO_RED)
+    result = gate.run(*UPDATE, "--mps-rerun")
+    result.assert_outcomes(xfailed=2)
+    assert section(result)[-2:] == [
+        "manifest m.txt: 2 added, 0 changed, 0 removed",
+        "Written, but not compared with the CPU, since they did not run without mps before the interrupt (run the "
+        "update again): test_a.py::test_float64, test_a.py::test_traced",
+    ]
+
+
+def test_an_interrupt_while_the_manifest_is_written_ends_in_one_line(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("anymps._manifest.updated", stopped)
+    gate.write(test_a=TWO_RED)
+    result = gate.run(*UPDATE)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert section(result)[-1] == "interrupted before manifest m.txt was written"
+    assert "Traceback" not in str(result.stdout)
+
+
+def test_a_reason_names_what_mps_refused_behind_an_exception(gate: Gate) -> None:
+    """An exception that hides its cause groups with those that show it; pytest's own line names a test that is new."""
+    gate.write(test_a=TWO_RED)
+    result = gate.run(*UPDATE, "-rx")
+    whole = [line for line in gate.manifest.read_text().splitlines() if line.startswith("# why: ")]
+    assert whole == [f"# why: {FLOAT64} (test_a.py)"] * 2
+    assert [line for line in result.outlines if line.startswith("XFAIL")] == [
+        "XFAIL test_a.py::test_float64 - mps: new for m.txt: TypeError",
+        "XFAIL test_a.py::test_traced - mps: new for m.txt: AssertionError",
+    ]
 
 
 def test_update_of_an_interrupted_session(suite: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ class Summary:
         if self._settings.update_baseline:
             self._update_baseline(session)
         if self._settings.update_manifest:
-            self._update(session)
+            self._update(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         unused = self._untouched() and not self._settings.allow_unused
         red = self._new or ((self._gone or unused) and not self._settings.update_manifest)
         if red and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -230,16 +230,23 @@ class Summary:
             self._cut_short = True
             self._remarks.append(f"recording stopped: {failure}. What was recorded before can be read.")
 
-    def _update(self, session: pytest.Session) -> None:
+    def _update(self, session: pytest.Session, *, interrupted: bool) -> None:
         from anymps.pytest_plugin._update import update
 
         assert self._manifest is not None
         rerun = self._settings.rerun and self._state.virtual  # a Mac has no process without mps
         try:
-            self._remarks += update(self._config, self._manifest, self._facts, self._gone or (), rerun=rerun)
+            self._remarks += update(
+                self._config, self._manifest, self._facts, self._gone or (), rerun=rerun, interrupted=interrupted
+            )
         except OSError as error:
             self._remarks.append(f"manifest {self._name()} could not be written: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        except (
+            KeyboardInterrupt
+        ):  # once more, while it was being written: in one step, so the file is the old or the new one
+            self._remarks.append(f"interrupted before manifest {self._name()} was written")
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
 
     def _update_baseline(self, session: pytest.Session) -> None:
         assert self._baseline is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps._manifest import CRASHED, Changes, Manifest, key, write_manifest
+from anymps._manifest import CRASHED, NOT_JUDGED, Changes, Manifest, key, write_manifest
 from anymps._paths import portable_path, portable_text
 from anymps._text import first_line, plural
 from anymps.children import CHILDREN_VARIABLE
@@ -22,36 +22,51 @@ from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
 from anymps.pytest_plugin._words import names, relative
 from anymps.record import RefusalKind
 
-_LONGEST = 140  # of a reason
+_LONGEST = 140  # of a reason, without its place: one reason is cut in one way, wherever it was met
 
 
 @dataclass(frozen=True)
 class Without:
-    """The second run: the tests that failed there, that met mps there, and that it did not run to their end."""
+    """The second run: the tests that failed there, that met mps there, and that it did not run to their end.
+
+    `stopped`: it was interrupted, or never began because the session was.
+    """
 
     failed: Collection[str] = ()
     met_mps: Collection[str] = ()
     not_run: Collection[str] = ()
+    stopped: bool = False
 
 
 def update(
-    config: pytest.Config, manifest: Manifest, facts: Mapping[str, Facts], gone: Collection[str], *, rerun: bool
+    config: pytest.Config,
+    manifest: Manifest,
+    facts: Mapping[str, Facts],
+    gone: Collection[str],
+    *,
+    rerun: bool,
+    interrupted: bool,
 ) -> list[str]:
     """Write how the tests of this session ended; what to say about it. `rerun`: also ask a process without mps.
 
+    After an interrupt, of the session or of that process, it writes what is known, and marks what is not judged.
     Raises OSError if the file cannot be written.
     """
     root, entries = str(config.rootpath), manifest.entries
     endings = {test: own.ending for test, own in facts.items() if own.failed and not own.marked}
     asked = [test for test, ending in endings.items() if ending != CRASHED]
-    without = _run_without_mps(config, asked) if rerun and asked else Without()
+    without = Without()
+    if rerun and asked:
+        without = Without(not_run=asked, stopped=True) if interrupted else _run_without_mps(config, asked)
+    unjudged = set(without.not_run) if without.stopped else set()
     for test in without.failed:
         del endings[test]
     out = {test for test in facts if test in entries and test not in endings} | set(gone)
     added = len(endings.keys() - entries.keys())
     changed = sum(test in entries and entries[test].ending != ending for test, ending in endings.items())
-    if added or changed or out or not manifest.path.exists():
-        reasons = {test: reason(facts[test], root) for test in endings}
+    left_open = [test for test, entry in entries.items() if entry.why.startswith(NOT_JUDGED) and test in endings]
+    if added or changed or out or left_open or not manifest.path.exists():
+        reasons = {test: NOT_JUDGED * (test in unjudged) + reason(facts[test], root) for test in endings}
         write_manifest(manifest.path, Changes(endings, out, reasons))
     name = relative(str(manifest.path), root)
     said = [f"manifest {name}: {added} added, {changed} changed, {len(out)} removed"]
@@ -63,20 +78,22 @@ def reason(facts: Facts, root: str) -> str:
     """Why a test fails, on one line: what MPS refused it and where, or the first line of its exception."""
     if facts.ending == CRASHED:
         return "the worker process died while the test ran"
-    refusal = next((candidate for candidate in reversed(facts.refusals) if candidate.error in facts.ending), None)
+    refusal = next(
+        (it for it in reversed(facts.refusals) if it.error in facts.ending or first_line(it.message) in facts.said),
+        None,
+    )
     if refusal is None:
         return _line(portable_text(facts.said, root))
     text = first_line(refusal.message)
     if refusal.kind is RefusalKind.MISSING:
         text = f"{refusal.operator} has no MPS kernel"
     where = f" ({portable_path(refusal.site.file, root)})" if refusal.site.known else ""
-    return _line(portable_text(text, root), len(where)) + where
+    return _line(portable_text(text, root)) + where
 
 
-def _line(text: str, less: int = 0) -> str:
+def _line(text: str) -> str:
     first = key(" ".join(first_line(text).split()))
-    room = max(_LONGEST - less, 40)
-    return first if len(first) <= room else f"{first[: room - 3]}..."
+    return first if len(first) <= _LONGEST else f"{first[: _LONGEST - 3]}..."
 
 
 def _left_out(without: Without) -> list[str]:
@@ -85,7 +102,10 @@ def _left_out(without: Without) -> list[str]:
     if without.failed:
         verb = "it fails" if len(without.failed) == 1 else "they fail"
         said.append(f"Not written, since {verb} without mps, too: {names(without.failed)}")
-    for tests, why in ((without.met_mps, "asked for mps again"), (without.not_run, "did not run without mps")):
+    not_run = "did not run without mps"
+    if without.stopped:
+        not_run += " before the interrupt (run the update again)"
+    for tests, why in ((without.met_mps, "asked for mps again"), (without.not_run, not_run)):
         if tests:
             subject = "it" if len(tests) == 1 else "they"
             said.append(f"Written, but not compared with the CPU, since {subject} {why}: {names(tests)}")
@@ -102,21 +122,25 @@ def _run_without_mps(config: pytest.Config, tests: Collection[str]) -> Without:
         (folder / TESTS).write_text(json.dumps(sorted(tests)), encoding="utf-8")
         environment = {**os.environ, FOLDER: name}
         environment.pop(CHILDREN_VARIABLE, None)  # by which a process of a recorded script gets the device
-        subprocess.run(
-            [sys.executable, "-m", "pytest", *_arguments(config, folder)],
-            check=False,
-            cwd=config.invocation_params.dir,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        stopped = False
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "pytest", *_arguments(config, folder)],
+                check=False,
+                cwd=config.invocation_params.dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except KeyboardInterrupt:  # the process has been killed, and what it noted before lies in the folder
+            stopped = True
         file = folder / ENDED
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
     ended = {test for row in rows if row["phase"] == "teardown" for test in row["tests"]}
     met_mps = {test for row in rows if row["met_mps"] for test in row["tests"]} & ended
     failed = {test for row in rows if row["failed"] for test in row["tests"]} & ended
-    return Without(failed - met_mps, met_mps, set(tests) - ended)
+    return Without(failed - met_mps, met_mps, set(tests) - ended, stopped)
 
 
 def _arguments(config: pytest.Config, folder: Path) -> list[str]:

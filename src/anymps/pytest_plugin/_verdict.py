@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +11,8 @@ from anymps._manifest import CRASHED, Entry, ending_of
 from anymps.pytest_plugin._marks import Fails
 
 _SECTION = "mps manifest"
+_DEEPEST = 10  # exceptions behind each other
+_OF_MPS = re.compile(r"\bmps\b", re.IGNORECASE)
 
 
 @dataclass
@@ -68,7 +71,7 @@ class Verdict:
             if self.expected:
                 self._expect(report, "in subtests")
             return
-        self.said = self.said or f"{name}: {error}".removesuffix(": None")
+        self.said = self.said or _told(name, error)
         self.failures.setdefault(phase, set()).add(name)
         if self.fails is not None:
             if phase == "call" and self.fails.met_by(error):
@@ -84,7 +87,7 @@ class Verdict:
             self._expect(report, f"{self._line()}: {name}")
             return
         if self.update:
-            self._expect(report, f"written to {self.name}: {name}")
+            self._expect(report, f"new for {self.name}: {name}")
             return
         self._red = True
         if self.entry is not None:
@@ -154,6 +157,23 @@ class Verdict:
     def _line(self) -> str:
         assert self.entry is not None
         return f"{self.name}:{self.entry.line}"
+
+
+def _told(name: str, error: BaseException | None) -> str:
+    """The exception as Python says it; the one behind it, if only that one tells what MPS refused.
+
+    `pytest.raises(match=...)`, `torch.jit.trace` and the like raise one of their own, the same for many causes.
+    """
+    behind = error
+    for _ in range(_DEEPEST):
+        if behind is None or _OF_MPS.search(str(behind)):
+            break
+        behind = behind.__cause__ or (None if behind.__suppress_context__ else behind.__context__)
+    else:
+        behind = None
+    if behind is None or behind is error:
+        return f"{name}: {error}".removesuffix(": None")
+    return f"{type(behind).__name__}: {behind} (the test ended with {name})"
 
 
 def _exception_name(report: pytest.TestReport, error: BaseException | None) -> str:
