@@ -1,10 +1,11 @@
 // An allocator of host memory with margins, and the sizes of what it has given out, by address.
 #include "device/launches/canaries.h"
 
+#include "locks/locks.h"
+
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
-#include <pthread.h>
 
 #include <cstring>
 #include <mutex>
@@ -17,14 +18,14 @@ namespace {
 constexpr size_t kBefore = 256, kBehind = size_t(4) << 10;
 constexpr unsigned char kMark = 0xa7;  // no byte of a small number, of an index or of a usual float
 
-std::mutex lock;
+Mutex lock;
 std::unordered_map<const void*, size_t> sizes;
 
 // Also what is older than this allocator, or nothing: libraries that torch computes with ask whichever is there.
 void release(void* start) {
   bool ours;
   {
-    const std::lock_guard<std::mutex> guard(lock);
+    const std::lock_guard<Mutex> guard(lock);
     ours = sizes.erase(start) != 0;
   }
   c10::free_cpu(ours ? static_cast<char*>(start) - kBefore : start);
@@ -40,7 +41,7 @@ class Allocator final : public c10::Allocator {
     char* const start = static_cast<char*>(c10::alloc_cpu(kBefore + nbytes + kBehind)) + kBefore;
     std::memset(start - kBefore, kMark, kBefore);
     std::memset(start + nbytes, kMark, kBehind);
-    const std::lock_guard<std::mutex> guard(lock);
+    const std::lock_guard<Mutex> guard(lock);
     sizes[start] = nbytes;
     return {start, start, &release, cpu};
   }
@@ -65,7 +66,6 @@ bool is_marked(const char* from, size_t count) {
 void begin() {
   static std::once_flag once;
   std::call_once(once, [] {
-    pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, [] { lock.unlock(); });
     c10::SetCPUAllocator(&the_allocator, /*priority=*/100);
   });
 }
@@ -73,7 +73,7 @@ void begin() {
 std::optional<Stray> stray(const void* address) {
   size_t nbytes = 0;
   {
-    const std::lock_guard<std::mutex> guard(lock);
+    const std::lock_guard<Mutex> guard(lock);
     const auto found = sizes.find(address);
     if (found == sizes.end()) {
       return std::nullopt;
