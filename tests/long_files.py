@@ -55,7 +55,7 @@ LONG: Final = (
     "tests/findings/test_hazards.py",
     "tests/core/test_philox.py",
     "tests/test_examples.py",
-    "tests/fix/test_fix_checks.py",
+    "tests/fix/test_fix_check.py",
     "tests/commands/test_without_torch.py",
     "tests/core/test_native_units.py",
     "tests/record/test_recording_fuzz.py",

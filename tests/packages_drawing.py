@@ -10,7 +10,7 @@ TABLE = ROOT / "docs" / "architecture.md"
 SOURCE = ROOT / "src" / "anymps"
 DRAWING = ROOT / "docs" / "images" / "packages.svg"
 
-_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT, _GAP = 70.0, 840.0, 16, 74, 58, 6.0
+_LEFT, _RIGHT, _TOP, _FLOOR, _HEIGHT = 62.0, 854.0, 16, 74, 58
 _LARGE = 5  # packages of a floor that still have room for large names
 _LONG = 30  # letters of wings that still stand in one line
 _HEAD = """\
@@ -69,7 +69,8 @@ def _row(packages: list[tuple[str, bool]], top: int) -> list[str]:
     inside = {name: _lines(wings(name)) for name, _ in packages}
     letter = 0.66 * (15 if large else 11.5)
     needed = [max(len(name) * letter, *(len(line) * 6 for line in inside[name]), 0) for name, _ in packages]
-    spare = (_RIGHT - _LEFT - _GAP * (len(packages) - 1) - sum(needed)) / len(packages)
+    gap = 6.0 if large else 2.0
+    spare = (_RIGHT - _LEFT - gap * (len(packages) - 1) - sum(needed)) / len(packages)
     pieces, left = [], _LEFT
     for (name, torch), need in zip(packages, needed, strict=True):
         width = need + spare
@@ -80,7 +81,7 @@ def _row(packages: list[tuple[str, bool]], top: int) -> list[str]:
         pieces.append(f'<text class="{"t" if large else "m"}" x="{center}" y="{line}">{name}</text>\n')
         for number, words in enumerate(inside[name], start=1):
             pieces.append(f'<text class="s" x="{center}" y="{line + 16 * number}">{words}</text>\n')
-        left += width + _GAP
+        left += width + gap
     return pieces
 
 

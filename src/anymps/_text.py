@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import re
+import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TextIO
 
 _ORDERS: Final = re.compile(
     r"##(?=\[)|::(?=(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state"
@@ -20,11 +23,15 @@ def clean(text: str) -> str:
 
     Control characters, which order a terminal, are written out, and so is the beginning of what orders GitHub's log.
     """
-    line = "".join(
+    return _ORDERS.sub(lambda match: rf"\x{ord(match[0][0]):02x}{match[0][1:]}", printable(text))
+
+
+def printable(text: str) -> str:
+    """Text on one line and without control characters. What it says to GitHub's log still counts there."""
+    return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "backslashreplace").decode()
         for character in text.expandtabs(4)
     )
-    return _ORDERS.sub(lambda match: rf"\x{ord(match[0][0]):02x}{match[0][1:]}", line)
 
 
 def base_name(operator: str) -> str:
@@ -165,3 +172,25 @@ def _digits(number: float) -> str:
     if number >= 99.95:
         return f"{number:,.0f}"
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
+
+
+def tell(text: object, stream: TextIO | None = None) -> None:
+    """Print a text on standard error, or another stream of the process's own words."""
+    stream = stream if stream is not None else sys.stderr
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a script may put anything in its place
+        print(text, file=stream, flush=True)
+
+
+def can_tell() -> None:
+    """Have a standard error where there is none, so that no file gets its number, and no library stumbles."""
+    if sys.stderr is None:  # closed by whoever started us (`2>&-`)
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end of the process
+
+
+def forget_untold() -> None:
+    """Drop what standard error could not take, which Python would try again at its end, and end with 120 for it."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

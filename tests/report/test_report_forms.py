@@ -203,8 +203,8 @@ def test_annotations_cannot_be_broken_out_of() -> None:
     recording = RecordingBuilder(meta={"directory": "/p"}).close()
     lines = "".join(renderer("github").pieces(recording, [finding])).splitlines()
     assert lines[1:] == [
-        "::error file=a%2Cb%3A%25%0A%3A%3Aerror%3A%3Ax.py,line=3,title=MPS000 a%3A b%2C c%25::"
-        "50 %25 of it\\r\\n::warning::hi%0AWhy: w%0AFix: f"
+        "::error file=a%2Cb%3A%25%0A\\x3a%3Aerror%3A%3Ax.py,line=3,title=MPS000 a%3A b%2C c%25::"
+        "50 %25 of it\\r\\n\\x3a:warning::hi%0AWhy: w%0AFix: f"
     ]
 
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
-from anymps._said import tell
+from anymps._text import tell
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from anymps._said import tell
+from anymps._text import tell
 from anymps.children._parts import CHILDREN_VARIABLE, ChildSettings
 from anymps.children._sources import serve_kept
 

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from anymps._errors import FAULT, AnympsError, UsageError
-from anymps._said import can_tell, forget_untold
+from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._errors import BuildError, UsageError
-from anymps._said import tell
+from anymps._text import tell
 
 if TYPE_CHECKING:
     from anymps.findings import Finding

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from anymps import capture
 from anymps._errors import UsageError
-from anymps._said import tell
+from anymps._text import tell
 from anymps.capture import INTERRUPTED, ending_of
 
 _POOLS: Final = {"concurrent.futures.process": "_global_shutdown", "concurrent.futures.thread": "_shutdown"}

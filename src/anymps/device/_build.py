@@ -23,7 +23,7 @@ from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
-from anymps._said import tell
+from anymps._text import tell
 from anymps.device._generated import generated_headers
 from anymps.device._lock import interprocess_lock
 from anymps.device._toolchain import (

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from anymps._errors import BuildError, EnableError, RequireError
-from anymps._said import tell
 from anymps._settings import asked_for, set_variable, variable_of
-from anymps._text import kernels_of
+from anymps._text import kernels_of, tell
 from anymps.device._card_settings import settle_accuracy
 from anymps.device._cards import take_card, too_small
 from anymps.device._first_import import at_first_import

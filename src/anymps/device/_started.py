@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from anymps._errors import AnympsError
-from anymps._said import tell
+from anymps._text import tell
 from anymps.device._cards import RANK_VARIABLE
 from anymps.device._enable import enable, native
 from anymps.device._sharing import tell_of_unsent_batches

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import AnympsError
-from anymps._said import tell
+from anymps._text import tell
 from anymps.capture import record
 from anymps.findings import Finding, Settings, Severity, find, needless_in, read_settings, roots, select
 from anymps.record import Recording

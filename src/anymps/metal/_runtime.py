@@ -195,7 +195,7 @@ def _initialise(library: ctypes.CDLL) -> None:
     for function in table:
         entry, report = KernelEntry(name=b"initializer", form=PLAIN, plain=function), Report()
         one = Triple(1, 1, 1)
-        if runtime().anymps_rt_launch(entry, None, one, one, 1, report):
+        if runtime().anymps_rt_launch_groups(entry, None, one, one, 0, 0, 1, report):
             raise_interrupt(report)
             ended = f"ran for more than {shader_seconds():g} s and was stopped ({SECONDS_VARIABLE} sets another limit)"
             what = FAULTS.get(signal.Signals(report.signal), ended)

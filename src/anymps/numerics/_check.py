@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from anymps._said import tell
-from anymps._text import base_name, first_line
+from anymps._text import base_name, first_line, tell
 from anymps._threads import calling_thread_alone
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness

@@ -12,7 +12,7 @@ import pytest
 from anymps._command_settings import PytestSettings
 from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
-from anymps._text import clean, plural
+from anymps._text import clean, plural, printable
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
 from anymps.pytest_plugin._baseline import Baseline, New
@@ -208,7 +208,7 @@ class Summary:
             at = {test: entries[test].line for test, _ in judged if test in entries}
             path = str(self._manifest.path) if self._manifest is not None else ""
             for line in workflow_commands(groups, judged, path, at, self._new):
-                terminalreporter.write_line(clean(line))
+                terminalreporter.write_line(printable(line))
             if self._untouched() and not self._settings.allow_unused:
                 terminalreporter.write_line(f"::error title=mps::{_unused(self._untouched())}")
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import FixSettings
-from anymps._said import tell
 from anymps._settings import asked_for, variable_of
-from anymps._text import duration, listed
+from anymps._text import duration, listed, tell
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say

@@ -1,9 +1,7 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
 #include "bindings/bindings.h"
 
-#include "device/substrates/substrate.h"
 #include "law/law.h"
-#include "law/value_checks.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -84,7 +82,6 @@ PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
       }
       table.push_back(std::move(row));
     }
-    hazard_checks::values_are_readable() = substrate().computes_at_once() && substrate().holds_data();
     set_hazards(std::move(table));
     Py_RETURN_NONE;
   } catch (const std::exception& error) {

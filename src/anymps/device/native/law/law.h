@@ -5,3 +5,4 @@
 #include "law/rule.h"
 #include "law/rules.h"
 #include "law/texts.h"
+#include "law/value_checks.h"

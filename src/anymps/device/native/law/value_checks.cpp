@@ -8,7 +8,17 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace anymps::hazard_checks {
+namespace anymps {
+
+namespace {
+bool readable_values = false;
+}  // namespace
+
+void read_values(bool readable) {
+  readable_values = readable;
+}
+
+namespace hazard_checks {
 namespace {
 
 using c10::ScalarType;
@@ -27,7 +37,7 @@ double value_at(Impl tensor, int64_t place) {
 
 // Whether the values of a tensor can be looked at: they lie in the host's memory, row by row.
 bool is_readable(Impl tensor) {
-  return values_are_readable() && tensor != nullptr && tensor->is_contiguous() && tensor->numel() > 0 && tensor->has_storage() &&
+  return readable_values && tensor != nullptr && tensor->is_contiguous() && tensor->numel() > 0 && tensor->has_storage() &&
       tensor->data() != nullptr;
 }
 
@@ -102,11 +112,6 @@ bool large_unique(const Seen& seen) {
 
 }  // namespace
 
-bool& values_are_readable() {
-  static bool readable = false;
-  return readable;
-}
-
 void add_value_checks(std::unordered_map<std::string, CheckKind>& checks) {
   checks.insert({
       {"cancelling_layer_norm", {cancelling_layer_norm, {{"input"}, {"normalized_shape"}, {"eps"}}}},
@@ -115,4 +120,5 @@ void add_value_checks(std::unordered_map<std::string, CheckKind>& checks) {
   });
 }
 
-}  // namespace anymps::hazard_checks
+}  // namespace hazard_checks
+}  // namespace anymps

@@ -6,11 +6,14 @@
 #include <string>
 #include <unordered_map>
 
-namespace anymps::hazard_checks {
+namespace anymps {
 
 // Whether the host can read what a tensor on mps holds: it computes at once, on memory of its own. False until it is set.
-bool& values_are_readable();
+void read_values(bool readable);
+
+namespace hazard_checks {
 
 void add_value_checks(std::unordered_map<std::string, CheckKind>& checks);
 
-}  // namespace anymps::hazard_checks
+}  // namespace hazard_checks
+}  // namespace anymps

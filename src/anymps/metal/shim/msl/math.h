@@ -298,9 +298,15 @@ ANYMPS_INLINE float smoothstep(float low, float high, float x) {
   HEAD frexp(T x, int& k TAIL) { return T(__builtin_frexpf(static_cast<float>(x), &k)); }                                       \
   HEAD divide(T x, T y TAIL) { return x / y; }
 #define ANYMPS_PARTS_OF(T, N)                                                                                                   \
-  ANYMPS_INLINE T##N modf(T##N x, T##N& whole) { whole = trunc(x); return x - whole; }                                          \
+  ANYMPS_INLINE T##N modf(T##N x, T##N& whole) {                                                                                \
+    for (unsigned i = 0; i < N; ++i) { whole[i] = trunc(x.at(i)); x[i] = x.at(i) - whole.at(i); }                               \
+    return x;                                                                                                                   \
+  }                                                                                                                             \
   ANYMPS_INLINE T##N sincos(T##N x, T##N& cosine) { cosine = cos(x); return sin(x); }                                           \
-  ANYMPS_INLINE T##N divide(T##N x, T##N y) { return x / y; }                                                                   \
+  ANYMPS_INLINE T##N divide(T##N x, T##N y) {                                                                                   \
+    for (unsigned i = 0; i < N; ++i) x[i] = x.at(i) / y.at(i);                                                                  \
+    return x;                                                                                                                   \
+  }                                                                                                                             \
   ANYMPS_INLINE T##N ldexp(T##N x, int##N k) {                                                                                  \
     for (unsigned i = 0; i < N; ++i) x[i] = ldexp(x.at(i), k.at(i));                                                            \
     return x;                                                                                                                   \

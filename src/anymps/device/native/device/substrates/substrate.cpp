@@ -1,6 +1,7 @@
 // The choice of the substrate, and the walk over boxed arguments.
 #include "device/substrates/substrate.h"
 
+#include "law/law.h"
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>
@@ -36,6 +37,7 @@ void choose_substrate(const std::string& name, int card) {
     throw std::invalid_argument("anymps: the native core has no substrate " + name);
   }
   detail::chosen = found->second(card).release();  // for the life of the process, as tensors are destroyed to its very end
+  read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
 }
 
 void assume(const std::string& what) {

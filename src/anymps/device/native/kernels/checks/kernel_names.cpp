@@ -1,7 +1,7 @@
 // A call whose dtypes have no Metal kernel: the name that its operator asks for, and what the lack of it says.
 #include "kernels/checks/kernel_names.h"
 
-#include "device/calls/refusals.h"
+#include "device/device.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
