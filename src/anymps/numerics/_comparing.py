@@ -71,7 +71,7 @@ class Comparison:
         by_host: bool = False,
     ) -> None:
         self._operation, self._arguments, self._by_host = operation, arguments, by_host
-        self._found = [None if result is None else result.detach().to("cpu") for result in found]
+        self._found: list[Any] = [None if result is None else result.detach().to("cpu") for result in found]
         self._mpsgraph = mpsgraph
         self._named = {said.name: value for said, value in zip(operation.arguments, arguments, strict=False)}
         self._shapes = [tuple(tensor.shape) for value in arguments for tensor in tensors_in(value)]
@@ -181,10 +181,12 @@ class Comparison:
         """
         if self._operation.base != "linalg_cholesky_ex":
             return torch.zeros(found.shape, dtype=torch.bool)
-        ends, others = self._expected[1], self._found[1]
+        ends: torch.Tensor = self._expected[1]
+        others: torch.Tensor = found if place == 1 else self._found[1]
         if place == 1:
             return undecided(self._arguments[0], bool(self._named["upper"]), ends, others)
-        return ((ends != 0) | (others != 0))[..., None, None].expand(found.shape).clone()
+        broken = (ends != 0).logical_or(others != 0)
+        return broken[..., None, None].expand(found.shape).clone()
 
     def _of_subnormals(self, found: torch.Tensor, bound: Bound) -> torch.Tensor | None:
         """Elements of functions of subnormal numbers, which this machine's take otherwise than Metal's; None: none."""

@@ -47,7 +47,8 @@ _FACTORS: Final = ("alpha", "beta", "value")
 def absolute_sums(operation: Operation, arguments: Sequence[Any], wide: Change = widened) -> list[torch.Tensor] | None:
     """For each result the sums of its terms' absolute values; None for an operator of which they are not known."""
     if operation.base == "linalg_cross":
-        return [_absolute_cross(*(wide(tensor).abs() for tensor in arguments[:2]), int(arguments[2]))]
+        one, other, axis = arguments[:3]
+        return [_absolute_cross(wide(one).abs(), wide(other).abs(), int(axis))]
     if operation.base not in LINEAR:
         return None
     made = wide_arguments(operation, arguments, lambda tensor: _absolute(wide(tensor)))
