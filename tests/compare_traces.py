@@ -40,6 +40,8 @@ class Tracing:
         backward: bool = False,
         random: bool = False,
         by_kernel: bool = False,
+        numbers: Sequence[float] = (),
+        faults: Sequence[str] = (),
         memory: Mapping[Sketch, int] | None = None,
     ) -> Tracing:
         """Add a call. `memory` has the addresses of tensors, for those that have one."""
@@ -48,7 +50,7 @@ class Tracing:
         address = dict(memory or {})
         values = tuple(tuple(Value(it, address.get(it, 0)) for it in side) for side in (inputs, results))
         name = f"aten.{operator}.default"
-        given = (bound, random, False, autocast, by_kernel)
+        given = (bound, random, False, autocast, by_kernel, tuple(numbers), tuple(faults))
         self.trace.calls.append(Call(number, name, site, self.step, backward, values[0], values[1], *given))
         return self
 

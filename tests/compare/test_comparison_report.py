@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -127,10 +127,43 @@ def test_a_run_that_fails() -> None:
     assert "  -  On mps at train.py:12  x.double(): TypeError: no float64\n" in text
 
 
-def test_known_faults_are_named() -> None:
-    """A result that differs at an operator with a known fault in the release."""
-    found = compared(lambda trace, second: trace.call("amax", 10, [X], [sketch([3.0 - 3 * second])]))
-    assert "Known fault of `amax` in this release: MPS620, " in " ".join(text_of(found).split())
+@pytest.mark.parametrize("met", [["MPS620"], []])
+def test_known_faults_are_named(met: list[str]) -> None:
+    """A result that differs at a call that meets a known fault; not at any call of an operator that has one."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("amax", 10, [X], [sketch([3.0 - 3 * second])], faults=met if second else [])
+
+    text = " ".join(text_of(compared(make)).split())
+    assert ("Known fault of `amax` in this release: MPS620, " in text) is bool(met)
+    assert ("MPS620" in text) is bool(met)
+
+
+def test_the_virtual_device_has_no_fault() -> None:
+    """It computes what is right, as the CPU does: a fault of a Mac explains no difference there."""
+    left, right = Tracing("cpu"), Tracing("mps")
+    right.trace.facts["virtual"] = "1"
+    for number, side in enumerate((left, right)):
+        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], faults=["MPS620"] if number else [])
+    found = compare_traces("train.py", ("cpu", "mps"), left.end(), right.end())
+    text = " ".join(text_of(found).split())
+    assert "the two kernels compute different values. Do: " in text
+    assert "MPS620" not in text
+
+
+def test_a_number_of_the_program_that_differs() -> None:
+    """It is shown as what differs, and where it may come from."""
+    found = compared(
+        lambda trace, second: trace.call("mul", 10, [X], [sketch([3.0 - second])], numbers=[0.5 - 0.25 * second])
+    )
+    text = " ".join(text_of(found).split())
+    assert "The runs diverge at train.py:10: different data from outside torch." in text
+    assert "cpu Python float, 0.5 mps Python float, 0.25 difference 0.25, 50 % of the largest value" in text
+    assert (
+        "Why: `mul` gets a different number in each run, and no tensor that the script reads before differs: the "
+        "number comes from a clock, a file, `os.urandom` or another source that the seeds do not cover, or depends on "
+        "the device. Do: Seed the source, or read it once and save the data to a file."
+    ) in text
 
 
 @pytest.mark.parametrize("make", [divergence, lambda trace, _: trace.call("relu", 10, [X], [X])])
@@ -165,10 +198,12 @@ def releases(make: Callable[[Tracing, bool], Tracing]) -> Comparison:
     return compare_traces("train.py", ("2.13's kernels", "2.15's kernels"), left.end(), right.end())
 
 
-def wrong(operator: str, *by: bool) -> Comparison:
+def wrong(operator: str, *by: bool, faults: Sequence[Sequence[str]] = ((), ())) -> Comparison:
     """A call whose results differ, computed by each release's kernel or, where `by` is False, by the CPU."""
     return releases(
-        lambda trace, second: trace.call(operator, 10, [X], [sketch([3.0 - 3 * second])], by_kernel=by[second])
+        lambda trace, second: trace.call(
+            operator, 10, [X], [sketch([3.0 - 3 * second])], by_kernel=by[second], faults=faults[second]
+        )
     )
 
 
@@ -207,7 +242,7 @@ def test_where_the_cpu_stands_for_a_release(by: tuple[bool, bool], own: str, oth
 )
 def test_a_fault_that_one_release_has(by: tuple[bool, bool], known: str) -> None:
     """It explains a difference where that release's own kernel computed."""
-    text = " ".join(text_of(wrong("amax", *by)).split())
+    text = " ".join(text_of(wrong("amax", *by, faults=(["MPS620"], []))).split())
     assert known in text
     assert ("MPS620" in text) is bool(known)
 
@@ -227,7 +262,8 @@ def test_a_fault_is_of_the_kernels_on_one_side(first: str, second: str, by: bool
 
     def trace(kernels: str, value: float) -> Tracing:
         found = sketch([value])
-        return Tracing("mps", kernels).call("amax", 10, [X], [found], by_kernel=by and bool(kernels))
+        faults = ["MPS620"] if kernels == "2.13.0" else []
+        return Tracing("mps", kernels).call("amax", 10, [X], [found], by_kernel=by and bool(kernels), faults=faults)
 
     found = compare_traces("train.py", ("one", "other"), trace(first, 3.0).end(), trace(second, 0.0).end())
     text = " ".join(text_of(found).split())
@@ -241,7 +277,8 @@ def test_a_fault_of_other_kernels_names_their_release() -> None:
     left, right = Tracing("cpu"), Tracing("mps", "2.13.0")
     for number, side in enumerate((left, right)):
         side.trace.facts["torch"] = "2.15.0"
-        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=bool(number))
+        faults = ["MPS620"] if number else []
+        side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=bool(number), faults=faults)
     found = compare_traces("train.py", ("cpu", "2.13's kernels"), left.end(), right.end())
     assert "Known fault of `amax` in torch 2.13.0: MPS620, " in " ".join(text_of(found).split())
 

@@ -311,3 +311,46 @@ def test_operators_of_backward_are_no_different_path() -> None:
         return trace.call("neg", 11, [Y], [X], backward=True).call("mm", 10, [X], [Y], backward=True)
 
     assert causes(compared(make)) == []
+
+
+@pytest.mark.parametrize(
+    ("apart", "before", "read", "cause"),
+    [
+        (0.3, 0.0, 0.0, [(Cause.DATA, 12)]),
+        (1e-7, 0.0, 0.0, [(Cause.DATA, 12)]),  # nothing differed before
+        (0.3, 1e-6, 0.0, [(Cause.DATA, 12)]),
+        (0.3, 1e-6, 1e-6, []),  # it may follow from what was read
+        (1e-7, 1e-6, 0.0, []),
+        (0.0, 1e-6, 1e-6, [(Cause.NUMBER, 12)]),
+    ],
+)
+def test_a_number_of_the_program_is_an_input(
+    apart: float, before: float, read: float, cause: list[tuple[Cause, int]]
+) -> None:
+    """A call with another number has no wrong result of its own; the number comes from outside, or from a value."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        trace.call("mm", 10, [X, Y], [sketch([2.0, 4.0, 8.0 + second * before])]).read(11, 1.0 + second * read)
+        scaled = sketch([9.0 + second * (apart or 1.0)])
+        return trace.call("mul", 12, [X], [scaled], numbers=[1, 0.25 + second * apart])
+
+    assert causes(compared(make)) == cause
+
+
+def test_a_number_that_is_drawn_with_is_an_input() -> None:
+    """The bounds of random numbers that come from outside are the cause, and not the streams."""
+
+    def make(trace: Tracing, second: bool) -> Tracing:
+        return trace.call("uniform_", 10, [], [sketch([0.5 + second])], random=True, numbers=[0.0, 1.0 + second])
+
+    assert causes(compared(make)) == [(Cause.DATA, 10)]
+
+
+def test_numbers_that_are_no_numbers() -> None:
+    """NaN in both runs is the same; in one of them it differs."""
+    for numbers, cause in (([float("nan")] * 2, Cause.NUMBER), ([float("nan"), 1.0], Cause.DATA)):
+
+        def make(trace: Tracing, second: bool, numbers: list[float] = numbers) -> Tracing:
+            return trace.call("mul", 10, [X], [sketch([3.0 + second])], numbers=[numbers[second]])
+
+        assert causes(compared(make)) == [(cause, 10)]

@@ -14,6 +14,7 @@ from anymps.compare.inside import _run
 from anymps.compare.inside._run import TracedRun
 from anymps.compare.inside._tracer import Tracer
 from anymps.compare.inside._writer import TraceWriter
+from anymps.rules import installed_torch
 from processes import run_with_torch
 
 RUN = """
@@ -167,3 +168,38 @@ def test_no_more_losses_than_a_trace_holds(tmp_path: Path, monkeypatch: pytest.M
     assert weight.grad is not None
     assert weight.grad.item() == 60
     assert [loss.value for loss in Trace.open(tmp_path / "trace").losses] == [0.0, 10.0, 1.0]
+
+
+GIVEN = """
+import anymps
+anymps.enable("M3 Pro 18GB, macOS 15.4", quiet=True)
+from pathlib import Path
+import torch
+from anymps.compare.inside._tracer import Tracer
+from anymps.compare.inside._writer import TraceWriter
+
+halves, ones = torch.ones(2, 8, dtype=torch.float16, device="mps"), torch.ones(8, device="mps")
+table = torch.arange(4.0)
+writer = TraceWriter(Path({path!r}))
+with Tracer(writer, "mps", in_host_memory=True, random_on_cpu=False, by_kernels=lambda: 0):
+    torch.nn.functional.layer_norm(halves, [8], ones, ones)
+    torch.nn.functional.layer_norm(halves.float(), [8], ones, ones)
+    ones + table[2]
+    ones + 2.5
+    torch.add(ones, torch.tensor(2.0), alpha=3)
+"""
+
+
+@pytest.mark.skipif(installed_torch().version.release[:2] != (2, 13), reason="the faults of torch 2.13")
+def test_what_a_call_is_given_beside_tensors(tmp_path: Path) -> None:
+    """The program's numbers, and the faults whose conditions the call meets: not all of its operator's."""
+    path = tmp_path / "trace"
+    assert run_with_torch(GIVEN.format(path=str(path))).lines == []
+    calls = [call for call in Trace.open(path).calls if call.name in ("native_layer_norm", "add")]
+    assert [(call.numbers, call.faults) for call in calls] == [
+        ((8, 1e-5), ("MPS634",)),
+        ((8, 1e-5), ()),
+        ((), ("MPS605",)),
+        ((2.5,), ()),
+        ((3,), ()),
+    ]

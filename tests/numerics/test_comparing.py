@@ -13,7 +13,7 @@ from anymps.numerics import _comparing
 from anymps.numerics._comparing import Comparison, Wrong
 from anymps.numerics._differences import Loudness
 from anymps.numerics._operations import NO_KERNEL, RANDOM, UNINITIALISED, Operation, operation
-from anymps.numerics._reference import compute
+from anymps.numerics._reference import compute, same_arguments
 
 aten = torch.ops.aten
 
@@ -340,3 +340,148 @@ def test_the_error_of_the_cpu_is_allowed_where_it_is_alone(x: torch.Tensor, monk
     wrong = compared("mm", (x, x.t()), right)
     assert wrong is not None
     assert wrong.difference.index == (3, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_step_is_judged_by_how_far_it_goes(dtype: torch.dtype) -> None:
+    """A parameter that stays where it was is wrong at any learning rate that moves it."""
+    generator = torch.Generator().manual_seed(3)
+    p = (torch.randn(200, generator=generator) / 50).to(dtype)
+    gradient = torch.randn(200, generator=generator).to(dtype)
+    moments = [torch.randn(200, generator=generator).to(dtype) / 10, torch.rand(200, generator=generator).to(dtype)]
+    rate = 1e-6 if dtype is torch.float32 else 1e-3
+    call = ([p], [gradient], [moments[0]], [moments[1]], [], [torch.tensor(7.0)], rate, 0.9, 0.999, 0.01, 1e-8)
+    call = (*call, False, False)
+    known = operation("aten::_fused_adamw_", "")
+    _, stepped = compute(known, same_arguments(known, (*call, None, None)))
+    assert not torch.equal(stepped[0], p)
+    assert compared("_fused_adamw_", call, stepped) is None
+    wrong = compared("_fused_adamw_", call, [p, *stepped[1:]])
+    assert wrong is not None
+    assert wrong.place == 0
+    if dtype is torch.float32:
+        assert wrong.difference.share > 0.7  # the others' moments are nearly 0
+        assert wrong.bound.words == "2.4e-07 times the number before the float32 step, and 3e-05 times its change"
+    still = compared("_fused_adamw_", call, [*stepped[:3], moments[1]])
+    assert still is not None
+    assert still.place == 3
+
+
+def test_memory_that_a_step_has_not_set_is_no_scale() -> None:
+    """The first step of a momentum writes its buffer, whatever was there."""
+    p, gradient = torch.ones(3), torch.tensor([1.0, 2.0, 3.0])
+    unset = torch.tensor([torch.nan, torch.inf, 0.0])
+    call = ([p], [gradient], [unset], 0.0, 0.9, 0.1, 0.0, False, False, True)
+    right = [p - 0.1 * gradient, gradient, gradient]
+    assert compared("_fused_sgd_", call, right) is None
+    wrong = compared("_fused_sgd_", call, [*right[:2], gradient * (1 + 1e-4)])
+    assert wrong is not None
+    assert (wrong.place, wrong.difference.wrong) == (2, 3)
+
+
+def test_a_stable_sort_keeps_the_order_of_equal_numbers() -> None:
+    tied = torch.tensor([1.0, 0.0, 1.0, 0.0])
+    ordered = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    other = torch.tensor([3, 1, 0, 2])
+    assert compared("sort", (tied,), [ordered, other]) is None
+    assert compared("sort.stable", (tied, False), [ordered, other]) is None
+    assert compared("sort.stable", (tied, True), [ordered, torch.tensor([1, 3, 0, 2])]) is None
+    assert compared("argsort.stable", (tied, True), torch.tensor([1, 3, 0, 2])) is None
+    wrong = compared("sort.stable", (tied, True), [ordered, other])
+    assert wrong is not None
+    assert (wrong.place, wrong.difference.wrong) == (1, 2)
+    assert compared("argsort.stable", (tied, True), other) is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["sum.dim_IntList", "mean.dim", "native_layer_norm"])
+def test_half_precision_is_added_up_in_float32(x: torch.Tensor, name: str, dtype: torch.dtype) -> None:
+    """A result may be rounded to the half, and no more: one that is off by two units is wrong."""
+    half = x.to(dtype)
+    call: tuple[Any, ...] = (half, [60], None, None, 1e-5) if name == "native_layer_norm" else (half, [1])
+    known = operation(f"aten::{name.partition('.')[0]}", name.partition(".")[2])
+    rest = [said.default_value for said in known.arguments[len(call) :]]
+    wide, _ = compute(known, (half.float(), *call[1:], *rest))
+    right = [result.to(dtype) for result in wide]
+    assert compared(name, call, right) is None
+    off = [right[0] * (1 + 4 * torch.finfo(dtype).eps), *right[1:]]
+    wrong = compared(name, call, off)
+    assert wrong is not None
+    assert wrong.difference.share > 0.9
+
+
+def test_a_graph_of_apples_may_add_up_in_half_precision() -> None:
+    """How MPSGraph rounds is not public."""
+    numbers = torch.full((64,), 0.1, dtype=torch.float16)
+    off = (numbers.float().sum() * (1 + 2**-8)).half()
+    known = operation("aten::sum", "")
+    by = [Comparison(known, (numbers, None), [off], mpsgraph=graph).wrong() is None for graph in (False, True)]
+    assert by == [False, True]
+
+
+def test_a_cross_product_is_two_products(x: torch.Tensor) -> None:
+    """Along any axis, also where they cancel."""
+    one, other = torch.randn(2, 5000, 3, generator=torch.Generator().manual_seed(4))
+    found = torch.linalg.cross(one, other)
+    assert compared("linalg_cross", (one, other), found) is None
+    assert compared("linalg_cross", (one.t(), other.t(), 0), found.t()) is None
+    near = one + 1e-4 * other
+    assert compared("linalg_cross", (one, near), torch.linalg.cross(one, near)) is None
+    wrong = compared("linalg_cross", (one, other), found * (1 + 2**-16))
+    assert wrong is not None
+    assert wrong.difference.share > 0.9
+
+
+def test_functions_of_subnormal_numbers_are_metals_own() -> None:
+    """This machine's may take them otherwise: they are not judged. Zeros for them are noted, all else is judged."""
+    x = torch.tensor([1e-40, 2.0, 3.0])
+    known = operation("aten::log", "")
+
+    def judged(found: list[float], by_host: bool = True) -> Wrong | None:
+        return Comparison(known, (x,), [torch.tensor(found)], mpsgraph=False, by_host=by_host).wrong()
+
+    right = x.log().tolist()
+    assert judged([-103.972, *right[1:]]) is None
+    flushed = judged([-torch.inf, *right[1:]])
+    assert flushed is not None
+    assert flushed.difference.loudness is Loudness.FLUSHED
+    wrong = judged([-103.972, right[1], 1.0])
+    assert wrong is not None
+    assert (wrong.difference.wrong, wrong.difference.index) == (1, (2,))
+    elsewhere = judged([-103.972, *right[1:]], by_host=False)
+    assert elsewhere is not None
+    assert elsewhere.difference.loudness is Loudness.NUMBER
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_rounding_decides_whether_a_factorisation_ends(upper: bool) -> None:
+    """Where the smallest eigenvalue is lost in rounding, both ends are right; elsewhere they are not."""
+    counted = torch.arange(8.0)
+    hilbert = 1 / (counted[:, None] + counted + 1)
+    factor = torch.linalg.cholesky(hilbert.double(), upper=upper).float()
+    broken = factor.clone()
+    broken[7, 7] = 0.07
+    both = torch.stack((hilbert, torch.eye(8)))
+    right = torch.stack((broken, torch.eye(8)))
+    ends = torch.tensor([8, 0], dtype=torch.int32)
+    assert compared("linalg_cholesky_ex", (both, upper), [right, ends]) is None
+    wrong = compared("linalg_cholesky_ex", (both, upper), [right, ends.flip(0)])
+    assert wrong is not None
+    assert (wrong.place, wrong.difference.index) == (1, (1,))
+    early = compared("linalg_cholesky_ex", (both, upper), [right, ends - 5 * (ends > 0)])
+    assert early is not None
+    negative = -torch.eye(3)
+    assert compared("linalg_cholesky_ex", (negative,), [negative, torch.tensor(0, dtype=torch.int32)]) is not None
+
+
+@pytest.mark.parametrize(("name", "base"), [("log", torch.e), ("log2", 2.0), ("log10", 10.0)])
+def test_the_logarithm_of_a_length_near_one(name: str, base: float) -> None:
+    """It is off by the share by which the length is."""
+    generator = torch.Generator().manual_seed(5)
+    z = torch.complex(1 + torch.randn(2000, generator=generator) / 1e4, torch.randn(2000, generator=generator) / 1e4)
+    scale = torch.tensor(base).log()
+    found = torch.complex(z.abs().log() / scale, z.angle() / scale)
+    assert compared(name, (z,), found) is None
+    wrong = compared(name, (z,), found + 2e-6)
+    assert wrong is not None
+    assert wrong.difference.wrong == 2000

@@ -93,7 +93,7 @@ def allowed(name: str, bound: Bound, inputs: Sequence[Sketch], one: Sketch, othe
         return 0.0
     size = max(one.size, other.size)
     most = 2 * (bound.limit * size + bound.least)
-    if bound.kind == "tested":
+    if bound.kind in ("tested", "step"):
         return most
     scale = size
     if bound.of_input:

@@ -93,6 +93,9 @@ _UNMADE = (
     *("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "arange", "scalar_tensor"),
     *("new_zeros", "new_ones"),
 )
+_BEYOND_ROUNDING = 2.0**-10
+"""A relative difference that rounding does not make of data."""
+
 _CASTS = ("_to_copy", "to", "copy", "clone", "contiguous")
 
 
@@ -105,6 +108,7 @@ class Judge:
         self._made = _made(left), _made(right)
         self._narrowed: set[str] = set()
         self._before: Pair | None = None
+        self._read_apart = _first_read_apart(left, right)
         self._unread = min(_gap(left.traced_steps), _gap(right.traced_steps))
         self.compared = 0
         self.by_kernels = Shared()
@@ -151,12 +155,15 @@ class Judge:
         if not other_dtypes:
             self._note_narrowed(results)
             results = [both for both in results if not _differ_in_dtype(*both)]
+        if inputs.apart is not None and self._is_from_outside(pair, inputs.share):
+            self._add(Divergence(Cause.DATA, pair.left, pair.right, *inputs.apart, distance(*inputs.apart)))
+            return
         one, other = max(results, key=lambda it: relative(*it))
         limit = _allowed(pair, inputs.sketches, one, other)
         found = Divergence(Cause.NUMBER, pair.left, pair.right, one, other, distance(one, other), limit)
         if any(call.is_random for call in (*pair.left, *pair.right)):
             # What it draws does not depend on what was in its memory before.
-            if not all(is_same(*both) for both in results) and (inputs.are_same or not _reads(pair)):
+            if not all(is_same(*both) for both in results) and (inputs.are_same or not (_reads(pair) or inputs.apart)):
                 self._add(replace(found, cause=Cause.RANDOM))
         elif other_dtypes:
             # In backward, the dtype is that of the forward call.
@@ -205,6 +212,15 @@ class Judge:
         kept = self._rounding
         return kept.same == kept.compared and not self._divergences and not pair.left[0].in_backward
 
+    def _is_from_outside(self, pair: Pair, share: float) -> bool:
+        """Whether a number of Python that differs so much follows from no tensor that differed before.
+
+        That is certain if nothing differed; and likely if the program has read the same numbers in both runs, and
+        rounding is too little for the difference.
+        """
+        has_read_same = self._read_apart is None or pair.left[0].number < self._read_apart
+        return self._nothing_differs(pair) or (has_read_same and share > _BEYOND_ROUNDING)
+
     def _is_narrowed(self, inputs: _Inputs) -> bool:
         """Whether an input has a different dtype because of an earlier call."""
         pairs = (both for both in inputs.pairs if _differ_in_dtype(*both))
@@ -220,7 +236,8 @@ class Judge:
 class _Inputs:
     """The inputs of a pair: which correspond to each other, and how much they differ.
 
-    `share` is the largest relative difference, `unmade` two that differ although no call of either run made them.
+    `share` is the largest relative difference, `unmade` two that differ although no call of either run made them,
+    `apart` the numbers of Python that differ most.
     """
 
     def __init__(self, pair: Pair, made: tuple[set[str], set[str]], complete: bool) -> None:
@@ -232,11 +249,15 @@ class _Inputs:
             self.pairs = [both for both in closest(left, right) if not is_reordered(*both)]
         self.sketches = [sketch for both in self.pairs for sketch in both]
         self.share = max((_as_rounded(one, other) for one, other in self.pairs), default=0.0)
+        self.apart = _numbers_apart(pair)
+        if self.apart is not None:
+            self.share = max(self.share, relative(*self.apart))
         self.are_same = self.share == 0
         self.unmade: tuple[Sketch, Sketch] | None = None
         if complete:
             for one, other in self.pairs:
-                if one.digest not in made[0] and other.digest not in made[1] and relative(one, other) > 2.0**-10:
+                is_made = one.digest in made[0] or other.digest in made[1]
+                if not is_made and relative(one, other) > _BEYOND_ROUNDING:
                     self.unmade = one, other
                     break
 
@@ -246,6 +267,35 @@ def _as_rounded(one: Sketch, other: Sketch) -> float:
     difference = relative(one, other)
     as_cast = one.dtype != other.dtype and difference <= 2 * max(map(roundoff, (one.dtype, other.dtype)))
     return 0.0 if as_cast else difference
+
+
+def _numbers_apart(pair: Pair) -> tuple[Sketch, Sketch] | None:
+    """The numbers of Python that differ most between two calls of one operator; None if none does."""
+    if not pair.is_single or pair.left[0].operator != pair.right[0].operator:
+        return None
+    numbers = zip(pair.left[0].numbers, pair.right[0].numbers, strict=False)
+    both = [(_of_python(one), _of_python(other)) for one, other in numbers if _differ(one, other)]
+    return max(both, key=lambda it: relative(*it), default=None)
+
+
+def _of_python(number: float) -> Sketch:
+    value = float(number)
+    if not math.isfinite(value):
+        nan = math.isnan(value)
+        return Sketch("Python float", (), str(value), int(nan), int(not nan), elements=(value,))
+    return Sketch("Python float", (), str(value), 0, 0, value, value, value, abs(value), (value,))
+
+
+def _differ(one: float, other: float) -> bool:
+    return one != other and not (math.isnan(one) and math.isnan(other))
+
+
+def _first_read_apart(left: Trace, right: Trace) -> int | None:
+    """The number of calls in the first run before the first value that the programs read differently."""
+    for one, other in zip(left.reads, right.reads, strict=False):
+        if (one.site.file, one.site.line) != (other.site.file, other.site.line) or _differ(one.value, other.value):
+            return one.calls
+    return None
 
 
 def _results(pair: Pair) -> list[tuple[Sketch, Sketch]]:

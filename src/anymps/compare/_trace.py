@@ -99,7 +99,8 @@ class Call:
 
     `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
     was on, empty for none. `by_kernel` says that PyTorch's own kernels computed it. `is_random` says that it draws from
-    a generator, `with_generator` that the program gave one.
+    a generator, `with_generator` that the program gave one. `numbers` are the numbers of Python that it was given,
+    `faults` the known faults of mps whose conditions it meets, by id.
     """
 
     number: int
@@ -114,6 +115,8 @@ class Call:
     with_generator: bool = False
     autocast: str = ""
     by_kernel: bool = False
+    numbers: tuple[float, ...] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -236,7 +239,8 @@ class _Reader:
             trace.ending = Ending(site=site, **value)
 
     def _call(self, value: Any) -> Call:
-        number, operator, site, step, backward, inputs, results, bound, draws, autocast, kernel = value
+        number, operator, site, step, backward, inputs, results, bound, draws, *more = value
+        autocast, kernel, numbers, faults = more
         return Call(
             number,
             self._operators[operator],
@@ -250,4 +254,6 @@ class _Reader:
             draws == 2,
             autocast,
             bool(kernel),
+            tuple(numbers),
+            tuple(faults),
         )

@@ -5,8 +5,10 @@
   (`_functions.py`).
 - A sum of n terms, in any order, is off by at most γ(n) = n u / (1 - n u) of the sum of their absolute values, where u
   is the dtype's unit roundoff (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1 and
-  equation 4.4); a product of matrices by γ(n) |A| |B| (equation 3.13). The logarithm of a sum of exponentials is off
+  equation 4.4); a product of matrices by γ(n) |A| |B| (equation 3.13). PyTorch's kernels add up half precision in
+  float32 and round the result. The logarithm of a sum of exponentials is off
   by the relative error of that sum, γ(n) and that of `exp`: d log s = ds / s.
+- The step of a fused optimizer is judged by how it changes a number, which a bound of the number itself would hide.
 - Nothing may be further off than PyTorch's own tests of mps allow (`TestConsistency._compute_tolerances` in
   test/test_mps.py, torch 2.13); of an operator that none of these knows, that is the bound.
 """
@@ -14,15 +16,16 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 
 from anymps._text import base_name
-from anymps.numerics._functions import EXACT, FUNCTIONS, ROUNDED_IF_COMPLEX, is_comparison
-from anymps.numerics._terms import LOGARITHMS_OF_SUMS, Shape, terms_of
+from anymps.numerics._functions import EXACT, FUNCTIONS, ROUNDED_IF_COMPLEX, is_comparison, is_fused_step
+from anymps.numerics._terms import ADDED_IN_FLOAT32, LOGARITHMS_OF_SUMS, Shape, terms_of
 
 SUMS_SOURCE: Final = "Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1"
 TESTS_SOURCE: Final = "PyTorch's own MPS tests, test/test_mps.py"
@@ -34,10 +37,13 @@ class Kind(enum.Enum):
     EXACT = "exact"
     FUNCTION = "function"
     SUM = "sum"
+    STEP = "step"
     TESTED = "tested"
 
 
 _OF_EXP: Final = 8  # unit roundoffs: exp may be off by 4 ulp (Metal Shading Language Specification 4.1, table 8.1)
+_OF_STEP: Final = 4  # roundings of a number that an optimizer updates: decay, difference, and those of its moments
+_LOGARITHMS: Final = {"log": 1.0, "log2": 1 / math.log(2), "log10": 1 / math.log(10)}
 _REAL: Final = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 # (absolute, relative) of `_compute_tolerances`, its widest line of each dtype; float64 and others have torch.testing's.
@@ -56,6 +62,8 @@ class Bound:
     `relative` is in shares of the *scale* of an element: the sum of the absolute values of the terms that it is made
     of, or its own absolute value where nothing cancels. `absolute` is added to it, in the result's own units.
     `of_input` says that the scale is that of the largest input to an element. `terms` is the length of the sums.
+    `rounding` is the share of the result itself that is lost when it is rounded to a narrower dtype, `change` the share
+    of the distance from the number that a step of an optimizer updates.
     """
 
     kind: Kind
@@ -65,6 +73,8 @@ class Bound:
     terms: int
     of_input: bool
     source: str
+    rounding: float = 0.0
+    change: float = 0.0
 
     def allowed(self, expected: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
         """The distance allowed at each element of `expected` (float64 or complex128), as float64.
@@ -78,7 +88,8 @@ class Bound:
         absolute = self.absolute
         if self.kind is Kind.TESTED and own.numel():
             absolute = self.absolute_beside(float(torch.where(own.isfinite(), own, 0.0).max()))
-        return self.relative * size + absolute
+        allowed = self.relative * size + absolute
+        return allowed + self.rounding * own if self.rounding else allowed
 
     def absolute_beside(self, largest: float) -> float:
         """The absolute tolerance of PyTorch's tests for a result whose largest absolute value is that.
@@ -89,8 +100,12 @@ class Bound:
 
     def of_two(self) -> Bound:
         """The bound on the distance of two results that were both computed in the dtype."""
-        return Bound(
-            self.kind, self.dtype, 2 * self.relative, 2 * self.absolute, self.terms, self.of_input, self.source
+        return replace(
+            self,
+            relative=2 * self.relative,
+            absolute=2 * self.absolute,
+            rounding=2 * self.rounding,
+            change=2 * self.change,
         )
 
     @property
@@ -100,7 +115,13 @@ class Bound:
         if self.kind is Kind.EXACT:
             return "exact"
         if self.kind is Kind.SUM:
-            return f"{name} sums of {self.terms:,} numbers: {self.relative:.2g} times the sum of their absolute values"
+            rounded = f", and {self.rounding:.2g} times the result" if self.rounding else ""
+            return (
+                f"{name} sums of {self.terms:,} numbers: {self.relative:.2g} times the sum of their absolute values"
+                f"{rounded}"
+            )
+        if self.kind is Kind.STEP:
+            return f"{self.relative:.2g} times the number before the {name} step, and {self.change:g} times its change"
         if self.kind is Kind.FUNCTION:
             units = self.relative / (2 * unit_roundoff(self.dtype))
             return f"{units:g} ulp of {name}"
@@ -141,16 +162,23 @@ def bound_of(
     tiny = torch.finfo(real).tiny  # a GPU may take subnormal numbers for zero
     terms = terms_of(name, shapes, result)
     if terms is not None:
+        rounding = 0.0
+        if name in ADDED_IN_FLOAT32 and not mpsgraph and real in (torch.float16, torch.bfloat16):
+            dtype, rounding, roundoff = torch.float32, roundoff, unit_roundoff(torch.float32)
         # Two more: the product of each term, and the rounding of the result.
         relative = min(gamma(terms + 2, roundoff), limit)
         # The logarithm of a sum is off by the share by which the sum is: as much near 0, where the result is small.
         least = min(gamma(terms + 2 + _OF_EXP, roundoff), tested) if name in LOGARITHMS_OF_SUMS else 0.0
-        return Bound(Kind.SUM, dtype, relative, tiny + least, terms, False, SUMS_SOURCE)
+        return Bound(Kind.SUM, dtype, relative, tiny + least, terms, False, SUMS_SOURCE, rounding)
+    if is_fused_step(name):
+        return Bound(Kind.STEP, dtype, _OF_STEP * roundoff, tiny, 1, False, TESTS_SOURCE, change=limit)
     if name in EXACT and not (dtype.is_complex and name in ROUNDED_IF_COMPLEX):
         return Bound(Kind.EXACT, dtype, 0.0, 0.0, 1, False, "")
     if accuracy := FUNCTIONS.get(name):
         ulps = accuracy.fast_ulps if mpsgraph and accuracy.fast_ulps is not None else accuracy.ulps
         # Half a unit for the rounding to the result's own dtype. Complex numbers: twice for products of two parts.
         relative = (ulps + 0.5) * 2 * roundoff * (2 if dtype.is_complex else 1)
-        return Bound(Kind.FUNCTION, dtype, min(relative, limit), tiny, 1, accuracy.of_input, accuracy.source)
+        # The length of a complex number is off by a share of it, and its logarithm by as much, also where that is 0.
+        least = _LOGARITHMS.get(name, 0.0) * (FUNCTIONS["hypot"].ulps + 0.5) * 2 * roundoff if dtype.is_complex else 0.0
+        return Bound(Kind.FUNCTION, dtype, min(relative, limit), tiny + least, 1, accuracy.of_input, accuracy.source)
     return Bound(Kind.TESTED, dtype, limit, tested, 1, False, TESTS_SOURCE)

@@ -156,7 +156,8 @@ class NumberCheck:
         mpsgraph = self._by_mpsgraph(known.base)
         try:
             found = read_on_cpu([*fresh, *written], self._in_host_memory)
-            wrong = Comparison(known, arguments, found, mpsgraph).wrong()
+            by_host = self._in_host_memory and known.is_torchs
+            wrong = Comparison(known, arguments, found, mpsgraph, by_host).wrong()
         except Exception as error:
             if isinstance(error, IndexError) or _OUTSIDE.search(str(error)):
                 return self._refused(known, kept, error, backward, site)

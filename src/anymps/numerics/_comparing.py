@@ -17,6 +17,7 @@ from anymps.numerics._operations import Operation
 from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments
 from anymps.numerics._scales import ADDITIONS, LINEAR, absolute_sums, largest_input, moved
 from anymps.numerics._ties import settles
+from anymps.numerics._undecided import undecided
 
 _PLACES: Final = frozenset((torch.int64, torch.int32, torch.bool))
 """What indices and masks are of."""
@@ -31,6 +32,10 @@ class Wrong:
     bound: Bound
     dtype: torch.dtype
     shape: tuple[int, ...]
+
+
+_ILL_CONDITIONED: Final = (Kind.SUM, Kind.TESTED, Kind.STEP)
+"""Kinds of bounds of operators whose results may move far with their inputs."""
 
 
 class _Moves:
@@ -52,11 +57,21 @@ class _Moves:
 
 
 class Comparison:
-    """A call with the arguments that it had, on the CPU, and what was `found`: its results, what it wrote into."""
+    """A call with the arguments that it had, on the CPU, and what was `found`: its results, what it wrote into.
 
-    def __init__(self, operation: Operation, arguments: Sequence[Any], found: Sequence[Any], mpsgraph: bool) -> None:
-        self._operation, self._arguments = operation, arguments
-        self._found = [None if result is None else result.detach().to("cpu") for result in found]
+    `by_host` says that kernels computed it with the functions of this machine.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        arguments: Sequence[Any],
+        found: Sequence[Any],
+        mpsgraph: bool,
+        by_host: bool = False,
+    ) -> None:
+        self._operation, self._arguments, self._by_host = operation, arguments, by_host
+        self._found: list[Any] = [None if result is None else result.detach().to("cpu") for result in found]
         self._mpsgraph = mpsgraph
         self._named = {said.name: value for said, value in zip(operation.arguments, arguments, strict=False)}
         self._shapes = [tuple(tensor.shape) for value in arguments for tensor in tensors_in(value)]
@@ -97,6 +112,9 @@ class Comparison:
             return None
         allowance = self._allowance(place, bound, expected, allowance)
         left = differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused)
+        subnormal = self._of_subnormals(found, bound)
+        if left is not None and subnormal is not None and not self._is_flushed(place, found, bound):
+            left = differences(expected, found, bound, scale=scale, allowance=allowance, excused=excused | subnormal)
         if left is not None and left.loudness is not Loudness.FLUSHED and self._is_flushed(place, found, bound):
             left = replace(left, loudness=Loudness.FLUSHED)
         return None if left is None else Wrong(place, left, bound, found.dtype, tuple(found.shape))
@@ -137,7 +155,7 @@ class Comparison:
 
     def _excused(self, place: int, found: torch.Tensor) -> torch.Tensor:
         """Elements that the CPU's own kernel of these dtypes gives, too, and casts of what an integer can't hold."""
-        excused = torch.zeros(found.shape, dtype=torch.bool)
+        excused = self._undecided(place, found)
         if self._native is None:
             try:
                 fresh, written = compute(self._operation, same_arguments(self._operation, self._arguments))
@@ -156,7 +174,41 @@ class Comparison:
                 excused |= ~((number >= limits.min) & (number <= limits.max))
         return excused
 
+    def _undecided(self, place: int, found: torch.Tensor) -> torch.Tensor:
+        """Elements for which any number is right: of a factorisation whose end rounding decides, or that has none.
+
+        Its numbers behind the pivot that is not positive say nothing.
+        """
+        if self._operation.base != "linalg_cholesky_ex":
+            return torch.zeros(found.shape, dtype=torch.bool)
+        ends: torch.Tensor = self._expected[1]
+        others: torch.Tensor = found if place == 1 else self._found[1]
+        if place == 1:
+            return undecided(self._arguments[0], bool(self._named["upper"]), ends, others)
+        broken = (ends != 0).logical_or(others != 0)
+        return broken[..., None, None].expand(found.shape).clone()
+
+    def _of_subnormals(self, found: torch.Tensor, bound: Bound) -> torch.Tensor | None:
+        """Elements of functions of subnormal numbers, which this machine's take otherwise than Metal's; None: none."""
+        if not self._by_host or bound.kind is not Kind.FUNCTION:
+            return None
+        subnormal = torch.zeros(found.shape, dtype=torch.bool)
+        for tensor in (one for value in self._arguments for one in tensors_in(value)):
+            if tensor.dtype.is_floating_point:
+                size = tensor.abs()
+                with suppress(RuntimeError):  # of lists of tensors
+                    subnormal |= ((size > 0) & (size < torch.finfo(tensor.dtype).tiny)).expand(found.shape)
+        return subnormal if bool(subnormal.any()) else None
+
+    def _before(self, place: int) -> torch.Tensor:
+        """The number that a step of an optimizer updates, in the wider type; what memory holds unset is 0."""
+        written = [tensor for at in sorted(self._operation.written) for tensor in tensors_in(self._arguments[at])]
+        fresh = len(self._expected) - len(written)
+        return torch.nan_to_num(self._widened(written[place - fresh]), nan=0.0, posinf=0.0, neginf=0.0)
+
     def _scale(self, place: int, bound: Bound, expected: torch.Tensor) -> torch.Tensor | None:
+        if bound.kind is Kind.STEP:
+            return self._before(place).abs()
         if bound.of_input and self._operation.base not in LINEAR:
             return largest_input(self._arguments, expected)
         if bound.kind not in (Kind.SUM, Kind.TESTED) and not bound.of_input:
@@ -170,20 +222,24 @@ class Comparison:
 
     def _moved(self, place: int, bound: Bound) -> Iterator[torch.Tensor]:
         """How far an ill-conditioned result moves with its inputs: more and more, as more of their moves are tried."""
-        if bound.kind not in (Kind.SUM, Kind.TESTED):
+        if bound.kind not in _ILL_CONDITIONED:
             return
+        change = torch.zeros(())
+        if bound.kind is Kind.STEP:
+            change = bound.change * (self._expected[place] - self._before(place)).abs()
+            yield change
         key = (bound.dtype, bound.terms)
         if key not in self._moves:
             self._moves[key] = _Moves(moved(self._operation, self._arguments, self._expected, bound, self._widened))
         for furthest in self._moves[key]:
             if furthest[place] is not None:
-                yield furthest[place]
+                yield furthest[place] + change
 
     def _allowance(
         self, place: int, bound: Bound, expected: torch.Tensor, allowance: torch.Tensor | None
     ) -> torch.Tensor | None:
         """That of the moves, and how far the CPU's own kernel is off."""
-        if bound.kind not in (Kind.SUM, Kind.TESTED):
+        if bound.kind not in _ILL_CONDITIONED:
             return self._by_exact_numbers(place, expected)
         native = self._native[place] if self._native and place < len(self._native) else None
         if native is not None and native.shape == expected.shape and native.dtype.is_floating_point:

@@ -125,7 +125,7 @@ class Unsettled:
         distance, size = (found - exact).abs(), exact.abs()
         if scale is not None:
             size = torch.maximum(size, scale.reshape(-1)[self._places].abs().to(torch.float64))
-        beyond = distance - self._bound.relative * size
+        beyond = distance - self._bound.relative * size - self._bound.rounding * exact.abs()
         if allowance is not None:
             beyond = beyond - allowance.reshape(-1)[self._places]
         left = ~(beyond <= self._absolute)
@@ -150,7 +150,7 @@ class Unsettled:
             one, other = exact[start : start + _CHUNK], self._found[start : start + _CHUNK]
             beyond = other - one
             beyond = (beyond.abs() if beyond.is_complex() else beyond.abs_()).sub_(
-                one.abs(), alpha=self._bound.relative
+                one.abs(), alpha=self._bound.relative + self._bound.rounding
             )
             if not float(beyond.max()) <= self._absolute:  # nor NaN, which infinities leave
                 places.append((~(beyond <= self._absolute)).nonzero().squeeze(-1) + start)

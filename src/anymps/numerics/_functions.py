@@ -122,3 +122,8 @@ FUNCTIONS: Final = {
 def is_comparison(name: str) -> bool:
     """Whether an operator answers yes or no for each element."""
     return name in _COMPARISONS
+
+
+def is_fused_step(name: str) -> bool:
+    """Whether an operator is the step of a fused optimizer."""
+    return name.startswith("_fused_") and "rms_norm" not in name

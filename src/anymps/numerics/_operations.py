@@ -11,6 +11,7 @@ import torch
 
 from anymps._text import base_name
 from anymps.numerics._equivalents import EQUIVALENTS
+from anymps.numerics._functions import is_fused_step
 from anymps.numerics._names import names_of
 
 Reference = Callable[..., Any]
@@ -63,7 +64,7 @@ class Operation:
     @property
     def is_fused_step(self) -> bool:
         """Whether it is the step of a fused optimizer."""
-        return self.base.startswith("_fused_") and "rms_norm" not in self.base
+        return is_fused_step(self.base)
 
 
 @cache

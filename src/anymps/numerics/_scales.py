@@ -45,7 +45,10 @@ _FACTORS: Final = ("alpha", "beta", "value")
 
 
 def absolute_sums(operation: Operation, arguments: Sequence[Any], wide: Change = widened) -> list[torch.Tensor] | None:
-    """For each result the sums of its terms' absolute values; None for an operator that is not linear."""
+    """For each result the sums of its terms' absolute values; None for an operator of which they are not known."""
+    if operation.base == "linalg_cross":
+        one, other, axis = arguments[:3]
+        return [_absolute_cross(wide(one).abs(), wide(other).abs(), int(axis))]
     if operation.base not in LINEAR:
         return None
     made = wide_arguments(operation, arguments, lambda tensor: _absolute(wide(tensor)))
@@ -56,6 +59,12 @@ def absolute_sums(operation: Operation, arguments: Sequence[Any], wide: Change =
     )
     fresh, written = compute(operation, numbers)
     return [*fresh, *written]
+
+
+def _absolute_cross(one: torch.Tensor, other: torch.Tensor, axis: int) -> torch.Tensor:
+    """The cross product with a sum in place of the difference."""
+    after = [(one.roll(-step, axis), other.roll(-2 * step, axis)) for step in (1, 2)]
+    return after[0][0] * after[0][1] + after[1][0] * after[1][1]
 
 
 def largest_input(arguments: Sequence[Any], like: torch.Tensor) -> torch.Tensor | None:

@@ -58,6 +58,11 @@ def _attention(shapes: Sequence[Shape], result: Shape) -> int:
     return shapes[0][-1] + shapes[1][-2]
 
 
+def _two(shapes: Sequence[Shape], result: Shape) -> int:
+    """The two products of a cross product."""
+    return 2
+
+
 def _per_channel(shapes: Sequence[Shape], result: Shape) -> int:
     """The second axis stays: batch norm's statistics."""
     first = shapes[0] if shapes else ()
@@ -72,6 +77,10 @@ def _per_first(shapes: Sequence[Shape], result: Shape) -> int:
 
 LOGARITHMS_OF_SUMS: Final = names_of("log_softmax _log_softmax logsumexp logcumsumexp")
 """The logarithm of a sum of exponentials."""
+
+ADDED_IN_FLOAT32: Final = names_of("sum mean nansum norm linalg_vector_norm native_layer_norm layer_norm")
+"""Those whose kernels add up half precision in float32: as measured with the Metal kernels of torch 2.13.0, and by
+`acc_type` in the kernels for CUDA."""
 
 _PRODUCTS: Final = names_of(
     """
@@ -88,6 +97,7 @@ _PRODUCTS: Final = names_of(
 _BY_NAME: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
     **dict.fromkeys(names_of("mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"), _last_of(0)),
     **dict.fromkeys(names_of("addmm baddbmm addbmm addmv _addmm_activation"), _last_of(-2)),
+    "linalg_cross": _two,
     **dict.fromkeys(names_of("linear_backward einsum bilinear _trilinear"), _longest_axis),
     **dict.fromkeys(
         names_of(

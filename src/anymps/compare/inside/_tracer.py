@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from anymps._threads import calling_thread_alone
 from anymps.compare._trace import Bound
 from anymps.compare.inside._draws import drawn_on_cpu, tensors_of, written_by
+from anymps.compare.inside._given import FaultsMet, numbers_of
 from anymps.compare.inside._sites import ForwardLines, Lines
 from anymps.compare.inside._sketch import digest_of, on_cpu, readable, sketched
 from anymps.compare.inside._writer import TraceWriter
@@ -78,6 +79,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._forward = ForwardLines()
         self._kinds: dict[Any, tuple[bool, bool, int]] = {}
         self._bounds: dict[Any, int] = {}
+        self._faults = FaultsMet()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -96,6 +98,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = _readable_but(written if overwrites else (), tensors)
         self._note_use(tensors)
         inputs = [self._value(tensor) for tensor in given]
+        faults = self._faults.of(func, args, kwargs)
         before = self._by_kernels()
         out = run(func, args, kwargs)
         by_kernel = self._by_kernels() > before
@@ -121,6 +124,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 _draws(func, args, kwargs) if is_random else 0,
                 self.autocast,
                 int(by_kernel),
+                numbers_of(args, kwargs),
+                faults,
             ],
         )
         self.calls += 1
@@ -207,11 +212,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if number is None:
             if len(self._bounds) > MOST_CALLS:
                 self._bounds.clear()
-            found = bound_of(func._schema.name, dtype, shapes, tuple(results[0].shape))
+            graphs = self._device == "mps" and not self._in_host_memory  # MPSGraph may compute it
+            found = bound_of(func._schema.name, dtype, shapes, tuple(results[0].shape), mpsgraph=graphs)
             most = bound_of("", dtype)
             bound = Bound(
                 found.kind.value,
-                found.relative,
+                found.relative + found.rounding,
                 found.absolute,
                 found.terms,
                 found.of_input,

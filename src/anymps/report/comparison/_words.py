@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from anymps._numbers import whole
 from anymps._text import listed, step_name
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
@@ -239,36 +238,24 @@ def _whose(found: Comparison, divergence: Divergence) -> str:
 
 
 def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str]]:
-    """Known faults of the operator on mps, each with the release whose code computed a result of the divergence.
+    """Known faults that the calls meet, each with the release whose code computed a result of the divergence.
 
-    On Metal kernels, that is the kernels' release; this machine's CPU beside them has none of the faults.
+    On Metal kernels, that is the kernels' release; this machine's CPU has none of the faults. One that both results
+    have explains no difference.
     """
-    sides = list(zip(found.sides, (divergence.left, divergence.right), strict=True))
-    if any(side.kernels_torch for side in found.sides):
-        releases = [side.kernels_torch for side, calls in sides if any(call.by_kernel for call in calls)]
-    else:
-        releases = [found.sides[1].facts.get("torch", "")]
-    name = divergence.call.name
-    return [
-        (fault, release)
-        for release in releases
-        for fault in all_hazards()
-        if name in fault.operators
-        and fault.since <= _release(release) <= fault.until
-        and (len(releases) == 1 or not all(fault.since <= _release(one) <= fault.until for one in releases))
+    met = [
+        (side.kernels_torch or side.facts.get("torch", ""), {fault for call in calls for fault in call.faults})
+        for side, calls in zip(found.sides, (divergence.left, divergence.right), strict=True)
+        if any(call.by_kernel for call in calls) or not (side.facts.get("virtual") or side.kernels_torch)
     ]
+    everywhere = set.intersection(*(ids for _, ids in met)) if len(met) > 1 else set()
+    return [(fault, release) for release, ids in met for fault in all_hazards() if fault.id in ids - everywhere]
 
 
 def _names_release(found: Comparison) -> bool:
     """Whether `this release` would be unclear: kernels of another release than the installed torch's take part."""
     installed = found.sides[1].facts.get("torch", "").partition("+")[0]
     return found.has_releases or any(side.kernels_torch not in ("", installed) for side in found.sides)
-
-
-def _release(version: str) -> tuple[int, int]:
-    parts = version.split(".")
-    major, minor = whole(parts[0]), whole(parts[1]) if len(parts) > 1 else None
-    return (0, 0) if major is None or minor is None else (major, minor)
 
 
 def _sizes(found: Comparison, divergence: Divergence) -> str:
@@ -302,6 +289,12 @@ def _branch(found: Comparison, divergence: Divergence) -> str:
 
 
 def _data(found: Comparison, divergence: Divergence) -> str:
+    if divergence.one is not None and divergence.one.dtype.startswith("Python"):
+        return (
+            f"`{short(divergence.call)}` gets a different number in each run, and no tensor that the script reads "
+            "before differs: the number comes from a clock, a file, `os.urandom` or another source that the seeds do "
+            "not cover, or depends on the device."
+        )
     return (
         f"`{short(divergence.call)}` gets different inputs in each run, and no torch call produced them: they come "
         "from a file, a clock, NumPy or another source that the seeds do not cover."

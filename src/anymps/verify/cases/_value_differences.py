@@ -35,6 +35,6 @@ def _values(result: dict[str, Any]) -> torch.Tensor:
 
 def _bound(operator: str, dtype: torch.dtype) -> Bound:
     bound = bound_of(operator, dtype)
-    if bound.kind is Kind.SUM or bound.of_input:
+    if bound.kind in (Kind.SUM, Kind.STEP) or bound.of_input:
         bound = bound_of("", dtype)
     return bound.of_two()
