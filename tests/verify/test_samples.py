@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +37,6 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Any]:
     """An empty database."""
     entries: dict[tuple[str, str], Any] = {}
     monkeypatch.setattr(_samples, "database", lambda: entries)
-    monkeypatch.setattr(_samples, "drawing_quickly", contextlib.nullcontext)
     _samples._draws.cache_clear()
     return entries
 

@@ -17,6 +17,10 @@ def _made(device: str, *shape: int, dtype: torch.dtype = torch.float32, grad: bo
     return numbers.to(dtype).to(device).requires_grad_(grad)
 
 
+def _complex(device: str, *shape: int) -> torch.Tensor:
+    return torch.complex(_made(device, *shape), _made(device, *shape))
+
+
 def _litter(device: str) -> None:
     """Leave large numbers in free memory, for what reads past an end."""
     held = [torch.full((1 << 20,), 1e4, device=device) for _ in range(8)]
@@ -215,10 +219,16 @@ FAULT_CALLS: Final[dict[str, Callable[[str], Any]]] = {
     "MPS635": lambda d: torch.autograd.grad(*_mixed_layer_norm(d)),
     "MPS636": _mixed_batch_norm,
     "MPS637": lambda d: _linear_to_one(d, _made(d, 33, grad=True)),
+    "MPS638": lambda d: F.layer_norm(_made(d, 4, 64) + 4000, (64,)),
+    "MPS639": lambda d: F.group_norm(_made(d, 2, 4, 8) + 4000, 2),
+    "MPS640": lambda d: torch.var(_complex(d, 64)),
     "MPS641": lambda d: _attention(d, value=4, dtype=torch.float32),
     "MPS642": lambda d: _attention(d, length=64, dtype=torch.float16, causal=True),
     "MPS643": _attention_dropout,
     "MPS644": _attention_of_samples,
+    "MPS645": lambda d: torch.unique(_made(d, 64, dtype=torch.int64) + (1 << 25), return_inverse=True),
+    "MPS646": lambda d: torch.addmm(_complex(d, 2, 2), _complex(d, 2, 10_001), _complex(d, 10_001, 2)),
+    "MPS647": lambda d: torch.linalg.solve(_made(d, 3, 4, 4) + 9 * torch.eye(4, device=d), _made(d, 4, 2)),
     "MPS659": lambda d: torch.fft.fft(_made(d, 4, 1, 2, 1, 2), dim=0),
     "MPS660": lambda d: torch.linalg.svdvals(_made(d, 512, 4, 4)),
     "MPS691": _fused_under_a_scaler,

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from anymps.rules import fallback_operators
 from anymps.verify.cases._answering import answered, digest_of, refusal
 from anymps.verify.cases._case import Answer, Case, in_turn
-from anymps.verify.cases._database import database, drawing_quickly
+from anymps.verify.cases._database import database, seed_generators
 from anymps.verify.cases._moving import portable, to_mps
 
 ASKED_DTYPES: Final = (
@@ -78,16 +78,9 @@ def _operator(info: Any) -> str:
 
 def _chosen(info: Any, dtype: torch.dtype) -> list[Any]:
     """Samples from the beginning, the middle and the end of the first few."""
-    _seed()
-    with drawing_quickly():
-        some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
+    seed_generators(0)
+    some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
     return [some[at] for at in sorted({0, len(some) // 2, len(some) - 1})] if some else []
-
-
-def _seed() -> None:
-    """The two generators that samples and calls draw from; `torch.manual_seed` notes a traceback for each other one."""
-    torch.default_generator.manual_seed(0)
-    torch.mps.manual_seed(0)
 
 
 def _values_of(sample: Any) -> tuple[Any, Any]:
@@ -112,7 +105,7 @@ def _sample(info: Any, sample: Any, gradient: bool) -> Answer:
 
     tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and not leaf.is_meta]
     inputs = digest_of(one for one in tensors if one.layout == torch.strided)
-    _seed()
+    seed_generators(0)
     return {**answered(call, _VALUES, values=not _draws(info.full_name)), "inputs": inputs}
 
 
@@ -133,14 +126,12 @@ def _weights(output: torch.Tensor) -> torch.Tensor:
 
 def _errors(info: Any) -> Answer:
     """Each wrong input of the database."""
-    _seed()
+    seed_generators(0)
     found: list[Answer] = []
-    with drawing_quickly():
-        wrongs = iter(info.error_inputs("mps:0"))
+    wrongs = iter(info.error_inputs("mps:0"))
     while len(found) < _ERRORS:
         try:
-            with drawing_quickly():
-                wrong = next(wrongs)
+            wrong = next(wrongs)
         except StopIteration:
             break
         except Exception as error:  # the wrong input itself cannot be made on mps
@@ -169,8 +160,7 @@ def _draws(full_name: str) -> bool:
     if info.name in _AS_FOUND:
         return True
     try:
-        with drawing_quickly():
-            samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
+        samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
     except Exception:
         return False
     for sample in samples:
