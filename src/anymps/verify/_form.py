@@ -33,7 +33,7 @@ def fault_of(document: dict[str, Any]) -> str:
     try:
         _need(isinstance(document.get("virtual"), bool), "virtual is neither true nor false")
         _text(document.get("made"), "made")
-        machine = document.get("machine")
+        machine: Any = document.get("machine")
         _each(machine, "machine", _scalar)
         for name in ("chip", "macos", "torch"):
             _text(machine.get(name), f"machine.{name}")
