@@ -32,14 +32,14 @@ def database() -> dict[tuple[str, str], Any]:
 
 def seed_generators(seed: int | None = None) -> None:
     """Seed what samples and calls draw from; torch's own function keeps a traceback for each absent device."""
+    import numpy
     from torch.testing._internal import common_utils
 
     seed = common_utils.SEED if seed is None else seed
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)
     random.seed(seed)
-    if common_utils.TEST_NUMPY:
-        common_utils.np.random.seed(seed)
+    numpy.random.seed(seed)
 
 
 @contextmanager
