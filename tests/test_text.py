@@ -13,7 +13,6 @@ from anymps.findings import Severity
 from anymps.findings._endings import Ending
 from anymps.plan._measure import _what_stopped
 from anymps.report.document._tree import WORDS, State
-from anymps.verify.cases._timing import _measurement
 
 SAID = "source code string cannot contain null bytes"
 
@@ -53,16 +52,6 @@ def test_what_stopped_a_plan_is_known_as_a_refusal() -> None:
     assert stopped("\nno float64\nmore", "no float64\nmore") == (f"{said}: no float64", a_mac_too)
     assert stopped("no float64", "no complex") == (f"{said}: no float64", "")
     assert stopped("", "") == (said, "")
-
-
-def test_an_error_of_a_timed_call_may_say_nothing() -> None:
-    """Then its kind is what failed, and the next call is timed."""
-
-    def prepare(*_: Any) -> Any:
-        raise NotImplementedError
-
-    measurement = _measurement(cast(Any, None), cast(Any, SimpleNamespace(device="cpu")), prepare, lambda: 0)
-    assert (measurement.timed, measurement.failure) == (None, "NotImplementedError")
 
 
 def test_a_severity_has_one_word() -> None:

@@ -310,14 +310,10 @@ def headed(random: Random, data: bytes) -> bytes:
 
 
 def packed(random: Random, data: bytes) -> bytes:
-    """The JSON in a gzip file changed, with a digest that is right."""
-    from anymps.verify._answers import digest
-
+    """The JSON in a gzip file changed."""
     try:
         document = json.loads(gzip.decompress(data))
         document = json.loads(random.choice((tree, numbers))(random, json.dumps(document).encode()))
-        document.pop("digest", None)
-        document["digest"] = digest(document)
         return gzip.compress(json.dumps(document).encode("utf-8", "surrogatepass"))
     except (OSError, EOFError, ValueError, AttributeError, TypeError, RecursionError):
         return data

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from anymps.rules.faults import Outcome, all_hazards
-from anymps.verify.cases import OPERATORS
+from oracle.operators import OPERATORS
 from processes import MAC, run_python
 
 RELEASE = "2.13.0"
@@ -192,7 +192,7 @@ import torch.nn.functional as F
 import anymps
 anymps.enable(MAC, quiet=True)
 from anymps.device import real_calls
-from anymps.verify.cases import OPERATORS
+from oracle.operators import OPERATORS
 
 torch.manual_seed(0)
 CALLS = {one.title: one.call for one in OPERATORS}

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES
 
 from .compare import Difference
 from .launches import run_described
+from .values import DTYPES
 
 Given = tuple[torch.Tensor, ...]
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

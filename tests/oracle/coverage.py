@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from anymps.verify.cases import OPERATORS
-
+from .operators import OPERATORS
 from .reached import sort_kernels
 
 _LATER = "The launch has not been described yet."

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels import KernelLibrary
-from anymps.verify.cases import DTYPES
 
 from .compare import Difference
 from .launches import NAMES
+from .values import DTYPES
 
 _SIZES = (1, 5, 1001)
 _SEEDS = (0, 42, 2**63 + 12345)

@@ -15,11 +15,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES, database
+from anymps.verify.cases import database
 
 from .calls import CALLS
 from .compare import Difference
 from .launches import described_by
+from .values import DTYPES
 
 _MOST_SAMPLES = 24
 FAMILIES: dict[str, tuple[str, ...]] = {

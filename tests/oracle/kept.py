@@ -23,10 +23,10 @@ from unittest import mock
 import torch
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES
 
 from . import asked, families, optimizers, pairs, rows
 from .compare import Difference
+from .values import DTYPES
 
 Answer = tuple[list[torch.Tensor] | None, list[torch.Tensor]]
 """The results, None for a call that no kernel is known for; and what the call has written into its arguments."""

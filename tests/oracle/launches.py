@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anymps.metal.kernels import KernelLibrary, Launcher
 from anymps.metal.kernels.launches import NAMES, SCALAR_TYPES
-from anymps.verify.cases import Operator
+
+from .operators import Operator
 
 
 class _Calls(TorchDispatchMode):

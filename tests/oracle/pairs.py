@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES, OPERATORS, Operator, inputs, line
 
 from .asked import ASKED, compare_asked
 from .compare import Difference
@@ -17,8 +16,10 @@ from .families import compare_families
 from .later import LATER
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .newest import NEWEST
+from .operators import OPERATORS, Operator
 from .optimizers import compare_optimizers
 from .rows import ROWS, compare_reductions, compare_rows
+from .values import DTYPES, inputs, line
 
 Row = dict[str, Any]
 

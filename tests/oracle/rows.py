@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 
 from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.verify.cases import DTYPES, LAID, MATRICES, matrices
-from anymps.verify.cases import ROWS as ASKED
 
 from .compare import Difference
 from .launches import NAMES, run_described
+from .reductions import LAID, MATRICES, matrices
+from .reductions import ROWS as ASKED
+from .values import DTYPES
 
 Outs = tuple[torch.Tensor, ...]
 Launch = Callable[[KernelLibrary, torch.Tensor, Outs, str], bool]

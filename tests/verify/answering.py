@@ -26,7 +26,7 @@ MACHINE = {
 
 def answers(virtual: bool = False, **kinds: dict[str, Any]) -> Answers:
     """Answers of some kinds, by case."""
-    about = {kind: {"cases": len(cases), "seconds": 1.0, "note": ""} for kind, cases in kinds.items()}
+    about = {kind: {"cases": len(cases), "note": ""} for kind, cases in kinds.items()}
     return Answers(virtual, dict(MACHINE), "2026-11-24", about, copy.deepcopy(kinds))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import json
@@ -12,41 +13,27 @@ from typing import Any
 
 import jsonschema
 import pytest
+import torch
 
 from anymps import UsageError
 from anymps.verify import Answers, _answers, read_answers, write_answers
-from anymps.verify._answers import digest
-from anymps.verify._form import _FIELDS
+from anymps.verify._form import _OF_A_SAMPLE, ITEM_SIZES, fault_of
 from anymps.verify._kinds import KINDS
 
 from .answering import answers, computed, result
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "mac-answers-1.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "mac-answers-2.json").read_text())
 
 
 def sample() -> Answers:
     """Answers of several kinds, with each field that there is."""
-    sent = computed(result(1.0, float("nan")), {"python": "int", "value": "3"}, inputs="0f", shapes=[[2], []])
+    sent = computed(result(1.0, float("nan")), {"python": "int", "value": "3"}, inputs="0f")
+    refuses = {"does": "refuses", "error": "E", "text": "t"}
     return answers(
-        operators={
-            "forward add float32": {
-                "samples": [sent, {"does": "refuses", "error": "E", "text": "t"}],
-                "operator": "add",
-            }
-        },
-        waits={"item": {"waits": True, "seconds": 0.2, "queue": 0.15}},
-        memory={"four sizes": {"does": "computes", "rows": [["+ 4", 256, 8 << 20]]}},
-        surface={"names of torch.mps": {"names": ["Event"]}, "1": {"does": "computes", "value": "1"}},
-        faults={"MPS601": {"title": "T", "sure": True, "shows": False}},
-        times={
-            "aten::relu(float32[4]) -> (float32[4]) pipe": {
-                "seconds": 1e-3,
-                "spread": 0.1,
-                "paged": False,
-                "mode": "pipe",
-            }
-        },
-        fallbacks={"fallback svd float32": {"does": "computes", "results": [], "warns": ["w"], "random": True}},
+        operators={"forward add float32": {"samples": [sent, refuses], "operator": "add"}},
+        waits={"item": {"does": "computes", "value": "waits"}},
+        faults={"MPS601": {**computed(), "reports": "no"}},
+        fallbacks={"fallback svd float32": {"does": "computes", "results": [], "warns": ["w"]}},
     )
 
 
@@ -59,17 +46,14 @@ def refused(path: Path) -> str:
 
 
 def packed(path: Path, document: object) -> Path:
-    """Any document as a file; its digest is right if it is a dictionary without one."""
-    if isinstance(document, dict) and "digest" not in document:
-        document = {**document, "digest": digest(document)}
+    """Any document as a file."""
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
     return path
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    """The sample's document after a change, without a digest."""
+    """The sample's document after a change."""
     document = json.loads(json.dumps(sample().document()))
-    del document["digest"]
     change(document)
     return dict(document)
 
@@ -84,10 +68,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_the_schema(tmp_path: Path) -> None:
-    """A document is what docs/schema/mac-answers-1.json says, which knows the same kinds and fields as the reader."""
+    """A document is what docs/schema/mac-answers-2.json says, which knows the same kinds and fields as the reader."""
     jsonschema.validate(sample().document(), SCHEMA)
     assert SCHEMA["$defs"]["kind"]["enum"] == list(KINDS)
-    assert set(SCHEMA["$defs"]["answer"]["properties"]) == set(_FIELDS)
+    assert set(SCHEMA["$defs"]["answer"]["properties"]) == {*_OF_A_SAMPLE, "samples"}
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
@@ -107,30 +91,32 @@ def test_a_file_of_another_kind(tmp_path: Path) -> None:
     assert refused(packed(path, {"format": "other"})) == "FILE is not a file of a Mac's answers"
 
 
-def test_a_newer_file(tmp_path: Path) -> None:
+def test_a_file_of_another_version(tmp_path: Path) -> None:
     """It says so, whatever else is in it; a version that is not a number is not a file of ours."""
     path = tmp_path / "x.json.gz"
-    newer = "FILE was written by a newer anymps (format version 2; this one reads 1)"
-    assert refused(packed(path, {"format": "anymps-mac-answers", "version": 2})) == newer
-    other = "FILE is not a file of a Mac's answers: its version is not 1"
-    for version in (0, None, "1", [1]):
-        assert refused(packed(path, changed(lambda document, v=version: document.update(version=v)))) == other
+    for version, age in ((1, "an older"), (3, "a newer")):
+        other = f"FILE was written by {age} anymps (format version {version}; this one reads 2)"
+        assert refused(packed(path, {"format": "anymps-mac-answers", "version": version})) == other
+    for version in (True, None, "1", [1]):
+        none = "FILE is not a file of a Mac's answers: it has no version"
+        assert refused(packed(path, changed(lambda document, v=version: document.update(version=v)))) == none
 
 
-def test_a_file_that_was_changed(tmp_path: Path) -> None:
-    """Its digest no longer fits."""
-    document = sample().document()
-    document["answers"]["waits"]["item"]["waits"] = False
-    assert refused(packed(tmp_path / "x.json.gz", document)) == "FILE is damaged: its digest does not match"
+def test_a_file_that_was_damaged(tmp_path: Path) -> None:
+    """Its checksum no longer fits."""
+    path = tmp_path / "x.json.gz"
+    write_answers(sample(), path)
+    whole = bytearray(path.read_bytes())
+    whole[-6] ^= 1
+    path.write_bytes(whole)
+    assert refused(path) == "FILE is not a gzip file, or is damaged"
 
 
 def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
     """They are not written: no reader would take the file."""
     path = tmp_path / "x.json.gz"
-    odd = answers(waits={"item": {"seconds": float("nan")}})
-    for refuse in (lambda: write_answers(odd, path), lambda: digest({"seconds": float("inf")})):
-        with pytest.raises(ValueError, match="JSON"):
-            refuse()
+    with pytest.raises(ValueError, match="JSON"):
+        write_answers(answers(waits={"item": {"value": float("nan")}}), path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,31 +145,96 @@ def test_a_file_that_unpacks_without_end(tmp_path: Path, monkeypatch: pytest.Mon
     ("change", "problem"),
     [
         (lambda d: d.update(virtual="no"), "virtual is neither true nor false"),
-        (lambda d: d.update(machine=[]), "machine is not an object, or is too large"),
+        (lambda d: d.update(made=3), "made is not a string, or is too long"),
+        (lambda d: d.update(machine=[]), "machine is not an object"),
         (lambda d: d["machine"].pop("torch"), "machine.torch is not a string, or is too long"),
-        (lambda d: d["answers"].update(smells={}), "it has answers of an unknown kind: 'smells'"),
-        (lambda d: d["answers"].update(waits=3), "answers.waits is not an object, or is too large"),
-        (lambda d: d["answers"]["waits"]["item"].update(waits=1), "answers.waits.item.waits is neither true nor false"),
-        (lambda d: d["answers"]["waits"]["item"].update(odd=1),
-         "answers.waits.item has an unknown field: 'odd'"),
-        (lambda d: d["answers"]["waits"]["item"].update(does="flies"),
-         "answers.waits.item.does is not one of computes, refuses, crashes, hangs, unasked"),
-        (lambda d: d["answers"]["waits"]["item"].update(seconds="1"), "answers.waits.item.seconds is not a number"),
-        (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "float99", "shape": []}]),
-         "answers.surface.1.results[0] has an unknown dtype"),
-        (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [-1]}]),
-         "answers.surface.1.results[0].shape is not a size"),
-        (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [1], "values": "?"}]),
-         "answers.surface.1.results[0] has values that are not valid base64"),
-        (lambda d: d["answers"]["surface"]["1"].update(results=[{"dtype": "bool", "shape": [1], "values": "AAAA"}]),
-         "answers.surface.1.results[0] has values that do not fit its shape"),
-        (lambda d: d["answers"]["surface"]["1"].update(samples=[{"samples": 1}]),
-         "answers.surface.1.samples[0].samples is not an array, or is too long"),
+        (lambda d: d["machine"].update(chip=True), "machine.chip is not a string, or is too long"),
+        (lambda d: d["kinds"].update(waits={"cases": 1}), "kinds.waits has fields other than cases and note"),
+        (lambda d: d["kinds"].update(waits={"cases": -1, "note": ""}), "kinds.waits.cases is not a size"),
+        (lambda d: d["answers"].update({"k" * 50: {}}), f"it has answers of an unknown kind: '{'k' * 40}'"),
+        (lambda d: d["answers"].update(waits=3), "answers.waits is not an object"),
+        (lambda d: d["answers"]["waits"].update({"c" * 90: 1}), f"answers.waits.{'c' * 80} is not an object"),
     ],
-)  # fmt: skip
+)
 def test_a_file_of_another_form(change: Callable[[dict[str, Any]], object], problem: str, tmp_path: Path) -> None:
-    """Each is refused with its place, though its digest is right."""
+    """Each is refused with its place."""
     assert refused(packed(tmp_path / "x.json.gz", changed(change))) == f"FILE cannot be read: {problem}"
+
+
+HERE = "answers.waits.c"
+
+
+def fault(answer: Any) -> str:
+    """What is wrong with a document of this one answer."""
+    return fault_of(changed(lambda document: document.update(answers={"waits": {"c": answer}})))
+
+
+def tensor(**more: Any) -> dict[str, Any]:
+    """An answer with one result."""
+    return {"results": [{"dtype": "int8", "shape": [], **more}]}
+
+
+@pytest.mark.parametrize(
+    ("make", "most", "problem"),
+    [
+        (lambda n: {"text": "x" * n}, 20_000, f"{HERE}.text is not a string, or is too long"),
+        (lambda n: tensor(shape=[1] * n), 64, f"{HERE}.results[0].shape has more than 64 dimensions"),
+        (lambda n: tensor(strides=[n]), 1 << 48, f"{HERE}.results[0].strides[0] is not a size"),
+    ],
+)
+def test_the_largest_and_one_more(make: Any, most: int, problem: str) -> None:
+    """Each limit of an answer."""
+    assert fault(make(most)) == ""
+    assert fault(make(most + 1)) == problem
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (3, f"{HERE} is not an object"),
+        ({"o" * 50: 1}, f"{HERE} has an unknown field: '{'o' * 40}'"),
+        ({"does": None}, f"{HERE}.does is not one of computes, refuses, crashes, hangs, unasked"),
+        ({"does": []}, f"{HERE}.does is not one of computes, refuses, crashes, hangs, unasked"),
+        ({"reports": "yes"}, f"{HERE}.reports is not one of no, may, sure"),
+        ({"warns": [1]}, f"{HERE}.warns[0] is not a string, or is too long"),
+        ({"samples": 1}, f"{HERE}.samples is not an array"),
+        ({"samples": [{"samples": []}]}, f"{HERE}.samples[0] has an unknown field: 'samples'"),
+        ({"results": [3]}, f"{HERE}.results[0] is not an object"),
+        ({"results": [{"python": "int"}]}, f"{HERE}.results[0] has fields other than python and value"),
+        ({"results": [{"python": 1, "value": "1"}]}, f"{HERE}.results[0].python is not a string, or is too long"),
+        ({"results": [{"dtype": "int8"}]}, f"{HERE}.results[0] has no dtype or no shape"),
+        (tensor(odd=1), f"{HERE}.results[0] has an unknown field: 'odd'"),
+        (tensor(shape=None), f"{HERE}.results[0].shape is not an array"),
+        (tensor(shape=[True]), f"{HERE}.results[0].shape[0] is not a size"),
+        (tensor(shape=[-1]), f"{HERE}.results[0].shape[0] is not a size"),
+        (tensor(values=1), f"{HERE}.results[0].values is not a string"),
+        (tensor(values="?"), f"{HERE}.results[0] has values that are not valid base64"),
+        (tensor(values="AAAA"), f"{HERE}.results[0] has values that do not fit its shape"),
+    ],
+)
+def test_each_field_has_its_form(answer: Any, problem: str) -> None:
+    """Another type, one field too many, one too few."""
+    assert fault(answer) == problem
+
+
+def test_an_unknown_dtype() -> None:
+    """It has no size."""
+    assert fault(tensor(dtype="float99")).startswith(f"{HERE}.results[0].dtype is not one of bool, uint8, ")
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("name", ITEM_SIZES)
+def test_values_have_the_size_of_their_dtype(name: str) -> None:
+    """As many bytes an element as torch has: fewer elements than the shape are kept, not more, and whole ones."""
+    size = torch.empty(0, dtype=getattr(torch, name)).element_size()
+    assert ITEM_SIZES[name] == size
+
+    def kept(count: int) -> str:
+        return fault(tensor(dtype=name, shape=[2, 2], values=base64.b64encode(bytes(count)).decode()))
+
+    wrong = f"{HERE}.results[0] has values that do not fit its shape"
+    assert [kept(0), kept(size), kept(4 * size), kept(5 * size)] == ["", "", "", wrong]
+    assert size == 1 or kept(size + 1) == wrong
 
 
 def test_documents_at_random(tmp_path: Path) -> None:

@@ -9,25 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-from anymps.device import enforce_hazards, known_hazards
-from anymps.rules.faults import Check, all_hazards
+from anymps.device import enforce_hazards
+from anymps.rules.faults import all_hazards
 from anymps.verify import KINDS, Difference, compare
-from anymps.verify.cases import FAULT_CALLS, WAITING, FaultCall, _asked, _samples, _streams, _surface, _waits, cases_of
-from anymps.verify.cases._database import drawing_quickly
-from anymps.verify.cases._faults import _asked as _asked_fault
-from anymps.verify.cases._faults import _recorded, _seen
+from anymps.verify.cases import FAULT_CALLS, TABLE, WAITING, WaitingCall, _samples, _streams, _waits, cases_of
 
-from .answering import asked
+from .answering import answers, asked
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
 RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 CASES = {
-    "surface": ("names of torch.mps", "torch.zeros(2, device='mps').item()", "torch.device('mps')"),
-    "memory": ("one tensor of each size", "fraction 3"),
-    "streams": ("fill uniform float32", "call randperm"),
+    "faults": ("MPS602", "MPS623"),
     "waits": ("item", "clone"),
-    "pairs": ("pair add int32", "pair erf float16", "rows softmax float32"),
+    "streams": ("fill uniform float32", "call randperm"),
+    "fallbacks": ("fallback special.airy_ai float32",),
     "operators": (
         "forward nn.functional.silu float32",
         "forward svd float32",
@@ -36,8 +32,7 @@ CASES = {
         "gradient matmul float32",
         "errors cat",
     ),
-    "fallbacks": ("fallback special.airy_ai float32",),
-    "faults": ("MPS602", "MPS623", "MPS651"),
+    "memory": ("one tensor of each size", "fraction 3"),
 }
 
 
@@ -63,22 +58,11 @@ def test_the_device_agrees_with_itself(kind: str) -> None:
 @pytest.mark.slow
 def test_every_kind_has_cases() -> None:
     """Many of each, with identities of their own."""
-    assert set(_asked._MADE) == set(KINDS)
+    assert list(TABLE) == list(KINDS)
     for kind in KINDS:
         cases, note = cases_of(kind)
         assert len(cases) > 10
         assert note == ""
-
-
-def test_another_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that is off by more than its bound, in one operator of the database and in one pair."""
-    before = asked("pairs", CASES["pairs"])
-    (softmax,) = (case for case in CASES["pairs"] if "softmax" in case)
-    from anymps.verify.cases import ROWS
-
-    monkeypatch.setitem(ROWS, "softmax", (lambda x: x.softmax(-1) * 1.001, False))
-    found = differences("pairs", before)
-    assert {(one.case, one.what.partition(",")[0]) for one in found} == {(softmax, "values")}
 
 
 @pytest.mark.slow
@@ -129,23 +113,11 @@ def test_another_stream_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_another_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waits where it did not."""
-    from anymps.verify.cases import WAITING, WaitingCall
-
     before = asked("waits", ("clone",))
     call = WAITING["clone"]
     monkeypatch.setitem(WAITING, "clone", WaitingCall(lambda x: x.clone().cpu(), call.waits, call.make))
     (found,) = differences("waits", before, cases=("clone",))
-    assert (found.what, found.mac, found.ours) == ("waits for the device", "False", "True")
-
-
-def test_another_name_or_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function that is missing, and an answer that is another."""
-    before = asked("surface", ("names of torch.mps", "torch.mps.device_count()"))
-    monkeypatch.delattr(torch.mps, "seed")
-    monkeypatch.setattr(torch.mps, "device_count", lambda: 2)
-    found = differences("surface", before, cases=("names of torch.mps", "torch.mps.device_count()"))
-    assert [(one.what, one.mac, one.ours) for one in found] == [("names", "seed", "no others"), ("value", "1", "2")]
-    assert _surface._EXPRESSIONS.count("\n") > 90
+    assert (found.what, found.mac, found.ours) == ("value", "does not wait", "waits")
 
 
 def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,106 +125,53 @@ def test_another_counter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     before = asked("memory", ("one tensor of each size",))
     plain = torch.mps.current_allocated_memory
     monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: plain() + 256)
-    (found,) = differences("memory", before, cases=("one tensor of each size",))
-    assert found.what == "bytes in tensors and in the driver"
+    first = differences("memory", before, cases=("one tensor of each size",))[0]
+    assert (first.what, first.mac) == ("value, sample 1", "one of 0: 0 bytes in tensors, 0 in the driver")
+    assert first.ours == "one of 0: 256 bytes in tensors, 0 in the driver"
 
 
 def test_another_rule_is_found(hazards_put_back: None) -> None:
-    """A fault that the rules no longer know, and one that they claim of this Mac too."""
-    before = asked("faults", ("MPS602", "MPS651"))
-    kept = tuple(one for one in known_hazards() if one.id not in ("MPS602", "MPS651"))
-    enforce_hazards(kept)
-    without = asked("faults", ("MPS602", "MPS651"))
-    if RELEASE <= (2, 13):  # the releases that have both
-        found = compare(before, without).differences
-        assert [(one.case, one.mac, one.ours) for one in found] == [
-            ("MPS602", "shows it", "does not report it"),
-            ("MPS651", "shows it", "does not report it"),
-        ]
-    fault = next(one for one in all_hazards() if one.id == "MPS602")
-    enforce_hazards((*kept, fault))
-    (found_again,) = compare(without, asked("faults", ("MPS602",))).differences
-    assert (found_again.case, found_again.mac, found_again.ours) == ("MPS602", "does not show it", "reports it")
-
-
-def test_a_fault_takes_at_most_half_of_the_working_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs more is not asked, and says how much it needs."""
-    gib = 1 << 30
-    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 34 * gib)
-    call = FaultCall(lambda d: torch.ones(1, device=d), bytes_needed=17 * gib)
-    assert _asked_fault("MPS653", call)["shows"] is False
-    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 34 * gib - 2)
-    answer = _asked_fault("MPS653", call)
-    assert (answer["does"], answer["text"]) == ("unasked", "needs 17 GiB, more than half of the working set")
+    """One that the rules claim, which the Mac does not show; and one that a Mac shows and the rules do not know."""
+    enforce_hazards(())
+    unknown = asked("faults", ("MPS602",))
+    enforce_hazards(tuple(one for one in all_hazards() if one.id == "MPS602"))
+    known = asked("faults", ("MPS602",))
+    right = {key: one for key, one in unknown.answers["faults"]["MPS602"].items() if key != "reports"}
+    wrong = {**right, "results": [{**right["results"][0], "digest": "0", "values": ""}]}
+    found = [
+        [(one.what, one.ours) for one in compare(answers(faults={"MPS602": mac}), ours).differences]
+        for mac in (right, wrong)
+        for ours in (unknown, known)
+    ]
+    assert found == [[], [("known fault", "reports it")], [("values", "63 values kept")], []]
 
 
 def test_in_which_order_faults_are_asked() -> None:
-    """In one process the small ones; then each in one of its own, those that end a process last of all."""
-    cases, _ = cases_of("faults")
-    alone = [case.alone for case in cases]
-    assert alone == sorted(alone)
-    dire = [any(row.is_dire for row in all_hazards() if row.id == case.id) for case in cases]
-    assert all(alone for alone, ends in zip(alone, dire, strict=True) if ends)
-    assert dire == sorted(dire)
-    assert all(FAULT_CALLS[case.id].by_rule <= case.alone for case in cases)
-    groups = [
-        [case.id for case, key in zip(cases, zip(alone, dire, strict=True), strict=True) if key == one]
-        for one in sorted(set(zip(alone, dire, strict=True)))
-    ]
-    assert all(group == sorted(group) for group in groups)
-    assert {case.patience for case in cases} == {45.0}
+    """Those that end a process last, each list in the order of its names."""
+    names = [case.id for case in cases_of("faults")[0]]
+    dire = {row.id for row in all_hazards() if row.is_dire}
+    assert names == sorted(set(FAULT_CALLS) - dire) + sorted(set(FAULT_CALLS) & dire)
 
 
-def test_every_known_fault_has_a_call() -> None:
-    """The list of calls is that of the rules."""
-    assert set(FAULT_CALLS) == {one.id for one in all_hazards()}
+def test_each_known_fault_has_a_call() -> None:
+    """But those of calls that need GiB (MPS616, MPS651 to MPS658) or that no single call shows."""
+    large = {"MPS616", *(f"MPS{number}" for number in range(651, 659))}
+    unshown = {"MPS618", "MPS661", "MPS671", "MPS672", "MPS673", "MPS674", "MPS681"}
+    assert {one.id for one in all_hazards()} - set(FAULT_CALLS) == large | unshown
 
 
-@pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
+@pytest.mark.parametrize("identity", FAULT_CALLS)
 def test_the_call_of_a_fault_meets_it(identity: str, hazards_put_back: None) -> None:
     """With the rule in force, whatever the release, the virtual device tells of it at that call."""
-    rows = tuple(one for one in all_hazards() if one.id == identity)
     if identity == "MPS604" and RELEASE != (2, 14):
         pytest.skip("other releases refuse the copy before it is one")
     if identity == "MPS660" and RELEASE < (2, 14):
         pytest.skip("other releases compute decompositions on the CPU alone, or not at all")
     if identity == "MPS691" and RELEASE >= (2, 13):
         pytest.skip("the fused kernels take the scale from torch 2.13 on, by another overload")
-    assert all(row.check is not Check.THREADS for row in rows)
-    enforce_hazards(rows)
-    assert _recorded(identity, FAULT_CALLS[identity])["shows"] is True
-
-
-@pytest.mark.parametrize("identity", [name for name, call in FAULT_CALLS.items() if not call.by_rule])
-def test_the_call_of_a_fault_is_right_beside_the_cpu(identity: str, hazards_put_back: None) -> None:
-    """As a Mac is asked: the virtual device, which computes it right, shows no fault but what it refuses."""
-    enforce_hazards(())
-    call = FAULT_CALLS[identity]
-    refused = identity == "MPS643" or (identity == "MPS660" and RELEASE < (2, 14))
-    assert _seen(call)["shows"] is (call.raises and refused)
-
-
-def test_a_wrong_result_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another number, another size, another run, an exception: each as a Mac would show it."""
-
-    def wrong(device: str) -> torch.Tensor:
-        return torch.tensor([1.0, 2.0 if device == "cpu" else 2.5], device=device)
-
-    assert _seen(FaultCall(wrong)) == {"shows": True, "text": "1 of 2 wrong; 2.5 at [1], 2.0 on the CPU"}
-    assert _seen(FaultCall(wrong, expected=lambda: torch.tensor([1.0, 2.5]))) == {"shows": False}
-    assert _seen(FaultCall(wrong, expected=lambda: torch.ones(3))) == {
-        "shows": True,
-        "text": "sizes of the results differ from the CPU's",
-    }
-    assert _seen(FaultCall(lambda d: torch.rand(1, device=d), varies=True)) == {"shows": False}  # from one seed
-    numbers = iter(range(100))
-    assert _seen(FaultCall(lambda d: torch.tensor(next(numbers)), varies=True)) == {"shows": True}
-    assert _seen(FaultCall(lambda d: torch.zeros(2, device=d).item(), raises=True)) == {
-        "shows": True,
-        "error": "RuntimeError",
-        "text": "a Tensor with 2 elements cannot be converted to Scalar",
-    }
-    assert _seen(FaultCall(lambda d: torch.zeros(1, device=d), raises=True)) == {"shows": False}
+    enforce_hazards(tuple(one for one in all_hazards() if one.id == identity))
+    (case,) = (case for case in cases_of("faults")[0] if case.id == identity)
+    assert case.ask()["reports"] in ("may", "sure")
 
 
 def test_a_wait_is_timed_behind_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,9 +179,7 @@ def test_a_wait_is_timed_behind_a_queue(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(_waits, "_SIDE", 16)
     monkeypatch.setattr(_waits, "_QUEUE", 0.001)
     _waits._work.cache_clear()
-    answer = _waits._timed(WAITING["item"])
-    assert set(answer) == {"waits", "seconds", "queue"}
-    assert 0 < answer["seconds"] <= answer["queue"]
+    assert _waits._timed(WAITING["item"]) in (True, False)
     _waits._work.cache_clear()
 
 
@@ -278,11 +195,10 @@ PathFinder.find_spec = find_spec
 from anymps.device import enable
 enable("M3 Pro 18GB", quiet=True)
 from anymps.verify.cases import cases_of
-for kind in ("operators", "pairs"):
+for kind in ("operators", "streams"):
     cases, note = cases_of(kind)
-    print(len(cases) > 1000, note)
-pairs, _ = cases_of("pairs")
-print(pairs[0].ask()["samples"][0]["does"], "expecttest" in sys.modules)
+    print(len(cases) > 50, note)
+print(cases[0].ask()["samples"][0]["does"], "expecttest" in sys.modules)
 """
 
 
@@ -308,8 +224,8 @@ def test_another_fallback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     case = "fallback special.airy_ai float32"
     before = asked("fallbacks", (case,))
     monkeypatch.setattr(_samples.database()[("special.airy_ai", "")], "op", lambda x: x + 1)
-    (found,) = differences("fallbacks", before, cases=(case,))
-    assert (found.what, found.ours) == ("outcome", "computes")
+    found = differences("fallbacks", before, cases=(case,))[0]
+    assert (found.what, found.ours) == ("outcome, sample 1", "computes")
     assert found.mac.startswith("refuses: NotImplementedError: The operator 'aten::special_airy_ai")
 
 
@@ -326,17 +242,11 @@ def test_another_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_database_draws_the_same_samples_quickly() -> None:
-    """As torch's own tests have them, and without a note of each seed; torch's tests find their own code again."""
-    from torch.testing._internal import common_utils
-
-    own = common_utils.set_rng_seed, common_utils.extract_test_fn
+def test_the_database_seeds_without_a_note() -> None:
+    """Torch's own function keeps a traceback of each seed, for a device that is not there."""
     info = _samples.database()[("nn.functional.layer_norm", "")]
-    slow = [sample.input for sample in info.sample_inputs("cpu", torch.float32)]
     noted = len(torch.cuda._queued_calls)
-    with drawing_quickly():
-        quick = [sample.input for sample in info.sample_inputs("cpu", torch.float32)]
+    first, again = ([sample.input for sample in info.sample_inputs("cpu", torch.float32)] for _ in range(2))
     assert len(torch.cuda._queued_calls) == noted
-    assert len(quick) == len(slow) > 3
-    assert all(torch.equal(one, other) for one, other in zip(quick, slow, strict=True))
-    assert (common_utils.set_rng_seed, common_utils.extract_test_fn) == own
+    assert len(first) > 3
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))

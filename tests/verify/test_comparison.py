@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from anymps import parse_mac
-from anymps.cost import OperatorCall, predict_step
-from anymps.verify import Answers, compare, comparison_lines
+from anymps.verify import Answers, asked_lines, compare, comparison_lines, device_words, mac_of, played
 
 from .answering import answers, computed, result
 
@@ -24,7 +23,6 @@ def parted(kind: str, mac: dict[str, Any], ours: dict[str, Any]) -> list[tuple[s
     return [(one.what, one.mac, one.ours) for one in comparison.differences]
 
 
-RELU = "aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"
 REFUSED = {"does": "refuses", "error": "RuntimeError", "text": "no"}
 
 
@@ -79,33 +77,61 @@ def test_answers_of_one_call(mac: dict[str, Any], ours: dict[str, Any], expected
 @pytest.mark.parametrize(
     ("kind", "mac", "ours", "expected"),
     [
-        ("waits", {"waits": True}, {"waits": False}, [("waits for the device", "True", "False")]),
-        ("surface", {"names": ["a", "b"]}, {"names": ["b", "c"]}, [("names", "a", "c")]),
-        ("surface", {"does": "computes", "value": "1"}, {"does": "computes", "value": "2"}, [("value", "1", "2")]),
-        ("memory", {"does": "computes", "rows": [["+", 256, 9], ["-", 0, 9]]},
-         {"does": "computes", "rows": [["+", 256, 8], ["-", 0, 8]]},
-         [("bytes in tensors and in the driver", "+, 256, 9", "+, 256, 8")]),
-        ("memory", {"does": "computes", "rows": [["+", 256, 9]]}, {"does": "computes", "rows": []},
-         [("number of rows", "1", "0")]),
+        ("waits", {"does": "computes", "value": "waits"}, {"does": "computes", "value": "does not wait"},
+         [("value", "waits", "does not wait")]),
+        ("memory", {"samples": [{"does": "computes", "value": "+: 256"}, REFUSED]},
+         {"samples": [{"does": "computes", "value": "+: 512"}, REFUSED]}, [("value, sample 1", "+: 256", "+: 512")]),
+        ("memory", {"samples": [REFUSED]}, {"samples": []}, [("number of samples", "1", "0")]),
         ("streams", {"samples": [computed(result(5, dtype=torch.uint8))]},
          {"samples": [computed(result(6, dtype=torch.uint8))]},
          [("values, sample 1", "5 at 0; 1 of 1 kept values differ", "6")]),
-        ("faults", {"shows": True, "text": "t"}, {"shows": False, "sure": False},
-         [("known fault", "shows it: t", "does not report it")]),
-        ("faults", {"shows": False}, {"shows": True, "sure": True},
-         [("known fault", "does not show it", "reports it")]),
-        ("faults", {"shows": True, "text": "a"}, {"shows": True, "sure": True, "text": "b"},
-         [("error message", "a", "b")]),
-        ("faults", {"shows": True, "does": "crashes", "text": "exit"},
-         {"shows": True, "sure": True, "text": "anymps: b"}, []),
-        ("faults", {"shows": False}, {"shows": True, "sure": False}, []),
     ],
 )  # fmt: skip
 def test_other_kinds(
     kind: str, mac: dict[str, Any], ours: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    """Waits, names, counters, streams and faults; one that shows at times only may be absent."""
+    """Waits, counters and random numbers."""
     assert parted(kind, mac, ours) == expected
+
+
+OWN = {"does": "refuses", "error": "RuntimeError", "text": "anymps: this ends the process"}
+CRASH = {"does": "crashes", "text": "exit"}
+ABSENT = [("known fault", "does not show it", "reports it")]
+
+
+@pytest.mark.parametrize(
+    ("mac", "ours", "reports", "expected"),
+    [
+        (computed(result(2.5)), computed(result(2.0)), "no",
+         [("values", "2.5 at 0; 1 of 1 kept values differ", "2.0")]),
+        (computed(result(2.5)), computed(result(2.0)), "sure", []),
+        (computed(result(2.0)), computed(result(2.0)), "sure", ABSENT),
+        (computed(result(2.0)), computed(result(2.0)), "may", []),
+        (computed(result(2.5)), computed(result(2.0)), "may", []),
+        (CRASH, OWN, "sure", []),
+        (CRASH, OWN, "no", []),
+        (computed(result(2.0)), OWN, "sure", ABSENT),
+        (REFUSED, computed(result(2.0)), "sure", []),
+        (REFUSED, REFUSED, "sure", []),
+        (REFUSED, {**REFUSED, "text": "no."}, "sure", [("error message", "no", "no.")]),
+        (computed(result(2.0)), REFUSED, "sure", [("outcome", "computes", "refuses: RuntimeError: no")]),
+        (computed(result(2.0)), REFUSED, "may", []),
+    ],
+)  # fmt: skip
+def test_known_faults(mac: dict[str, Any], ours: dict[str, Any], reports: str, expected: Any) -> None:
+    """One that is reported shows in another answer than the right one; what shows at times only may be absent."""
+    ours = {**ours, "reports": reports}
+    found = compare(answers(faults={"c": mac}), answers(True, faults={"c": ours})).differences
+    assert [(one.what, one.mac, one.ours) for one in found] == expected
+    itself = compare(answers(True, faults={"c": ours}), answers(True, faults={"c": ours}))
+    assert itself.differences == []
+
+
+def test_a_fault_that_another_virtual_device_reports() -> None:
+    """Their answers are the same: the difference is what they report."""
+    mac, ours = ({**computed(result(2.0)), "reports": word} for word in ("sure", "no"))
+    (found,) = compare(answers(True, faults={"c": mac}), answers(True, faults={"c": ours})).differences
+    assert (found.what, found.mac, found.ours) == ("known fault", "reports: sure", "reports: no")
 
 
 def test_other_inputs_are_another_question() -> None:
@@ -114,48 +140,148 @@ def test_other_inputs_are_another_question() -> None:
     ours = answers(operators={"c": computed(result(9.0), inputs="b")})
     comparison = compare(mac, ours)
     assert comparison.differences == []
-    lines = list(comparison_lines(mac, comparison, everything=False))
+    lines = list(comparison_lines(comparison, everything=False))
     assert "Inputs differ in 1 sample: only the form of the results was compared." in lines
 
 
 def printed(mac: Answers, ours: Answers, everything: bool = False) -> str:
     """The comparison as it is printed."""
-    return "\n".join(comparison_lines(mac, compare(mac, ours), everything=everything))
+    return "\n".join(comparison_lines(compare(mac, ours), everything=everything))
+
+
+WAITS, WAITS_NOT = {"does": "computes", "value": "waits"}, {"does": "computes", "value": "does not wait"}
 
 
 def test_the_words() -> None:
-    """Counts, then differences: those of one operator and cause together, with both answers."""
-    played = parse_mac("M3 Pro 18-core 18GB, macOS 26.4")
-    predicted = predict_step([OperatorCall.parse(RELU)], played, "2.13.0").seconds
+    """Counts, then differences: those of one operator and cause together, counted as they are listed."""
     refused = {"samples": [{"does": "refuses", "error": "TypeError", "text": "not\nhere \x1b[2J"}], "operator": "x"}
     fine = {"samples": [computed(result(1.0))], "operator": "x"}
     near = {"samples": [computed(result(1.0000001))], "operator": "y"}
     mac = answers(
-        waits={"item": {"waits": True}, "gone": {"waits": True}},
+        waits={"item": WAITS, "gone": WAITS},
         operators={"forward x float16": refused, "forward x float32": refused, "forward y float32": near},
-        times={f"{RELU} pipe": {"seconds": predicted, "mode": "pipe"}},
     )
     ours = answers(
-        waits={"item": {"waits": True}},
+        waits={"item": WAITS},
         operators={"forward x float16": fine, "forward x float32": fine, "forward y float32": fine},
     )
     assert printed(mac, ours) == (
         "              compared   agree  bit for bit  differ  not asked\n"
         "waits                1       1            1       0          1\n"
         "operators            3       1            0       2          0\n"
-        "times: 1 call timed; median 1.00 times the prediction, 1 within its interval\n"
-        "2 differences:\n"
+        "1 difference:\n"
         "\n"
-        "operators: forward x (float16, float32): outcome\n"
+        "operators: forward x (float16, float32): outcome, 2 times\n"
         "  the Mac  refuses: TypeError: not here \\x1b[2J\n"
         "  anymps   computes"
     )
     assert printed(mac, mac).endswith("They agree everywhere.")
 
 
+def test_counters_that_follow_from_one_another_are_one_difference() -> None:
+    """The first of a script is shown."""
+    mac, ours = (
+        answers(memory={"four sizes": {"samples": [{"does": "computes", "value": f"{at}: {size}"} for at in range(3)]}})
+        for size in (256, 512)
+    )
+    assert printed(mac, ours).splitlines()[2:] == [
+        "1 difference:",
+        "",
+        "memory: four sizes: value, 3 times",
+        "  the Mac  0: 256",
+        "  anymps   0: 512",
+    ]
+
+
 def test_many_differences() -> None:
     """The first thirty groups of a kind, unless all are asked for."""
-    mac = answers(waits={f"w{at}": {"waits": True} for at in range(40)})
-    ours = answers(waits={f"w{at}": {"waits": False} for at in range(40)})
+    mac = answers(waits={f"w{at}": WAITS for at in range(40)})
+    ours = answers(waits={f"w{at}": WAITS_NOT for at in range(40)})
     assert printed(mac, ours).endswith("waits: 10 more (--verbose shows all)")
     assert printed(mac, ours, everything=True).count("the Mac") == 40
+
+
+def machine(**more: Any) -> Any:
+    """Answers of another machine."""
+    found = answers()
+    found.machine.update(more)
+    return found
+
+
+def test_a_machine() -> None:
+    """Cores and memory where they are known."""
+    assert device_words(machine()) == "Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4, torch 2.13.0"
+    assert device_words(machine(gpu_cores=0)) == "Apple M3 Pro, 18 GB, macOS 26.4, torch 2.13.0"
+    assert device_words(machine(memory_gib=0)) == "Apple M3 Pro (18-core GPU), macOS 26.4, torch 2.13.0"
+
+
+def test_the_mac_that_is_played() -> None:
+    """By chip, cores, memory and the first two numbers of macOS; the chip's usual cores if those are not known."""
+    for more in ({}, {"macos": "26.4.1"}, {"gpu_cores": 0}, {"gpu_cores": 99}):
+        found = mac_of(machine(**more))
+        assert found is not None
+        assert played(found) == "Apple M3 Pro 18-core 18GB, macOS 26.4"
+    assert mac_of(machine(chip="Apple M3 Max", gpu_cores=30, memory_gib=36)) == parse_mac(
+        "M3 Max 30-core 36GB, macOS 26.4"
+    )
+    assert mac_of(machine(chip="Apple M99")) is None
+    assert mac_of(machine(memory_gib=17)) is None
+
+
+def test_what_was_asked() -> None:
+    """A row a kind; a note stands behind it."""
+    found = answers(waits={"a": {}, "b": {}}, faults={})
+    found.kinds["waits"] = {"cases": 1234, "note": ""}
+    found.kinds["faults"] = {"cases": 3, "note": "no \x1b time"}
+    assert list(asked_lines(found)) == [
+        "               cases  answers",
+        "waits          1,234        2",
+        "faults             3        0  no \\x1b time",
+    ]
+
+
+def test_long_words_are_cut() -> None:
+    """At 300 characters, in lines of 100; an answer of no words says so."""
+    mac = answers(waits={"x": {"does": "computes", "value": "a" * 300}, "y": {"does": "computes", "value": ""}})
+    ours = answers(waits={"x": {"does": "computes", "value": "b" * 301}, "y": {"does": "computes", "value": "1"}})
+    lines = printed(mac, ours).splitlines()
+    start = lines.index("waits: x: value")
+    assert lines[start + 1 : start + 9] == [
+        "  the Mac  " + "a" * 89,
+        *[" " * 11 + "a" * 89] * 2,
+        " " * 11 + "a" * 33,
+        "  anymps   " + "b" * 89,
+        *[" " * 11 + "b" * 89] * 2,
+        " " * 11 + "b" * 33 + " ...",
+    ]
+    assert lines[start + 9 :] == ["", "waits: y: value", "  the Mac  nothing", "  anymps   1"]
+    assert "2 differences:" in lines
+
+
+def test_differences_of_several_dtypes_stand_together() -> None:
+    """Those of one operator, with one answer of the Mac, whatever the sample; values whatever they are."""
+    refused = {"does": "refuses", "error": "E", "text": "no"}
+    fine = {"does": "computes", "results": []}
+    names = ("forward x float16", "forward x float32", "forward x", "forward y float32", "forward x float99")
+    mac = answers(operators={name: {"samples": [fine, refused]} for name in names})
+    mac.answers["operators"]["forward x int8"] = {"samples": [{**refused, "text": "never"}, fine]}
+    ours = answers(operators={name: {"samples": [fine, fine]} for name in (*names, "forward x int8")})
+    assert [line for line in printed(mac, ours).splitlines() if line.startswith("operators: ")] == [
+        "operators: forward x (float16, float32): outcome, 3 times",
+        "operators: forward y (float32): outcome",
+        "operators: forward x float99: outcome",
+        "operators: forward x (int8): outcome",
+    ]
+
+
+def test_samples_of_other_inputs_are_counted() -> None:
+    """Of all kinds together."""
+    mac = answers(
+        operators={"c": {"samples": [{"does": "computes", "results": [], "inputs": text} for text in "ab"]}},
+        fallbacks={"c": {"samples": [{"does": "computes", "results": [], "inputs": "a"}]}},
+    )
+    ours = answers(
+        operators={"c": {"samples": [{"does": "computes", "results": [], "inputs": text} for text in "xy"]}},
+        fallbacks={"c": {"samples": [{"does": "computes", "results": [], "inputs": "z"}]}},
+    )
+    assert "Inputs differ in 3 samples: only the form of the results was compared." in printed(mac, ours)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anymps import EnableError
-from anymps.verify import Answers, _run, ask
+from anymps.verify import KINDS, Answers, _run, ask
 from anymps.verify._supervised import Ended
 
 WORKER = """
@@ -22,10 +22,9 @@ say(hello={"virtual": False, "machine": {"chip": "Apple M9", "macos": "27.0", "t
 used = False
 for n in range(job["start"], 6):
     name = f"{job['kind']} {n}"
-    if job["wanted"] is not None and name not in job["wanted"]: continue
     if n == 4 and (used or os.environ.get("FLAG") != "1"):
         say(again=n, environment={"FLAG": "1"}); sys.exit()
-    say(begin=n, case=name, patience=0.5 if n == 2 else 60)
+    say(begin=n, case=name)
     if n == 1:
         print("/Users/ann/x.mm:8: failed assertion 'no'", file=sys.stderr)
         os.abort()
@@ -40,8 +39,9 @@ say(end=6)
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> list[str]:
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A process of six cases: the second crashes, the third hangs, the fifth stands alone with a variable."""
+    monkeypatch.setattr(_run, "_PATIENCE", 3.0)
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
     return [sys.executable, str(script)]
@@ -60,21 +60,14 @@ def test_a_run_goes_on(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     assert found.answers["waits"] == {
         "waits 0": fine,
         "waits 1": crash,
-        "waits 2": {"does": "hangs", "text": "no response for 0.5 s"},
+        "waits 2": {"does": "hangs", "text": "no response for 3 s"},
         "waits 3": fine,
         "waits 4": {"does": "computes", "value": "1"},
         "waits 5": fine,
     }
     assert found.answers["fallbacks"]["fallbacks 4"] == {"does": "computes", "value": "11"}
-    assert [found.kinds["waits"][name] for name in ("cases", "note")] == [6, ""]
+    assert found.kinds["waits"] == {"cases": 6, "note": ""}
     assert told[:3] == ["waits: 1 of 6", "waits: 2 of 6", "waits: 3 of 6"]
-
-
-def test_a_fault_that_kills_shows(worker: list[str]) -> None:
-    """A crash or a hang is what a known fault shows itself by."""
-    found = ask(["faults"], 10, wanted={"faults": ["faults 1", "faults 3"]}, worker=worker)
-    assert list(found.answers["faults"]) == ["faults 1", "faults 3"]
-    assert found.answers["faults"]["faults 1"]["shows"] is True
 
 
 def test_answers_are_kept_on_the_way(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,28 +85,69 @@ def test_answers_are_kept_on_the_way(worker: list[str], monkeypatch: pytest.Monk
     assert kept == [1, 2, 3, 4, 4]
 
 
-def test_a_kind_without_time_is_said(worker: list[str]) -> None:
-    """It has no answers, and a note."""
-    found = ask(["waits", "times"], 1e-4, worker=worker)
-    assert {kind: about["note"] for kind, about in found.kinds.items()} == dict.fromkeys(
-        ("waits", "times"), "no time left"
-    )
-    assert found.count == 0
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """Workers of three cases a kind, by a clock that each case moves on: 100 s for a wait, 1 s for others."""
+    now = [0.0]
+    started: list[tuple[str, int, int]] = []
+
+    def listen(_: object, __: object, job: str, hear: Any, ___: object) -> Ended:
+        asked = json.loads(job)
+        started.append((asked["kind"], asked["start"], round(asked["seconds"])))
+        hear({"hello": {"virtual": True, "machine": {"chip": "M9"}}, "cases": 3, "note": "a note"})
+        end = now[0] + asked["seconds"]
+        for number in range(asked["start"], 3):
+            if number > asked["start"] and now[0] >= end:
+                return Ended("exit", 0, "")
+            hear({"begin": number, "case": str(number)})
+            now[0] += 100.0 if asked["kind"] == "waits" else 1.0
+            hear({"done": number, "answer": {"does": "computes"}})
+        hear({"end": 3})
+        return Ended("exit", 0, "")
+
+    monkeypatch.setattr(_run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(_run, "listen", listen)
+    return started
 
 
-def test_a_kind_that_is_not_finished_says_so(tmp_path: Path) -> None:
-    """Its answers are fewer than its cases, and the note tells why."""
-    script = tmp_path / "worker.py"
-    hello = {"hello": {"virtual": True, "machine": {}}, "cases": 2, "note": "no numpy"}
-    script.write_text(
-        f"import json, time\nprint({json.dumps(hello)!r})\n"
-        "print(json.dumps({'begin': 0, 'case': 'waits 0', 'patience': 60}))\n"
-        "print(json.dumps({'done': 0, 'answer': {'does': 'computes'}}))\n"
-        "time.sleep(1.3)\nprint(json.dumps({'late': 1}))\n"
-    )
-    found = ask(["waits"], 0.02, worker=[sys.executable, str(script)])
-    assert found.kinds["waits"]["note"] == "no numpy; ran out of time; --minutes allows more"
-    assert found.count == 1
+def counts(found: Answers) -> dict[str, int]:
+    """The number of answers by kind."""
+    return {kind: len(answers) for kind, answers in found.answers.items()}
+
+
+def test_what_tells_most_comes_first(clock: list[tuple[str, int, int]]) -> None:
+    """A kind may take half of the time that is left; then those that are not finished go on where they were."""
+    found = ask(list(KINDS), 6, worker=["none"])
+    assert list(KINDS) == ["faults", "waits", "streams", "fallbacks", "operators", "memory"]
+    assert [kind for kind, _, _ in clock] == [*KINDS, "waits"]
+    assert [one for one in clock if one[0] == "waits"] == [("waits", 0, 178), ("waits", 2, 145)]
+    assert counts(found) == dict.fromkeys(KINDS, 3)
+    assert found.kinds["waits"] == {"cases": 3, "note": "a note"}
+
+
+def test_every_kind_has_answers_under_a_limit(clock: list[tuple[str, int, int]]) -> None:
+    """What one kind does not finish leaves time to the others, and is said."""
+    found = ask(["operators", "waits", "faults"], 3, worker=["none"])
+    assert clock == [("faults", 0, 90), ("waits", 0, 88), ("operators", 0, 38), ("waits", 1, 74)]
+    assert counts(found) == {"faults": 3, "waits": 2, "operators": 3}
+    assert found.kinds["waits"]["note"] == "a note; ran out of time; --minutes allows more"
+
+
+def test_one_case_is_asked_whatever_the_time(clock: list[tuple[str, int, int]]) -> None:
+    """So the machine is always known; the other kinds say why they have none."""
+    found = ask(["waits", "streams"], 1e-4, worker=["none"])
+    assert found.machine == {"chip": "M9"}
+    assert counts(found) == {"waits": 1, "streams": 0}
+    assert [about["note"] for about in found.kinds.values()] == [
+        "a note; ran out of time; --minutes allows more",
+        "no time left; --minutes allows more",
+    ]
+
+
+def test_the_last_kind_has_all_that_is_left(clock: list[tuple[str, int, int]]) -> None:
+    """Nobody else needs it."""
+    ask(["waits"], 10, worker=["none"])
+    assert clock == [("waits", 0, 600)]
 
 
 def test_no_device(tmp_path: Path) -> None:
@@ -128,51 +162,10 @@ def test_no_device(tmp_path: Path) -> None:
 def test_a_worker_that_dies_between_two_cases(tmp_path: Path) -> None:
     """That kind stops, with a note."""
     script = tmp_path / "worker.py"
-    hello = {"hello": {"virtual": True, "machine": {}}, "cases": 2, "note": ""}
+    hello = {"hello": {"virtual": True, "machine": {"chip": "M9"}}, "cases": 2, "note": ""}
     script.write_text(f"import sys\nprint({json.dumps(hello)!r})\nsys.exit('Killed')\n")
     found = ask(["waits"], 10, worker=[sys.executable, str(script)])
     assert found.kinds["waits"]["note"] == "stopped between two cases: Killed"
-
-
-def test_the_time_is_shared(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the kinds' shares; what one leaves goes to the others."""
-    given: list[tuple[str, float]] = []
-
-    def note(self: Any, kind: Any, seconds: float, wanted: Any) -> None:
-        given.append((kind.name, round(seconds)))
-        self._asked[kind.name] = _run._Progress(kind, finished=kind.name != "surface")
-
-    monkeypatch.setattr(_run._Run, "ask", note)
-    ask(["operators", "times", "surface"], 10, worker=worker)
-    # The last one's quarter is kept while the first one is asked again.
-    assert given == [("surface", 30), ("operators", 442), ("surface", 450), ("times", 600)]
-
-
-def test_a_kind_that_ran_out_of_time_goes_on_while_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three waits of 100 s each in a share of 120 s: the third is asked in what the times leave."""
-    now = [0.0]
-    started: list[tuple[str, int, int]] = []
-
-    def listen(_: object, __: object, job: str, hear: Any, ___: object) -> Ended:
-        asked = json.loads(job)
-        started.append((asked["kind"], asked["start"], round(asked["seconds"])))
-        hear({"hello": {"virtual": True, "machine": {}}, "cases": 3, "note": "no numpy"})
-        end = now[0] + asked["seconds"]
-        for number in range(asked["start"], 3):
-            if now[0] >= end:
-                return Ended("exit", 0, "")
-            hear({"begin": number, "case": str(number), "patience": 9})
-            now[0] += 100.0 if asked["kind"] == "waits" else 1.0
-            hear({"done": number, "answer": {"does": "computes"}})
-        hear({"end": 3})
-        return Ended("exit", 0, "")
-
-    monkeypatch.setattr(_run, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(_run, "listen", listen)
-    found = ask(["waits", "times", "faults"], 10, worker=["none"])
-    assert started == [("waits", 0, 120), ("times", 0, 250), ("waits", 2, 217), ("faults", 0, 297)]
-    assert found.kinds["waits"] == {"cases": 3, "seconds": 300.0, "note": "no numpy"}
-    assert [len(answers) for answers in found.answers.values()] == [3, 3, 3]
 
 
 def test_samples_are_drawn_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,10 +174,10 @@ def test_samples_are_drawn_in_one_order(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "worker.py"
     path.write_text(
         "import json, os\n"
-        "for one in ({'hello': {'virtual': True, 'machine': {}}, 'cases': 1, 'note': ''},\n"
-        "            {'begin': 0, 'case': 'seed', 'patience': 9},\n"
+        "for one in ({'hello': {'virtual': True, 'machine': {'chip': 'M9'}}, 'cases': 1, 'note': ''},\n"
+        "            {'begin': 0, 'case': 'seed'},\n"
         "            {'done': 0, 'answer': {'value': os.environ['PYTHONHASHSEED']}}, {'end': 1}):\n"
         "    print(json.dumps(one), flush=True)\n"
     )
-    answers = ask(("surface",), 1, worker=[sys.executable, str(path)])
-    assert answers.answers == {"surface": {"seed": {"value": "0"}}}
+    answers = ask(("waits",), 1, worker=[sys.executable, str(path)])
+    assert answers.answers == {"waits": {"seed": {"value": "0"}}}

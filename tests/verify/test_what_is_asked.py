@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,28 +16,7 @@ import pytest
 import torch
 
 from anymps.device import enable, is_virtual
-from anymps.verify.cases import (
-    FAULT_CALLS,
-    LAID,
-    MATRICES,
-    OPERATORS,
-    ROWS,
-    TIMED_CALLS,
-    WAITING,
-    FaultCall,
-    TimedCall,
-    _fault_calls,
-    _memory,
-    _pairs,
-    _streams,
-    _timed_calls,
-    _values,
-    inputs,
-    matrices,
-)
-from anymps.verify.cases._answering import digest_of
-from anymps.verify.cases._moving import portable
-from anymps.verify.cases._values import DTYPES
+from anymps.verify.cases import FAULT_CALLS, WAITING, _fault_calls, _memory, _streams
 from processes import MAC
 from questions import Noted, heard, told, until_refused
 
@@ -57,8 +35,6 @@ def without_the_device(lines: list[str]) -> Iterator[None]:
     }
     noted["torch.mps"] |= {"set_per_process_memory_fraction": None}
     noted["torch.mps"] |= {"recommended_max_memory": 1 << 34, "driver_allocated_memory": 1 << 20}
-    kinds = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
-    noted["torch.accelerator"] |= dict.fromkeys(kinds, 0)
     with (
         patch.multiple("torch.mps", **_stand_ins("mps", noted["torch.mps"], lines)),
         patch.multiple("torch.accelerator", **_stand_ins("accelerator", noted["torch.accelerator"], lines)),
@@ -72,26 +48,16 @@ def _stand_ins(module: str, names: dict[str, Any], lines: list[str]) -> dict[str
 
 
 def faults() -> Iterator[str]:
-    """The call of each known fault, what stands for the CPU's result, and what it needs."""
+    """The call of each known fault."""
     for identity, call in FAULT_CALLS.items():
         with heard() as lines, without_the_device(lines), patched_faults(lines):
-            until_refused(lambda identity=identity, call=call: call.call("cpu" if identity in READS_VALUES else "meta"))
-        if call.expected:
-            with heard() as more:
-                call.expected()
-            lines = [*lines, "expected", *more]
-        yield f"{identity} ({about(call)}): {told(lines)}"
-
-
-def about(call: FaultCall) -> str:
-    """What is known of the call beside itself."""
-    words = [name for name in ("varies", "raises", "by_rule") if getattr(call, name)]
-    return ", ".join([*words, f"{call.bytes_needed / (1 << 30):g} GiB"])
+            until_refused(lambda identity=identity, call=call: call("cpu" if identity in READS_VALUES else "meta"))
+        yield f"{identity}: {told(lines)}"
 
 
 @contextmanager
 def patched_faults(lines: list[str]) -> Iterator[None]:
-    """Inputs of whole numbers are one line; threads run one after another; nothing is compiled."""
+    """Inputs of whole numbers are one line."""
     made = _fault_calls._made
 
     def numbers(device: str, *shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) -> torch.Tensor:
@@ -101,18 +67,7 @@ def patched_faults(lines: list[str]) -> Iterator[None]:
         lines.append(f"numbers {str(dtype).removeprefix('torch.')}{list(shape)}{' grad' if grad else ''}")
         return found
 
-    def compiled(model: Any) -> Any:
-        lines.append("compile")
-        return model
-
-    def thread(target: Any) -> SimpleNamespace:
-        return SimpleNamespace(start=target, join=lambda: lines.append("join"))
-
-    with (
-        patch.object(_fault_calls, "_made", numbers),
-        patch.object(torch, "compile", compiled),
-        patch.object(_fault_calls, "threading", SimpleNamespace(Thread=thread)),
-    ):
+    with patch.object(_fault_calls, "_made", numbers):
         yield
 
 
@@ -160,47 +115,7 @@ def streams() -> Iterator[str]:
         yield f"{case.id}: {told(lines)}"
 
 
-def pairs() -> Iterator[str]:
-    """Each operator and each call over rows, on small inputs; then a digest of what they are asked with, by dtype."""
-    x, matrix = torch.zeros(3), torch.zeros(4, 6)
-    for operator in OPERATORS:
-        with heard() as lines:
-            until_refused(lambda operator=operator: operator.call(*[x] * operator.tensors))
-        flags = [name for name in ("divides", "shifts", "orders") if getattr(operator, name)]
-        words = ", ".join([f"kernel {operator.kernel}", f"alpha {operator.alpha}", *flags])
-        yield f"pair {operator.title} ({words}): {told(lines)}"
-    for title, (call, over) in ROWS.items():
-        with heard() as lines:
-            until_refused(lambda call=call: call(matrix))
-        yield f"rows {title} ({'each dimension' if over else 'the last dimension'}): {told(lines)}"
-    for at, laid in enumerate(LAID):
-        with heard() as lines:
-            laid(matrix)
-        yield f"layout {at}: {told(lines)}"
-    yield f"dimensions {_pairs._DIMENSIONS}; {_pairs._VALUES} values kept, {_pairs._VALUES_OF_ROWS} of rows"
-    some = [one for one in OPERATORS if one.title in ("abs", "add", "div", "bitwise_left_shift")]
-    some += [one for one in OPERATORS if one.title == "special.hermite_polynomial_h"]
-    for dtype in DTYPES:
-        name = str(dtype).removeprefix("torch.")
-        for operator in some:
-            given = list(inputs(operator, dtype, samples=False))
-            shapes = [[list(one.shape) for one in call] for call in given]
-            digests = [digest_of(map(portable, call)) for call in given]
-            yield f"inputs of {operator.title} {name}: {shapes} {' '.join(digests)}"
-        digests = [digest_of([portable(one)]) for one in matrices(dtype, *MATRICES)]
-        yield f"matrices {name}: {list(MATRICES)} {' '.join(digests)}"
-
-
-def times() -> Iterator[str]:
-    """Each call with its inputs, and whether each is waited for."""
-    for case in TIMED_CALLS:
-        given = [_timed_calls.tensor(torch, text.removesuffix(" on cpu"), "meta") for text in case.call.inputs]
-        with heard("meta") as lines:
-            until_refused(lambda case=case, given=given: case.make(torch, given))
-        yield f"{case.text} {case.mode}{', reads' if case.reads else ''}: {told(lines)}"
-
-
-KINDS = {"times": times, "faults": faults, "waits": waits, "memory": memory, "streams": streams, "pairs": pairs}
+KINDS = {"faults": faults, "waits": waits, "memory": memory, "streams": streams}
 
 
 @pytest.mark.skipif(RELEASE != (2, 13), reason="torch's own modules make other calls in other releases")
@@ -219,57 +134,6 @@ def test_inputs_of_faults_are_small_whole_numbers() -> None:
     assert made.dtype == torch.float16
     assert made.requires_grad
     assert sorted(set(made.tolist())) == [-3, -2, -1, 0, 1, 2, 3]
-
-
-def test_inputs_of_timed_calls() -> None:
-    """Random floats of any dtype, and rows of a table of 30,000 in no order; on the device, unless the CPU is named."""
-    rows = _timed_calls.tensor(torch, "int64[5]", "meta")
-    assert (rows.device.type, rows.shape, rows.dtype) == ("meta", (5,), torch.int64)
-    rows = _timed_calls.tensor(torch, "int64[8192] on cpu", "meta")
-    assert rows[:5].tolist() == [0, 7919, 15838, 23757, 1676]
-    assert len(set(rows.tolist())) == 8192
-    assert 29_000 < int(rows.max()) < 30_000
-    made = _timed_calls.tensor(torch, "bfloat16[3, 4] on cpu", "meta")
-    assert (made.device.type, made.shape, made.dtype) == ("cpu", (3, 4), torch.bfloat16)
-    assert made.unique().numel() > 6
-    assert _timed_calls.tensor(torch, "float32[]", "cpu").shape == ()
-
-
-def test_a_timed_call_waits_where_it_is_to_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each call of its mode, unless the call waits by itself."""
-    waited: list[int] = []
-    monkeypatch.setattr(torch.mps, "synchronize", lambda: waited.append(1))
-    text = "aten::add.Tensor(float32[1], float32[1]) -> (float32[1])"
-    for mode, reads, times in (("pipe", False, 0), ("pipe", True, 0), ("sync", False, 2), ("sync", True, 0)):
-        call = _timed_calls.prepare(TimedCall(text, lambda torch, t: torch.add(*t), mode, reads), "cpu")  # type: ignore[arg-type]
-        call(), call()
-        assert len(waited) == times
-        waited.clear()
-
-
-def test_samples_of_the_database_join_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first twelve that have only tensors of the dtype, not empty, as many as the operator takes."""
-    x, other = torch.ones(2), torch.ones(2, dtype=torch.int32)
-
-    def sample(*given: Any, **kwargs: Any) -> SimpleNamespace:
-        return SimpleNamespace(input=given[0], args=given[1:], kwargs=kwargs)
-
-    left_out = [sample(x), sample(x, x, x), sample(x, x, alpha=2), sample(x, other), sample(x, 3), sample(x, x[:0])]
-    fitting = [sample(torch.full((2,), float(at)), x) for at in range(20)]
-    info = SimpleNamespace(dtypes={torch.float32}, sample_inputs=lambda *_: [*left_out, *fitting])
-    monkeypatch.setattr(_values, "database", lambda: {("add", ""): info})
-    add, alpha, trunc, mul = (
-        next(one for one in OPERATORS if one.title == title) for title in ("add", "add, alpha = 3", "div, trunc", "mul")
-    )
-
-    def more(operator: Any, dtype: torch.dtype) -> list[tuple[torch.Tensor, ...]]:
-        return list(inputs(operator, dtype))[3:]
-
-    found = more(add, torch.float32)
-    assert [float(one[0]) for one, _ in found] == [float(at) for at in range(12)]
-    assert all(torch.equal(second, x) for _, second in found)
-    for operator, dtype in ((add, torch.int32), (alpha, torch.float32), (trunc, torch.float32), (mul, torch.float32)):
-        assert more(operator, dtype) == []
 
 
 if __name__ == "__main__":

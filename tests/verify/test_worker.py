@@ -34,14 +34,13 @@ class Job:
     def run(self, start: int = 0, seconds: float = 100, wanted: Any = None) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
         _worker.work({"start": start, "seconds": seconds, "wanted": wanted}, told.append)
-        assert told[0] == HELLO
+        assert told[0] == {**HELLO, "cases": 4 if wanted is None else len(wanted)}
         return told[1:]
 
 
-def asked(number: int, patience: float = 90.0) -> list[dict[str, Any]]:
+def asked(number: int) -> list[dict[str, Any]]:
     """What is said of one case."""
-    begin = {"begin": number, "case": f"c{number}", "patience": patience}
-    return [begin, {"done": number, "answer": {"value": str(number)}}]
+    return [{"begin": number, "case": f"c{number}"}, {"done": number, "answer": {"value": str(number)}}]
 
 
 def test_all_cases_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,8 +48,9 @@ def test_all_cases_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(monkeypatch)
     assert job.run() == [*asked(0), *asked(1), *asked(2), *asked(3), {"end": 4}]
     assert job.run(start=2) == [*asked(2), *asked(3), {"end": 4}]
-    assert job.run(wanted=["c3", "c1"]) == [*asked(1), *asked(3), {"end": 4}]
-    assert job.run(wanted=[]) == [{"end": 4}]
+    first, _, second, answer, end = job.run(wanted=["c3", "c1"])
+    assert (first["case"], second["case"], answer["done"], end) == ("c1", "c3", 1, {"end": 2})
+    assert job.run(wanted=[]) == [{"end": 0}]
 
 
 def test_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,9 +64,9 @@ def test_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_case_that_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a new process, and none after it; first in its process it needs no other."""
-    job = Job(monkeypatch, c1={"alone": True, "patience": 5.0})
+    job = Job(monkeypatch, c1={"alone": True})
     assert job.run() == [*asked(0), {"again": 1, "environment": {}}]
-    assert job.run(start=1) == [*asked(1, 5.0), {"again": 2, "environment": {}}]
+    assert job.run(start=1) == [*asked(1), {"again": 2, "environment": {}}]
 
 
 def test_a_case_with_variables(monkeypatch: pytest.MonkeyPatch) -> None:

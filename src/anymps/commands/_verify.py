@@ -54,9 +54,9 @@ def verify(
 ) -> int:
     """Record how this Mac behaves, in a file that you can attach to an issue.
 
-    This takes less than 20 minutes and needs only torch. The file holds the chip, the memory, the macOS and torch
-    versions, and the Mac's answers, but no user, machine or file names. If you interrupt the run, it keeps the answers
-    so far.
+    This takes less than 20 minutes and needs only torch. The answers that tell most come first. The file holds the
+    chip, the memory, the macOS and torch versions, and the answers, but no user, machine or file names. If you
+    interrupt the run, it keeps the answers so far.
 
     On any other machine the virtual device answers instead, so the file says nothing about a Mac. --read FILE makes
     the same calls on the virtual device and shows where its answers differ from the file's. The exit code is then 1 if
@@ -112,13 +112,12 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
     if kernels not in (None, "cpu"):
         click.echo(f"PyTorch's own kernels answer on the virtual device: {variable_of('kernels')}={kernels}.")
     play = None if known is None else played(known)
-    again = tuple(kind for kind in asked if kind != "times")
-    ours = ask(again, minutes, mac=play, wanted=asked, tell=line.show)
+    ours = ask(tuple(asked), minutes, mac=play, wanted=asked, tell=line.show)
     line.close()
     if not ours.virtual:
         click.echo(f"Compared with this Mac's own answers: {device_words(ours)}")
     comparison = compare(mac, ours)
-    click.echo("\n".join(comparison_lines(mac, comparison, everything=verbose)))
+    click.echo("\n".join(comparison_lines(comparison, everything=verbose)))
     return DIFFERENT if comparison.differences else 0
 
 

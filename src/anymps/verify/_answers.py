@@ -1,9 +1,8 @@
-"""The file of a Mac's answers: gzip of one JSON document with a version and a digest, read strictly."""
+"""The file of a Mac's answers: gzip of one JSON document with a version, read strictly."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from anymps._version import __version__
 from anymps.verify._form import fault_of
 
 FORMAT: Final = "anymps-mac-answers"
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_PACKED: Final = 32 << 20
 """Bytes of a file; a whole run's has about 4 MiB."""
 MOST_UNPACKED: Final = 256 << 20
@@ -30,8 +29,8 @@ class Answers:
     """What was asked of a device and what it answered.
 
     `virtual` tells anymps' own answers from a Mac's. `machine` has the chip, its GPU cores, the memory in GiB, and the
-    versions of macOS, torch and Python, each a text or a number. `kinds` says for each kind how many `cases` there are
-    and how many `seconds` it took, with a `note` if it could not be asked whole. `answers` are by kind and case.
+    versions of macOS, torch and Python, each a text or a number. `kinds` says for each kind how many `cases` there are,
+    with a `note` if it could not be asked whole. `answers` are by kind and case.
     """
 
     virtual: bool
@@ -46,8 +45,8 @@ class Answers:
         return sum(map(len, self.answers.values()))
 
     def document(self) -> dict[str, Any]:
-        """The document, with its digest."""
-        content: dict[str, Any] = {
+        """The document."""
+        return {
             "format": FORMAT,
             "version": VERSION,
             "generator": {"name": "anymps", "version": __version__},
@@ -57,13 +56,6 @@ class Answers:
             "kinds": self.kinds,
             "answers": self.answers,
         }
-        return {**content, "digest": digest(content)}
-
-
-def digest(content: dict[str, Any]) -> str:
-    """SHA-256 over the document without its digest, as JSON with sorted keys, in hexadecimal digits."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def write_answers(answers: Answers, path: Path) -> None:
@@ -80,13 +72,11 @@ def read_answers(path: Path) -> Answers:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{path} is not a file of a Mac's answers")
     version = document.get("version")
-    if isinstance(version, int) and not isinstance(version, bool) and version > VERSION:
-        raise UsageError(f"{path} was written by a newer anymps (format version {version}; this one reads {VERSION})")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise UsageError(f"{path} is not a file of a Mac's answers: it has no version")
     if version != VERSION:
-        raise UsageError(f"{path} is not a file of a Mac's answers: its version is not {VERSION}")
-    told = document.pop("digest", None)
-    if told != digest(document):
-        raise UsageError(f"{path} is damaged: its digest does not match")
+        other = "a newer" if version > VERSION else "an older"
+        raise UsageError(f"{path} was written by {other} anymps (format version {version}; this one reads {VERSION})")
     wrong = fault_of(document)
     if wrong:
         raise UsageError(f"{path} cannot be read: {wrong}")

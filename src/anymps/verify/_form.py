@@ -1,4 +1,4 @@
-"""The format of a file of answers, checked before anything in it is used: docs/schema/mac-answers-1.json in Python."""
+"""The format of a file of answers, checked before anything in it is used: docs/schema/mac-answers-2.json in Python."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any, Final
 
 from anymps.verify._kinds import KINDS
 
-MOST_CASES: Final = 100_000
-MOST_SAMPLES: Final = 1000
 MOST_TEXT: Final = 20_000
-MOST_VALUES: Final = 1 << 20
 MOST_SIZE: Final = 1 << 48
-DOES: Final = ("computes", "refuses", "crashes", "hangs", "unasked")
+MOST_DIMENSIONS: Final = 64
 
 ITEM_SIZES: Final = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
@@ -23,6 +20,8 @@ ITEM_SIZES: Final = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
 }  # fmt: skip
 """Bytes of an element, by the dtype's name."""
+
+Check = Callable[[Any, str], None]
 
 
 class _Wrong(Exception):
@@ -32,130 +31,109 @@ class _Wrong(Exception):
 def fault_of(document: dict[str, Any]) -> str:
     """What is wrong with a document of the right format and version; empty if nothing is."""
     try:
-        _document(document)
+        _need(isinstance(document.get("virtual"), bool), "virtual is neither true nor false")
+        _text(document.get("made"), "made")
+        machine: Any = document.get("machine")
+        _each(machine, "machine", _scalar)
+        for name in ("chip", "macos", "torch"):
+            _text(machine.get(name), f"machine.{name}")
+        _each(document.get("kinds"), "kinds", _about)
+        _each(document.get("answers"), "answers", _kind)
     except _Wrong as wrong:
         return str(wrong)
     return ""
 
 
-def _document(document: dict[str, Any]) -> None:
-    _need(isinstance(document.get("virtual"), bool), "virtual is neither true nor false")
-    _text(document.get("made"), "made")
-    machine = _mapping(document.get("machine"), "machine", 50)
-    for name, value in machine.items():
-        _scalar(value, f"machine.{name}")
-    for name in ("chip", "macos", "torch"):
-        _text(machine.get(name), f"machine.{name}")
-    for name, about in _mapping(document.get("kinds"), "kinds", 50).items():
-        for key, value in _mapping(about, f"kinds.{name}", 50).items():
-            _scalar(value, f"kinds.{name}.{key}")
-    for kind, cases in _mapping(document.get("answers"), "answers", 50).items():
-        _need(kind in KINDS, f"it has answers of an unknown kind: {kind[:40]!r}")
-        for name, answer in _mapping(cases, f"answers.{kind}", MOST_CASES).items():
-            _answer(answer, f"answers.{kind}.{name[:80]}")
+def _about(value: Any, where: str) -> None:
+    fits = isinstance(value, dict) and set(value) == {"cases", "note"}
+    _need(fits, f"{where} has fields other than cases and note")
+    _size(value["cases"], f"{where}.cases")
+    _text(value["note"], f"{where}.note")
 
 
-def _answer(answer: Any, where: str) -> None:
-    """The fields of one answer, or of one of its samples."""
-    for key, value in _mapping(answer, where, 50).items():
-        check = _FIELDS.get(key)
-        _need(check is not None, f"{where} has an unknown field: {key[:40]!r}")
-        assert check is not None
-        check(value, f"{where}.{key}")
+def _kind(value: Any, where: str) -> None:
+    name = where.partition(".")[2]
+    _need(name in KINDS, f"it has answers of an unknown kind: {name[:40]!r}")
+    _each(value, where, _answer)
 
 
-def _samples(value: Any, where: str) -> None:
-    for number, one in enumerate(_list(value, where, MOST_SAMPLES)):
-        _answer(one, f"{where}[{number}]")
+def _answer(value: Any, where: str) -> None:
+    _fields(value, where, {**_OF_A_SAMPLE, "samples": _list_of(_sample)})
 
 
-def _results(value: Any, where: str) -> None:
-    for number, one in enumerate(_list(value, where, MOST_SAMPLES)):
-        here = f"{where}[{number}]"
-        result = _mapping(one, here, 20)
-        if "python" in result:
-            _need(set(result) == {"python", "value"}, f"{here} has fields other than python and value")
-            _text(result["python"], here)
-            _text(result["value"], here)
-            continue
-        _need(set(result) <= _OF_A_TENSOR, f"{here} has an unknown field")
-        _need(result.get("dtype") in ITEM_SIZES, f"{here} has an unknown dtype")
-        _sizes(result.get("shape"), f"{here}.shape")
-        _sizes(result.get("strides", []), f"{here}.strides")
-        for name in ("digest", "device", "layout"):
-            _text(result.get(name, ""), f"{here}.{name}")
-        _values(result, here)
+def _sample(value: Any, where: str) -> None:
+    _fields(value, where, _OF_A_SAMPLE)
 
 
-_OF_A_TENSOR: Final = {"dtype", "shape", "strides", "digest", "device", "layout", "values"}
-
-
-def _values(result: dict[str, Any], where: str) -> None:
-    if "values" not in result:
+def _result(value: Any, where: str) -> None:
+    if isinstance(value, dict) and "python" in value:
+        _need(set(value) == {"python", "value"}, f"{where} has fields other than python and value")
+        _fields(value, where, {"python": _text, "value": _text})
         return
-    _need(isinstance(result["values"], str) and len(result["values"]) <= MOST_VALUES, f"{where} has too many values")
-    try:
-        raw = base64.b64decode(result["values"], validate=True)
-    except (binascii.Error, ValueError):
-        raise _Wrong(f"{where} has values that are not valid base64") from None
-    size = ITEM_SIZES[result["dtype"]]
-    fits = len(raw) % size == 0 and len(raw) // size <= math.prod(result["shape"])
+    _fields(value, where, _OF_A_TENSOR)
+    _need("dtype" in value and "shape" in value, f"{where} has no dtype or no shape")
+    size, held = ITEM_SIZES[value["dtype"]], len(_decoded(value.get("values", ""), where))
+    fits = held % size == 0 and held // size <= math.prod(value["shape"])
     _need(fits, f"{where} has values that do not fit its shape")
 
 
-def _shapes(value: Any, where: str) -> None:
-    for one in _list(value, where, MOST_SAMPLES):
-        _sizes(one, where)
+def _decoded(values: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(values, validate=True)
+    except (binascii.Error, ValueError):
+        raise _Wrong(f"{where} has values that are not valid base64") from None
+
+
+def _fields(value: Any, where: str, checks: dict[str, Check]) -> None:
+    _need(isinstance(value, dict), f"{where} is not an object")
+    for key, one in value.items():
+        _need(key in checks, f"{where} has an unknown field: {key[:40]!r}")
+        checks[key](one, f"{where}.{key}")
+
+
+def _each(value: Any, where: str, check: Check) -> None:
+    _need(isinstance(value, dict), f"{where} is not an object")
+    for key, one in value.items():
+        check(one, f"{where}.{key[:80]}")
+
+
+def _list_of(check: Check) -> Check:
+    def whole(value: Any, where: str) -> None:
+        _need(isinstance(value, list), f"{where} is not an array")
+        for number, one in enumerate(value):
+            check(one, f"{where}[{number}]")
+
+    return whole
+
+
+def _one_of(*words: str) -> Check:
+    def check(value: Any, where: str) -> None:
+        _need(isinstance(value, str) and value in words, f"{where} is not one of {', '.join(words)}")
+
+    return check
 
 
 def _sizes(value: Any, where: str) -> None:
-    for one in _list(value, where, 64):
-        _need(isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_SIZE, f"{where} is not a size")
+    _list_of(_size)(value, where)
+    _need(len(value) <= MOST_DIMENSIONS, f"{where} has more than {MOST_DIMENSIONS} dimensions")
 
 
-def _rows(value: Any, where: str) -> None:
-    for one in _list(value, where, 10_000):
-        for part in _list(one, where, 100):
-            _scalar(part, where)
-
-
-def _names(value: Any, where: str) -> None:
-    for one in _list(value, where, 10_000):
-        _text(one, where)
-
-
-def _does(value: Any, where: str) -> None:
-    _need(value in DOES, f"{where} is not one of {', '.join(DOES)}")
-
-
-def _truth(value: Any, where: str) -> None:
-    _need(isinstance(value, bool), f"{where} is neither true nor false")
-
-
-def _number(value: Any, where: str) -> None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**63
-    _need(fits, f"{where} is not a number")
+def _size(value: Any, where: str) -> None:
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SIZE
+    _need(fits, f"{where} is not a size")
 
 
 def _text(value: Any, where: str) -> None:
     _need(isinstance(value, str) and len(value) <= MOST_TEXT, f"{where} is not a string, or is too long")
 
 
+def _values(value: Any, where: str) -> None:
+    _need(isinstance(value, str), f"{where} is not a string")
+
+
 def _scalar(value: Any, where: str) -> None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        _number(value, where)
-    elif not isinstance(value, bool) and value is not None:
+    if not isinstance(value, int | float):
         _text(value, where)
-
-
-def _mapping(value: Any, where: str, most: int) -> dict[str, Any]:
-    _need(isinstance(value, dict) and len(value) <= most, f"{where} is not an object, or is too large")
-    return dict(value)
-
-
-def _list(value: Any, where: str, most: int) -> list[Any]:
-    _need(isinstance(value, list) and len(value) <= most, f"{where} is not an array, or is too long")
-    return list(value)
 
 
 def _need(holds: bool, problem: str) -> None:
@@ -163,28 +141,24 @@ def _need(holds: bool, problem: str) -> None:
         raise _Wrong(problem)
 
 
-_FIELDS: Final[dict[str, Callable[[Any, str], None]]] = {
-    "does": _does,
-    "samples": _samples,
-    "results": _results,
+_OF_A_TENSOR: Final[dict[str, Check]] = {
+    "dtype": _one_of(*ITEM_SIZES),
+    "shape": _sizes,
+    "strides": _sizes,
+    "layout": _text,
+    "device": _text,
+    "digest": _text,
+    "values": _values,
+}
+_OF_A_SAMPLE: Final[dict[str, Check]] = {
+    "does": _one_of("computes", "refuses", "crashes", "hangs", "unasked"),
+    "results": _list_of(_result),
+    "value": _text,
     "error": _text,
     "text": _text,
-    "warns": _names,
+    "warns": _list_of(_text),
     "inputs": _text,
-    "shapes": _shapes,
-    "random": _truth,
     "operator": _text,
-    "waits": _truth,
-    "seconds": _number,
-    "queue": _number,
-    "spread": _number,
-    "paged": _truth,
-    "mode": _text,
-    "shows": _truth,
-    "sure": _truth,
-    "title": _text,
-    "rows": _rows,
-    "names": _names,
-    "value": _text,
+    "reports": _one_of("no", "may", "sure"),
 }
-"""What an answer may hold; docs/schema/mac-answers-1.json says what each is."""
+"""What an answer may hold beside its samples; docs/schema/mac-answers-2.json says what each is."""

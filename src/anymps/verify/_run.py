@@ -1,4 +1,4 @@
-"""One run: asks each kind in separate processes, within its time, and saves the answers after each of them."""
+"""One run: asks each kind in separate processes, within the time, and saves the answers on the way."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from anymps.verify._supervised import Ended, listen
 
 START_PATIENCE: Final = 300.0
 """Seconds for a process to start, in which it may compile the virtual device."""
-_BETWEEN: Final = 120.0
-_MOST_STARTS: Final = 500
+_PATIENCE: Final = 90.0
+"""Seconds without a message, after which a case hangs."""
 _LEAST: Final = 1.0
-"""Seconds for which no process is started."""
+"""Seconds for which no further process is started."""
 _KEPT_EVERY: Final = 30.0
 _WORKER: Final = "anymps.verify._worker"
 
@@ -36,6 +36,7 @@ class _Progress:
     """Where one kind stands."""
 
     kind: Kind
+    wanted: Sequence[str] | None
     start: int = 0
     environment: dict[str, str] = field(default_factory=dict)
     cases: int = 0
@@ -50,60 +51,40 @@ class _Run:
         self.answers = Answers(False, {}, date.today().isoformat())
         self._mac, self._tell, self._keep, self._worker = mac, tell, keep, worker
         self._kept = time.monotonic()
-        self._known = False
-        self._asked: dict[str, _Progress] = {}
 
-    def is_finished(self, kind: Kind) -> bool:
-        """Whether all cases of a kind were asked, or no more can be."""
-        return kind.name in self._asked and self._asked[kind.name].finished
-
-    def ask(self, kind: Kind, seconds: float, wanted: Sequence[str] | None) -> None:
-        """Ask the cases of one kind, each process going on behind the case in which the last one ended.
-
-        A kind that ran out of time before goes on where it was.
-        """
-        begun = time.monotonic()
-        deadline = begun + seconds
-        progress = self._asked.setdefault(kind.name, _Progress(kind))
-        self.answers.answers.setdefault(kind.name, {})
-        about = self.answers.kinds.setdefault(kind.name, {"cases": 0, "seconds": 0.0, "note": ""})
-        if seconds < _LEAST:
-            about["note"] = about["note"] or "no time left"
-            return
-        spent = about["seconds"]
-        for _ in range(_MOST_STARTS):
+    def ask(self, progress: _Progress, seconds: float) -> None:
+        """Ask cases of one kind, each process going on behind the case in which the last one ended."""
+        deadline = time.monotonic() + seconds
+        while True:
             left = max(deadline - time.monotonic(), 0.0)
-            job = {"kind": kind.name, "start": progress.start, "seconds": left, "mac": self._mac, "wanted": wanted}
+            about = {"kind": progress.kind.name, "start": progress.start, "wanted": progress.wanted}
             progress.at = None
             ended = listen(
                 self._worker,
-                {**_environment(), **kind.environment, **progress.environment},
-                json.dumps(job),
+                {**_environment(), **progress.kind.environment, **progress.environment},
+                json.dumps({**about, "seconds": left, "mac": self._mac}),
                 lambda message: self._hear(message, progress),
                 START_PATIENCE,
             )
             self._close(ended, progress)
-            about["seconds"] = round(spent + time.monotonic() - begun, 1)
             if progress.finished or time.monotonic() >= deadline:
                 break
-        if not progress.finished:
-            about["note"] = "; ".join(filter(None, (str(about["note"]), "ran out of time; --minutes allows more")))
         self._keep(self.answers)
 
     def _hear(self, message: dict[str, Any], progress: _Progress) -> float | None:
         if "hello" in message:
             about = message["hello"]
             self.answers.virtual, self.answers.machine = about["virtual"], about["machine"]
-            self.answers.kinds[progress.kind.name] |= {"cases": message["cases"], "note": message["note"]}
-            progress.cases, self._known = message["cases"], True
-            return _BETWEEN
+            self.answers.kinds[progress.kind.name] = {"cases": message["cases"], "note": message["note"]}
+            progress.cases = message["cases"]
+            return _PATIENCE
         if "begin" in message:
             progress.at = (message["begin"], message["case"])
-            return float(message["patience"])
+            return _PATIENCE
         if "done" in message:
             assert progress.at is not None
             self._take(progress, message["answer"])
-            return _BETWEEN
+            return _PATIENCE
         if "again" in message:
             progress.start, progress.environment = message["again"], message["environment"]
         elif "end" in message:
@@ -126,15 +107,14 @@ class _Run:
         if ended.how == "exit":
             return
         if progress.at is None:
-            if not self._known:
+            if not self.answers.machine:
                 raise EnableError(f"anymps: the device could not be started: {ended.words}")
             progress.finished = True
             self.answers.kinds[progress.kind.name]["note"] = f"stopped between two cases: {ended.words}"
             return
         words = ended.words if ended.how == "hang" else f"exit status {ended.status}: {ended.words}"
         does = "hangs" if ended.how == "hang" else "crashes"
-        answer: dict[str, Any] = {"does": does, "text": words}
-        self._take(progress, {**answer, "shows": True} if progress.kind.name == "faults" else answer)
+        self._take(progress, {"does": does, "text": words})
         progress.environment = {}
 
 
@@ -150,34 +130,40 @@ def ask(
 ) -> Answers:
     """Ask the device of this machine, `kinds` in the order of `KINDS`, for about so many minutes.
 
-    A kind that is done early leaves its time to the next. Before the last kind, those that ran out of time go on where
-    they were, as long as the last one keeps its share. `mac` is what the virtual device plays; `wanted` restricts the
+    Each kind may take half of the time that is left. Then those that are not finished go on where they were, until the
+    time is up. One case is asked whatever the time. `mac` is what the virtual device plays; `wanted` restricts the
     cases of a kind. `tell` hears one line after each case; `keep` is given the answers so far, every few seconds.
     `worker` is the command of a process that does a job of `_worker`, for tests.
     Raises EnableError if there is no device.
     """
     run = _Run(mac, tell, keep, worker or own_worker(_WORKER))
     end = time.monotonic() + 60 * minutes
-    todo = [kind for kind in KINDS.values() if kind.name in kinds]
-
-    def ask_one(kind: Kind, among: Sequence[Kind], reserved: float = 0.0) -> None:
-        left = max(end - reserved - time.monotonic(), 0.0)
-        share = kind.share / sum(other.share for other in among)
-        run.ask(kind, left * share, None if wanted is None else list(wanted.get(kind.name, ())))
-
+    todo = [
+        _Progress(kind, None if wanted is None else list(wanted.get(kind.name, ())))
+        for kind in KINDS.values()
+        if kind.name in kinds
+    ]
+    for progress in todo:
+        run.answers.kinds[progress.kind.name] = {"cases": 0, "note": ""}
+        run.answers.answers[progress.kind.name] = {}
     try:
-        for number, kind in enumerate(todo[:-1]):
-            ask_one(kind, todo[number:])
-        for last in todo[-1:]:
-            reserved = 60 * minutes * last.share / sum(kind.share for kind in todo)
-            again = [kind for kind in todo[:-1] if not run.is_finished(kind)]
-            for number, kind in enumerate(again):
-                ask_one(kind, again[number:], reserved)
-            ask_one(last, [last])
+        while left := [progress for progress in todo if not progress.finished]:
+            for progress in left:
+                seconds = max(end - time.monotonic(), 0.0)
+                if seconds >= _LEAST or not run.answers.machine:
+                    others = any(not other.finished for other in todo if other is not progress)
+                    run.ask(progress, seconds / 2 if others else seconds)
+            if end - time.monotonic() < _LEAST:
+                break
     except KeyboardInterrupt:
         if run.answers.count:
             keep(run.answers)
         raise
+    for progress in todo:
+        if not progress.finished:
+            about = run.answers.kinds[progress.kind.name]
+            late = "ran out of time" if progress.cases else "no time left"
+            about["note"] = "; ".join(filter(None, (str(about["note"]), f"{late}; --minutes allows more")))
     return run.answers
 
 

@@ -6,15 +6,16 @@ import contextlib
 import json
 import queue
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 _LEAVES: Final = 60.0
 """Seconds that a process may take to end after its last message."""
-_LINES: Final = 20
-"""Of standard error that are kept: the last of them says why a process died."""
+_LAST: Final = 10_000
+"""Bytes at the end of standard error, the last line of which says why a process died."""
 
 
 @dataclass(frozen=True)
@@ -38,78 +39,48 @@ def listen(
     `hear` returns how many seconds may pass until the next message, or None where nothing more is expected; the first
     has `patience`. What does not speak in time is killed, and counts as hanging. Without a None it counts as crashed.
     """
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env=dict(environment),
-    ) as process:
-        return _heard(process, given, hear, patience)
-
-
-def _heard(
-    process: subprocess.Popen[str], given: str, hear: Callable[[dict[str, Any]], float | None], patience: float
-) -> Ended:
-    lines: queue.Queue[str | None] = queue.Queue()
-    complaints: list[str] = []
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
-
-    def drain() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.strip():
-                complaints.append(line.rstrip())
-                del complaints[:-_LINES]
-
-    readers = [threading.Thread(target=read, daemon=True), threading.Thread(target=drain, daemon=True)]
-    for reader in readers:
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile() as complaints,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=complaints, env=dict(environment)) as process,
+    ):
+        assert process.stdin is not None and process.stdout is not None
+        lines: queue.Queue[bytes] = queue.Queue()
+        reader = threading.Thread(target=_read, args=(process.stdout, lines), daemon=True)
         reader.start()
-    try:
-        ended = _conversation(process, given, hear, patience, lines)
-    finally:  # after Ctrl-C, too: nothing is left running or reading
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        for reader in readers:
-            reader.join()
-    if ended.how != "crash":
-        return ended
-    return Ended("crash", ended.status, complaints[-1] if complaints else "no message")
-
-
-def _conversation(
-    process: subprocess.Popen[str],
-    given: str,
-    hear: Callable[[dict[str, Any]], float | None],
-    patience: float,
-    lines: queue.Queue[str | None],
-) -> Ended:
-    """What was said, and how it ended; the words of a crash are known when standard error was read to its end."""
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it ended before it read: its status says why
-        process.stdin.write(given)
-        process.stdin.close()
-    wait: float | None = patience
-    while wait is not None:
         try:
-            line = lines.get(timeout=wait)
+            with contextlib.suppress(BrokenPipeError):  # it ended before it read: its status says why
+                process.stdin.write(given.encode())
+                process.stdin.close()
+            wait: float | None = patience
+            while wait is not None:
+                line = lines.get(timeout=wait)
+                if not line:
+                    return Ended("crash", process.wait(), _last_words(complaints))
+                wait = hear(json.loads(line))
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it has said all; what keeps it does not matter
+                process.wait(_LEAVES)
+            return Ended("exit", _end(process), "")
         except queue.Empty:
-            process.kill()
-            return Ended("hang", process.wait(), f"no response for {wait:g} s")
-        if line is None:
-            return Ended("crash", process.wait(), "")
-        wait = hear(json.loads(line))
-    try:
-        return Ended("exit", process.wait(_LEAVES), "")
-    except subprocess.TimeoutExpired:  # it has said all; what keeps it does not matter
+            return Ended("hang", _end(process), f"no response for {wait:g} s")
+        finally:  # after Ctrl-C, too: nothing is left running or reading
+            _end(process)
+            reader.join()
+
+
+def _read(output: Any, lines: queue.Queue[bytes]) -> None:
+    for line in output:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    if process.poll() is None:
         process.kill()
-        return Ended("exit", process.wait(), "")
+    return process.wait()
+
+
+def _last_words(complaints: BinaryIO) -> str:
+    complaints.seek(max(complaints.seek(0, 2) - _LAST, 0))
+    lines = complaints.read().decode(errors="replace").split("\n")
+    return next((line.rstrip() for line in reversed(lines) if line.strip()), "no message")

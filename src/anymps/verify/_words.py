@@ -5,12 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
-from statistics import median
 from typing import Final
 
-from anymps._errors import CostError, MacError
+from anymps._errors import MacError
 from anymps._text import clean, plural
-from anymps.cost import OperatorCall, predict_operator, predict_step
 from anymps.mac import Mac, parse_mac
 from anymps.verify._answers import Answers
 from anymps.verify._compare import Comparison, Difference
@@ -19,7 +17,6 @@ from anymps.verify._kinds import KINDS
 
 _WIDTH: Final = 100
 _LONGEST: Final = 300
-_WAITS: Final = {"pipe": 0, "sync": 1}  # of a call that is timed in this way
 _SHOWN: Final = 30
 """Groups of differences of a kind that are shown unless all are asked for."""
 _DTYPES: Final = frozenset(ITEM_SIZES)
@@ -35,15 +32,14 @@ def device_words(answers: Answers) -> str:
 
 def asked_lines(answers: Answers) -> Iterator[str]:
     """What was asked of each kind."""
-    yield f"{'':12}{'cases':>8}{'answers':>9}{'seconds':>9}"
+    yield f"{'':12}{'cases':>8}{'answers':>9}"
     for kind, about in answers.kinds.items():
-        seconds, note = float(about["seconds"]), clean(str(about["note"]))
-        count = len(answers.answers.get(kind, {}))
-        yield f"{kind:12}{about['cases']:>8,}{count:>9,}{seconds:>9.0f}{'  ' + note if note else ''}"
+        note, count = clean(str(about["note"])), len(answers.answers.get(kind, {}))
+        yield f"{kind:12}{about['cases']:>8,}{count:>9,}{'  ' + note if note else ''}"
 
 
-def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) -> Iterator[str]:
-    """The counts by kind, then the differences, those of one operator and cause together."""
+def comparison_lines(comparison: Comparison, *, everything: bool) -> Iterator[str]:
+    """The counts by kind, then the differences; those of one operator and cause are listed as one."""
     yield f"{'':12}{'compared':>10}{'agree':>8}{'bit for bit':>13}{'differ':>8}{'not asked':>11}"
     for kind, count in comparison.counts.items():
         differ = count.both - count.agree
@@ -51,12 +47,11 @@ def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) 
     others = sum(count.inputs for count in comparison.counts.values())
     if others:
         yield f"Inputs differ in {plural(others, 'sample')}: only the form of the results was compared."
-    yield from _times(mac)
     groups = _grouped(comparison.differences)
     if not groups:
         yield "They agree everywhere."
         return
-    yield f"{plural(len(comparison.differences), 'difference')}:"
+    yield f"{plural(len(groups), 'difference')}:"
     for kind in KINDS:
         of_kind = [group for group in groups if group[0].kind == kind]
         shown = of_kind if everything else of_kind[:_SHOWN]
@@ -71,7 +66,8 @@ def comparison_lines(mac: Answers, comparison: Comparison, *, everything: bool) 
 def _grouped(differences: list[Difference]) -> list[list[Difference]]:
     groups: dict[tuple[str, ...], list[Difference]] = {}
     for one in differences:
-        same = (one.what.partition(", sample")[0], "" if one.what.startswith("values") else one.mac)
+        what = one.what.partition(", sample")[0]
+        same = (what, "" if what in ("values", "value") else one.mac)
         groups.setdefault((one.kind, _without_dtype(one.case)[0], *same), []).append(one)
     return list(groups.values())
 
@@ -85,7 +81,8 @@ def _group_lines(group: list[Difference]) -> Iterator[str]:
     first = group[0]
     name = _without_dtype(first.case)[0]
     dtypes = ", ".join(dict.fromkeys(dtype for one in group if (dtype := _without_dtype(one.case)[1])))
-    yield clean(f"{first.kind}: {name}{f' ({dtypes})' if dtypes else ''}: {first.what.partition(', sample')[0]}")
+    times = f", {len(group)} times" if len(group) > 1 else ""
+    yield clean(f"{first.kind}: {name}{f' ({dtypes})' if dtypes else ''}: {first.what.partition(', sample')[0]}{times}")
     yield from _wrapped("the Mac", first.mac)
     yield from _wrapped("anymps", first.ours)
 
@@ -94,32 +91,6 @@ def _wrapped(who: str, words: str) -> list[str]:
     text = clean(words.replace("\n", " "))
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
     return textwrap.wrap(text or "nothing", _WIDTH, initial_indent=f"  {who:<9}", subsequent_indent=" " * 11)
-
-
-def _times(mac: Answers) -> Iterator[str]:
-    """The Mac's times beside the predicted ones; they never count as differences."""
-    machine = mac_of(mac)
-    if machine is None:
-        return
-    ratios, inside = [], 0
-    for case, answer in mac.answers.get("times", {}).items():
-        text, _, mode = case.rpartition(" ")
-        seconds = answer.get("seconds")
-        if not isinstance(seconds, int | float) or seconds <= 0 or mode not in _WAITS:
-            continue
-        try:
-            call = OperatorCall.parse(text)
-            predicted = predict_operator(call, machine, mac.machine["torch"])
-            expected = predict_step([call], machine, mac.machine["torch"], waits=_WAITS[mode]).seconds
-        except CostError:
-            continue
-        ratios.append(seconds / expected)
-        inside += predicted.low <= predicted.device * seconds / expected <= predicted.high
-    if ratios:
-        yield (
-            f"times: {plural(len(ratios), 'call')} timed; median {median(ratios):.2f} times the prediction, "
-            f"{inside} within its interval"
-        )
 
 
 def mac_of(answers: Answers) -> Mac | None:

@@ -35,12 +35,12 @@ def work(job: dict[str, Any], tell: Tell) -> None:
     """Do a job: `begin` and `done` of each case, then `end`, `late` if the time is up, or `again` for a new process."""
     begun = time.monotonic()
     cases, note, about = _prepared(job)
-    start, wanted = int(job["start"]), None if job.get("wanted") is None else frozenset(job["wanted"])
+    wanted = None if job["wanted"] is None else frozenset(job["wanted"])
+    cases = [case for case in cases if wanted is None or case.id in wanted]
+    start = int(job["start"])
     tell({"hello": about, "cases": len(cases), "note": note})
     used = False
     for number, case in enumerate(cases[start:], start):
-        if wanted is not None and case.id not in wanted:
-            continue
         if number > start and time.monotonic() - begun > job["seconds"]:
             tell({"late": number})
             return
@@ -48,7 +48,7 @@ def work(job: dict[str, Any], tell: Tell) -> None:
         if lacking or (case.alone and used):
             tell({"again": number, "environment": dict(case.environment)})
             return
-        tell({"begin": number, "case": case.id, "patience": case.patience})
+        tell({"begin": number, "case": case.id})
         tell({"done": number, "answer": case.ask()})
         used = True
         if case.alone:

@@ -14,14 +14,13 @@ class Case:
     """A case by its `id`, the same on every machine; `ask` gives the answer, and raises nothing of the device's.
 
     `alone`: in a process of its own, with these variables of the environment besides, since what it does would show in
-    the next case or may end the process. `patience` is how many seconds may pass without an answer.
+    the next case.
     """
 
     id: str
     ask: Callable[[], Answer]
     alone: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
-    patience: float = 90.0
 
 
 def in_turn(rows: Sequence[Sequence[Case]]) -> list[Case]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import random
 import sys
@@ -20,47 +19,30 @@ _WANTED: Final = "expecttest"
 
 @functools.cache
 def database() -> dict[tuple[str, str], Any]:
-    """Torch's own entries by name and variant.
+    """Torch's own entries by name and variant; before each sample that they draw they call `seed_generators`.
 
     Raises ModuleNotFoundError where a module that it needs is not installed, such as numpy.
     """
     with _stand_in():
+        from torch.testing._internal import common_utils
         from torch.testing._internal.common_methods_invocations import op_db
+        from torch.testing._internal.opinfo import core
+    common_utils.set_rng_seed = seed_generators
+    for module in (common_utils, core):
+        vars(module)["extract_test_fn"] = lambda: None  # torch's own looks through the stack for a test
     return {(info.name, info.variant_test_name): info for info in op_db}
 
 
-@contextmanager
-def drawing_quickly() -> Iterator[None]:
-    """Lets the database draw its samples, the same ones, in less than half the time.
+def seed_generators(seed: int | None = None) -> None:
+    """Seed what samples and calls draw from; torch's own function keeps a traceback for each absent device."""
+    import numpy
+    from torch.testing._internal import common_utils
 
-    Before each sample it seeds torch, which notes a traceback for each kind of device that is not there, and looks
-    through the stack for the test that runs.
-    """
-    database()
-    utilities, core = _module("common_utils"), _module("opinfo.core")
-    seed, tests = utilities.set_rng_seed, utilities.extract_test_fn
-    try:
-        utilities.set_rng_seed = _seed
-        utilities.extract_test_fn = core.extract_test_fn = lambda: None
-        yield
-    finally:
-        utilities.set_rng_seed = seed
-        utilities.extract_test_fn = core.extract_test_fn = tests
-
-
-def _seed(seed: int | None = None) -> None:
-    """The generators that samples and calls draw from."""
-    utilities = _module("common_utils")
-    seed = utilities.SEED if seed is None else seed
+    seed = common_utils.SEED if seed is None else seed
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)
     random.seed(seed)
-    if utilities.TEST_NUMPY:
-        utilities.np.random.seed(seed)
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"torch.testing._internal.{name}")
+    numpy.random.seed(seed)
 
 
 @contextmanager

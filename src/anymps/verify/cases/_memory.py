@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -37,20 +37,21 @@ def memory_cases() -> list[Case]:
 
 
 def _counted(script: Callable[[Note], None]) -> Answer:
-    """The rows of a script: what was done, bytes in tensors, and bytes of the driver since the beginning."""
-    rows: list[list[Any]] = []
+    """A sample for each note of a script: what was done, bytes in tensors, and of the driver since the beginning."""
+    samples: list[Answer] = []
     torch.mps.empty_cache()
     base = torch.mps.driver_allocated_memory()
 
     def note(what: str) -> None:
         torch.mps.synchronize()
-        rows.append([what, torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory() - base])
+        tensors, driver = torch.mps.current_allocated_memory(), torch.mps.driver_allocated_memory() - base
+        samples.append({"does": "computes", "value": f"{what}: {tensors:,} bytes in tensors, {driver:,} in the driver"})
 
     try:
         script(note)
     except Exception as error:
-        return {**refusal(error), "rows": rows}
-    return {"does": "computes", "rows": rows}
+        samples.append(refusal(error))
+    return {"samples": samples}
 
 
 def _refused(call: Callable[[], object]) -> Answer:
@@ -98,27 +99,6 @@ def _reuse(note: Note) -> None:
     note("all freed")
 
 
-def _small_ones(note: Note) -> None:
-    held = [_empty(1000 + at) for at in range(2000)]
-    note("2000 of about 1 KB")
-    del held[::2]
-    note("every second one freed")
-    held += [_empty(1500) for _ in range(1000)]
-    note("1000 more")
-    held.clear()
-    note("all freed")
-    torch.mps.empty_cache()
-    note("empty_cache")
-
-
-def _growing(note: Note) -> None:
-    cache = torch.zeros(1, 8, 1, 64, device="mps")
-    for step in range(1, 257):
-        cache = torch.cat([cache, torch.zeros(1, 8, 1, 64, device="mps")], 2)
-        if step % 64 == 0:
-            note(f"{step} steps")
-
-
 def _training(note: Note) -> None:
     torch.manual_seed(0)
     layers = [torch.nn.Linear(512, 512) if at % 2 == 0 else torch.nn.ReLU() for at in range(7)]
@@ -138,23 +118,11 @@ def _training(note: Note) -> None:
         note(f"zero_grad {step}")
 
 
-def _accelerator(note: Note) -> None:
-    x = _empty(5 * _MIB)
-    note("5 MiB")
-    for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
-        value = getattr(torch.accelerator, name)()
-        note(f"{name} {value}" if "reserved" not in name else name)
-    del x
-
-
 _SCRIPTS: Final = {
     "four sizes": _four_sizes,
     "one tensor of each size": _charges,
     "a block used again": _reuse,
-    "small tensors": _small_ones,
-    "a cache that grows": _growing,
     "training": _training,
-    "torch.accelerator": _accelerator,
 }
 
 
@@ -172,15 +140,12 @@ def _out_of_memory() -> None:
 _LIMITS: Final[dict[str, Callable[[], object]]] = {
     "a buffer of 4 TiB": lambda: _empty(1 << 42),
     "out of memory": _out_of_memory,
-    "fraction -1": lambda: torch.mps.set_per_process_memory_fraction(-1),
     "fraction 3": lambda: torch.mps.set_per_process_memory_fraction(3),
-    "fraction of a text": lambda: torch.mps.set_per_process_memory_fraction("half"),
 }
 _ENVIRONMENTS: Final = (
     {_HIGH: "2.5"},
     {_HIGH: "0.5"},
     {_LOW: "1.9"},
-    {_LOW: "-1"},
     {_HIGH: "0.0", _LOW: "2.5"},
     {_HIGH: "lots"},
 )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from anymps.rules import fallback_operators
 from anymps.verify.cases._answering import answered, digest_of, refusal
 from anymps.verify.cases._case import Answer, Case, in_turn
-from anymps.verify.cases._database import database, drawing_quickly
+from anymps.verify.cases._database import database, seed_generators
 from anymps.verify.cases._moving import portable, to_mps
 
 ASKED_DTYPES: Final = (
@@ -42,101 +42,80 @@ def database_cases() -> list[Case]:
 
 def _cases_of(info: Any) -> list[Case]:
     """Those of one operator."""
-    found = [Case(_id("forward", info, dtype), _asks(_forward, info, dtype)) for dtype in ASKED_DTYPES]
+    found = [_case("forward", info, dtype) for dtype in ASKED_DTYPES]
     if info.supports_autograd:
-        found += [Case(_id("gradient", info, dtype), _asks(_gradient, info, dtype)) for dtype in GRADIENT_DTYPES]
+        found += [_case("gradient", info, dtype) for dtype in GRADIENT_DTYPES]
     if info.error_inputs_func is not None:
         found.append(Case(f"errors {info.full_name}", functools.partial(_errors, info)))
     return found
 
 
 def fallback_cases() -> list[Case]:
-    """The first sample of each operator in float32, where the CPU may step in."""
-    return [
-        Case(_id("fallback", info, torch.float32), functools.partial(_fallback, info)) for info in database().values()
-    ]
+    """Each operator in float32, where the CPU may step in; first those that are known to have no kernel."""
+    known = {name.partition(".")[0] for name in fallback_operators()}
+    entries = sorted(database().values(), key=lambda info: _operator(info).replace(".", "_") not in known)
+    return [_case("fallback", info, torch.float32) for info in entries]
 
 
-def _id(what: str, info: Any, dtype: torch.dtype) -> str:
-    return f"{what} {info.full_name} {str(dtype).removeprefix('torch.')}"
+def _case(what: str, info: Any, dtype: torch.dtype) -> Case:
+    ask = functools.partial(_asked, info, dtype, gradient=what == "gradient")
+    return Case(f"{what} {info.full_name} {str(dtype).removeprefix('torch.')}", ask)
 
 
-def _asks(ask: Callable[[Any, Any], Answer], info: Any, dtype: torch.dtype) -> Callable[[], Answer]:
-    def run() -> Answer:
-        try:
-            samples = _chosen(info, dtype)
-        except Exception as error:  # the sample is made on the CPU, which may have no kernel for that
-            return {**refusal(error), "does": "unasked"}
-        if not samples:
-            return {"does": "unasked", "text": "the database has no samples"}
-        return {"samples": [ask(info, sample) for sample in samples], **_about(info)}
-
-    return run
+def _asked(info: Any, dtype: torch.dtype, *, gradient: bool) -> Answer:
+    try:
+        samples = _chosen(info, dtype)
+    except Exception as error:  # the sample is made on the CPU, which may have no kernel for that
+        return {**refusal(error), "does": "unasked"}
+    if not samples:
+        return {"does": "unasked", "text": "the database has no samples"}
+    return {"samples": [_sample(info, sample, gradient) for sample in samples], "operator": _operator(info)}
 
 
-def _about(info: Any) -> Answer:
-    operator = info.aten_name or info.name
-    return {"operator": operator, "random": True} if _draws(info.full_name) else {"operator": operator}
+def _operator(info: Any) -> str:
+    return str(info.aten_name or info.name)
 
 
 def _chosen(info: Any, dtype: torch.dtype) -> list[Any]:
     """Samples from the beginning, the middle and the end of the first few."""
-    _seed()
-    with drawing_quickly():
-        some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
+    seed_generators(0)
+    some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
     return [some[at] for at in sorted({0, len(some) // 2, len(some) - 1})] if some else []
-
-
-def _seed() -> None:
-    """The two generators that samples and calls draw from; `torch.manual_seed` notes a traceback for each other one."""
-    torch.default_generator.manual_seed(0)
-    torch.mps.manual_seed(0)
 
 
 def _values_of(sample: Any) -> tuple[Any, Any]:
     return tree_map(portable, ((sample.input, *sample.args), dict(sample.kwargs)))  # type: ignore[no-any-return]
 
 
-def _on_mps(info: Any, values: tuple[Any, Any], *, gradient: bool = False) -> tuple[Any, Any]:
+def _on_mps(info: Any, values: tuple[Any, Any], *, gradient: bool) -> tuple[Any, Any]:
     args, kwargs = tree_map(functools.partial(to_mps, gradient=gradient), values)
     if info.name == "tensor_split" and len(args) > 1:  # takes its indices from the CPU only, on every device
         args = (args[0], values[0][1], *args[2:])
     return args, kwargs
 
 
-def _asked_with(values: tuple[Any, Any]) -> Answer:
-    """What a result depends on, to tell other inputs from another answer."""
+def _sample(info: Any, sample: Any, gradient: bool) -> Answer:
+    """What the operator gives for a sample; and what that depends on, to tell other inputs from another answer."""
+    values = _values_of(sample)
+
+    def call() -> Any:
+        args, kwargs = _on_mps(info, values, gradient=gradient)
+        results = info.op(*args, **kwargs)
+        return _gradients((args, kwargs), results) if gradient else results
+
     tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and not leaf.is_meta]
-    strided = [one for one in tensors if one.layout == torch.strided]
-    return {"inputs": digest_of(strided), "shapes": [list(one.shape) for one in tensors]}
+    inputs = digest_of(one for one in tensors if one.layout == torch.strided)
+    seed_generators(0)
+    return {**answered(call, _VALUES, values=not _draws(info.full_name)), "inputs": inputs}
 
 
-def _forward(info: Any, sample: Any) -> Answer:
-    values = _values_of(sample)
-
-    def call() -> Any:
-        args, kwargs = _on_mps(info, values)
-        return info.op(*args, **kwargs)
-
-    asked = _asked_with(values)
-    _seed()
-    return {**answered(call, _VALUES, values=not _draws(info.full_name)), **asked}
-
-
-def _gradient(info: Any, sample: Any) -> Answer:
-    values = _values_of(sample)
-
-    def call() -> Any:
-        args, kwargs = _on_mps(info, values, gradient=True)
-        leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.requires_grad]
-        outputs = [x for x in tree_leaves(info.op(*args, **kwargs)) if isinstance(x, torch.Tensor) and x.requires_grad]
-        if not outputs or not leaves:
-            return []
-        return torch.autograd.grad(outputs, leaves, [_weights(x) for x in outputs], allow_unused=True)
-
-    asked = _asked_with(values)
-    _seed()
-    return {**answered(call, _VALUES, values=not _draws(info.full_name)), **asked}
+def _gradients(given: Any, results: Any) -> Any:
+    leaves, outputs = (
+        [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor) and x.requires_grad] for tree in (given, results)
+    )
+    if not outputs or not leaves:
+        return []
+    return torch.autograd.grad(outputs, leaves, [_weights(x) for x in outputs], allow_unused=True)
 
 
 def _weights(output: torch.Tensor) -> torch.Tensor:
@@ -147,14 +126,12 @@ def _weights(output: torch.Tensor) -> torch.Tensor:
 
 def _errors(info: Any) -> Answer:
     """Each wrong input of the database."""
-    _seed()
+    seed_generators(0)
     found: list[Answer] = []
-    with drawing_quickly():
-        wrongs = iter(info.error_inputs("mps:0"))
+    wrongs = iter(info.error_inputs("mps:0"))
     while len(found) < _ERRORS:
         try:
-            with drawing_quickly():
-                wrong = next(wrongs)
+            wrong = next(wrongs)
         except StopIteration:
             break
         except Exception as error:  # the wrong input itself cannot be made on mps
@@ -163,24 +140,7 @@ def _errors(info: Any) -> Answer:
         sample = wrong.sample_input
         call = functools.partial(info.op, sample.input, *sample.args, **sample.kwargs)
         found.append(answered(call, _VALUES, values=False))
-    return {"samples": found, "operator": info.aten_name or info.name}
-
-
-def _fallback(info: Any) -> Answer:
-    try:
-        samples = _chosen(info, torch.float32)
-    except Exception as error:
-        return {**refusal(error), "does": "unasked"}
-    if not samples:
-        return {"does": "unasked", "text": "the database has no samples"}
-    values = _values_of(samples[0])
-
-    def call() -> Any:
-        args, kwargs = _on_mps(info, values)
-        return info.op(*args, **kwargs)
-
-    _seed()
-    return {**answered(call, _VALUES, values=False), "operator": info.aten_name or info.name}
+    return {"samples": found, "operator": _operator(info)}
 
 
 class Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -200,8 +160,7 @@ def _draws(full_name: str) -> bool:
     if info.name in _AS_FOUND:
         return True
     try:
-        with drawing_quickly():
-            samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
+        samples = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 4))
     except Exception:
         return False
     for sample in samples:

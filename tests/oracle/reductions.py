@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from anymps.verify.cases._values import line
+from .values import line
 
 MATRICES: Final = ((7, 3), (5, 33), (4, 300), (3, 1000), (40, 700))
 """Rows and columns: less than a SIMD group, a little more, several, and sums in two passes."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import torch
 
-from anymps.verify.cases._database import database
-from anymps.verify.cases._operators import Operator
+from anymps.verify.cases import database
+
+from .operators import Operator
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _COMPLEX = (torch.complex64, torch.complex32)
