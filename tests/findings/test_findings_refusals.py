@@ -8,6 +8,7 @@ import pytest
 
 from anymps.findings import RULES, Finding, Severity, is_refusal
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
+from recordings import META
 from rule_loops import only
 
 TORCH = {"torch_version": "2.13.0+cpu"}
@@ -354,6 +355,23 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
 def test_how_to_move_a_tensor(detail: dict[str, str], fix: str) -> None:
     """MPS401: an attribute is moved where it is or kept by the module, what goes into a package before it goes in."""
     assert only(refused(RefusalKind.DEVICE, "RuntimeError", "no", "aten::mm", **detail)).fix == fix
+
+
+@pytest.mark.parametrize(
+    ("suite", "own"),
+    [({"own": ["tests", "monai"]}, True), ({"own": ["nnunet"]}, False), ({"own": 1}, False), ({}, False)],
+)
+def test_a_package_of_ones_own(suite: dict[str, object], own: bool) -> None:
+    """The line of a package that the suite's project makes is the one to change, also where it is installed."""
+    builder = RecordingBuilder(meta={**META, "suite": suite})
+    builder.refusal(
+        RefusalKind.FLOAT64, "TypeError", "no", operator="aten::_to_copy", start_ns=0,
+        site=builder.site("/v/site-packages/monai/losses.py", 7, "loss", "x = x.double()"),
+        detail={"caller": "test_losses.py:119"},
+    )  # fmt: skip
+    finding = only(builder.close())
+    call = "The line is in the package monai: change the call at test_losses.py:119. "
+    assert (finding.caller, finding.fix.startswith(call)) == ("test_losses.py:119", not own)
 
 
 def test_generator_on_the_wrong_device() -> None:

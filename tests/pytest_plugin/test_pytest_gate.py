@@ -119,6 +119,8 @@ def test_an_interrupted_test_has_its_name(gate: Gate) -> None:
                     raise KeyboardInterrupt
         """
     )
+    (gate.path / "src" / "mine").mkdir(parents=True)
+    (gate.path / "src" / "mine" / "__init__.py").touch()
     result = gate.run("--mps-recording", "m.anymps")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.assert_outcomes(passed=1)
@@ -130,7 +132,7 @@ def test_an_interrupted_test_has_its_name(gate: Gate) -> None:
         "      in test_it.py::test_hangs",
     ]
     suite = anymps.Recording.open(gate.path / "m.anymps").meta["suite"]
-    assert suite == {"tests": 2, "failed": 0, "excused": 0, "manifest": "", "expected": []}
+    assert suite == {"tests": 2, "failed": 0, "excused": 0, "manifest": "", "expected": [], "own": ["mine"]}
 
 
 def test_lines_of_installed_packages(

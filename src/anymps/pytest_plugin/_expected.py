@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from anymps._manifest import Manifest, key
 from anymps._text import plural
 from anymps.pytest_plugin._facts import Facts
 
 
-def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str) -> dict[str, object]:
-    """The recording's `suite`; `name` is the manifest's file as it is shown.
+def own_packages(root: Path) -> list[str]:
+    """The packages of a project, which its tests may take from where they are installed."""
+    places = sorted({*root.glob("*/__init__.py"), *root.glob("src/*/__init__.py")})
+    return sorted({place.parent.name for place in places})
+
+
+def suite_facts(
+    all_facts: Iterable[Facts], manifest: Manifest | None, name: str, own: Sequence[str] = ()
+) -> dict[str, object]:
+    """The recording's `suite`; `name` is the manifest's file as it is shown, `own` the packages of the project.
 
     A line stands in it if each test that met a refusal there failed as it should, or did not fail.
     """
@@ -35,6 +44,7 @@ def suite_facts(all_facts: Iterable[Facts], manifest: Manifest | None, name: str
         "excused": sum(test.expected for test in facts),
         "manifest": name,
         "expected": rows,
+        **({"own": list(own)} if own else {}),
     }
 
 

@@ -16,7 +16,7 @@ from anymps._text import clean, plural, printable
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
 from anymps.pytest_plugin._baseline import Baseline, New
-from anymps.pytest_plugin._expected import suite_facts
+from anymps.pytest_plugin._expected import own_packages, suite_facts
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
@@ -163,7 +163,8 @@ class Summary:
 
     def _write_recording(self, session: pytest.Session) -> None:
         """Close the recording, or join what the workers have recorded, and write the reports."""
-        suite = suite_facts([*self._facts.values(), *self._outside], self._manifest, self._name())
+        own = own_packages(self._config.rootpath)
+        suite = suite_facts([*self._facts.values(), *self._outside], self._manifest, self._name(), own)
         self._gate.close(int(session.exitstatus), suite)
         if not self._cut_short:
             self._lost(self._gate.failure)  # the last of it may have been too much
