@@ -20,10 +20,16 @@ a traceback. Errors of the real backend are not in this tree: they keep torch's 
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar, Final
 
 FAULT: Final = 70
 """Exit status of a command that ends with a bug of anymps itself (EX_SOFTWARE of sysexits.h)."""
+
+
+TOO_MANY_FILES: Final = (errno.EMFILE, errno.ENFILE)
+MORE_FILES: Final = "too many files are open at once: allow more (ulimit -n 256)"
+"""What a command says where a limit lets it open no further file."""
 
 
 class AnympsError(Exception):

@@ -177,6 +177,8 @@ def _digits(number: float) -> str:
 def tell(text: object, stream: TextIO | None = None) -> None:
     """Print a text on standard error, or another stream of the process's own words."""
     stream = stream if stream is not None else sys.stderr
+    if stream is None:  # `print` would take it for standard output
+        return
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a script may put anything in its place
         print(text, file=stream, flush=True)
 

@@ -215,6 +215,20 @@ def test_exit_codes(runner: Runner, code: str) -> None:
     runner.both(runner.write(f"import sys\nprint('before')\n{code}\n"))
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.stderr = None\nsys.exit('a text')",
+        "class Text:\n    def __str__(self):\n        raise KeyError('mine')\nsys.exit(Text())",
+    ],
+)
+def test_exit_with_a_text_that_cannot_be_said(runner: Runner, code: str) -> None:
+    """Nothing of it is on standard output, and the status is 1, as under python."""
+    script = runner.write(f"import sys\n{code}\n")
+    theirs, ours = runner.python(script), runner.ours(script)
+    assert (ours.status, ours.out) == (theirs.status, theirs.out) == (1, "")
+
+
 @pytest.mark.parametrize("code", ["sys.exit('a text')", "sys.exit(2.5)", "raise SystemExit([1, 2])"])
 def test_exit_with_a_text(runner: Runner, code: str) -> None:
     """`sys.exit` with something that is no number prints it on stderr, and the status is 1."""
@@ -465,3 +479,15 @@ def test_a_session_that_cannot_start_runs_nothing(tmp_path: Path, monkeypatch: p
         run_target(Target(str(script)), Refusing())
     assert not marker.exists()
     assert os._exit.__module__ in ("posix", "nt")
+
+
+def test_a_session_that_may_open_no_further_file(runner: Runner) -> None:
+    """A limit of the user's is one line, and no fault of ours; the script's own status still wins."""
+    fault = "raise OSError(24, 'Too many open files')"
+    runner.driver.write_text(DRIVER.replace('print("REPORT", file=sys.stderr)', fault))
+    result = runner.ours(runner.write("pass\n", "good.py"))
+    assert (result.status, result.err) == (
+        2,
+        "anymps: too many files are open at once: allow more (ulimit -n 256)\n",
+    )
+    assert runner.ours(runner.write("raise SystemExit(4)\n", "bad.py")).status == 4

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from anymps._errors import FAULT, AnympsError, UsageError
+from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, UsageError
 from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
@@ -132,6 +132,8 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         _forget_output()  # the reader has gone (`anymps report x | head`)
         return 0
     except OSError as error:
+        if error.errno in TOO_MANY_FILES:
+            return _fail(MORE_FILES, UsageError.exit_code)
         if error.errno not in _CANNOT_BE_WRITTEN or error.filename is not None:
             traceback.print_exc()
             return FAULT

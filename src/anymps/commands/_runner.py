@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Protocol
 
-from anymps._errors import FAULT, AnympsError
+from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, UsageError
 from anymps._own_imports import hide_from_script
 from anymps._own_python import OwnPython
 from anymps.children import ExitWatch
@@ -53,6 +53,12 @@ def run_target(target: Target, session: Session) -> int:
             except AnympsError as error:
                 say(error)
                 return error.exit_code
+            except OSError as error:
+                if error.errno not in TOO_MANY_FILES:
+                    traceback.print_exc()
+                    return FAULT
+                say(MORE_FILES)
+                return UsageError.exit_code
             except Exception:
                 # Our fault: it is shown whole, and must not hide how the script ended.
                 traceback.print_exc()

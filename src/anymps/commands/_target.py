@@ -248,8 +248,9 @@ def _exit_status(error: SystemExit) -> int:
         return int(error.code)
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
-    with suppress(OSError, ValueError):
-        print(error.code, file=sys.stderr)
+    with suppress(Exception):  # its text is the script's own code; Python ends with 1 all the same
+        # Of Python's own stream where the script has none: `print` takes None for standard output.
+        print(error.code, file=sys.stderr if sys.stderr is not None else sys.__stderr__, flush=True)
     return 1
 
 

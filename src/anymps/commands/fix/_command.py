@@ -130,8 +130,8 @@ def _suggest(suggestions: Sequence[Suggestion]) -> None:
     for suggestion in suggestions:
         finding = suggestion.finding
         place = f"{Path(finding.site.file).name}:{finding.site.line}" if finding.site.file else ""
-        say_plain("  " + "  ".join(filter(None, (finding.id, place, f"not changed: {clean(suggestion.why)}"))))
-        say_plain(f"         {finding.fix}")
+        say_plain("  " + clean("  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}")))))
+        say_plain(f"         {clean(finding.fix)}")
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:
