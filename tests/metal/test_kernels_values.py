@@ -65,6 +65,14 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
         "F.adaptive_max_pool2d(torch.arange(25.0).view(1, 5, 5).to('mps'), 3).flatten().tolist()",
         [12, 13, 14, 17, 18, 19, 22, 23, 24],
     ),
+    "layer_norm, rows far from zero (MPS638)": (
+        "F.layer_norm((torch.arange(8.0) / 8 + 4000).to('mps'), (8,))[:2].tolist()",
+        [-138.3496551513672, -98.82118225097656],
+    ),
+    "group_norm, groups far from zero (MPS639)": (
+        "F.group_norm((torch.arange(8.0) / 8 + 4000).view(1, 2, 4).to('mps'), 1).flatten()[:2].tolist()",
+        [-0.9999738931655884, -0.7142670154571533],
+    ),
     "layer_norm, halves with float32 weights (MPS634)": (
         "mixed_norms()",
         [math.inf, 1.204268070216818e31],
@@ -168,7 +176,7 @@ NOT_SHOWN = {
     "MPS614": _GRAPH,
     "MPS616": _LARGE,
     **dict.fromkeys(
-        ("MPS606", "MPS607", "MPS608", "MPS610"), "linear layers and batched products are MPSGraph's or MPS's"
+        ("MPS606", "MPS607", "MPS608", "MPS610", "MPS646"), "linear layers and batched products are MPSGraph's or MPS's"
     ),
     "MPS617": "the kernel of addcmul has no launch described",
     "MPS618": "a GPU gives any number; here the kernel divides by zero, which stops it",
@@ -177,7 +185,10 @@ NOT_SHOWN = {
     "MPS624": _GRAPH,
     "MPS627": _GRAPH,
     "MPS632": _GRAPH,
+    "MPS640": _GRAPH,
     "MPS642": "attention has no launch described",
+    "MPS645": "unique has no launch described",
+    "MPS647": "the host's code gives the kernel one right side for all",
     "MPS651": _LARGE,
     "MPS652": _LARGE,
     "MPS654": _LARGE,

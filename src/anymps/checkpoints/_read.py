@@ -76,6 +76,8 @@ def read(path: Path) -> Checkpoint:
     Raises CheckpointError if it cannot be read, ForeignClassError if it names a class that only its own code restores.
     """
     kind = format_of(path)
+    import torch  # noqa: F401 - while memory is not bounded yet: a build for CUDA takes gigabytes
+
     with reading(path):
         if kind == "safetensors":
             with safetensors().safe_open(path, framework="pt") as file:
