@@ -106,3 +106,19 @@ def test_constructors_run_as_kernels_do(monkeypatch: pytest.MonkeyPatch, loop: s
     out = torch.zeros(1, dtype=torch.int32, device="mps")
     kernel(out, threads=1)
     assert out.item() == 7
+
+
+def test_initializers_run_once_for_two_libraries_of_one_source() -> None:
+    """They enter threadgroup memory into a list, which would become a circle."""
+    source = """
+        kernel void turned(device float* x, uint i [[thread_position_in_threadgroup]]) {
+            threadgroup float held[32];
+            held[i] = x[i];
+            threadgroup_barrier(mem_flags::mem_threadgroup);
+            x[i] = held[31 - i];
+        }
+    """
+    for _ in range(2):
+        x = torch.arange(32.0, device="mps")
+        torch.mps.compile_shader(source).turned(x, threads=32, group_size=32)
+        assert x.tolist() == [31.0 - i for i in range(32)]

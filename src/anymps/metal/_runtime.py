@@ -17,6 +17,9 @@ from anymps._errors import UsageError
 from anymps.metal.compilation import UnsetVariable, compile_runtime
 from anymps.metal.translation import INITIALISERS
 
+_initialising = threading.Lock()
+_initialised: set[int] = set()  # handles of libraries, which stay loaded
+
 
 class KernelEntry(ctypes.Structure):
     """`anymps_rt::Kernel` of shim/msl/runtime.h.
@@ -188,8 +191,16 @@ def load_kernels(path: Path) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]
 def _initialise(library: ctypes.CDLL) -> None:
     """Gives variables outside of functions their values: constructors of the program, which run as a kernel does.
 
+    Once for each library that the process holds, however often and by how many threads it is loaded.
     Raises RuntimeError for one that faults, or does not end.
     """
+    with _initialising:
+        if library._handle not in _initialised:
+            _run_initialisers(library)
+            _initialised.add(library._handle)
+
+
+def _run_initialisers(library: ctypes.CDLL) -> None:
     place = (ctypes.c_long * 2).in_dll(library, INITIALISERS)
     table = (ctypes.c_void_p * place[1]).from_address(ctypes.addressof(place) + place[0])
     for function in table:

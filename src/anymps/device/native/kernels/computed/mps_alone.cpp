@@ -31,11 +31,14 @@ namespace {
 // aten/src/ATen/native/mps/operations/Quantized.mm and the kernel weight_to_int4pack: the two halves of each byte change
 // places, the rest lies as it lay. The shape says how much there is, not how it lies.
 struct PackInt4 {
-  static at::Tensor call(const at::Tensor& self, int64_t tiles) {
+  static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t tiles) {
     static constexpr const char* name = "_convert_weight_to_int4pack_mps";
     TORCH_CHECK(self.dim() == 2, name, " : expect weight to be 2D tensor.");
     TORCH_CHECK(self.scalar_type() == at::kByte, name, " : expect weight to be kByte.");
     TORCH_CHECK(tiles == 2 || tiles == 4 || tiles == 8, name, " : innerKTiles need to be 2, 4, or 8, got ", tiles);
+    if (std::optional<at::Tensor> result = launched(rule, self, tiles)) {
+      return *std::move(result);
+    }
     const int64_t rows = (self.size(0) + 7) / 8, columns = (2 * self.size(1) + 16 * tiles - 1) / (16 * tiles);
     const at::Tensor turned = at::bitwise_or(at::bitwise_left_shift(self, 4), at::bitwise_right_shift(self, 4)).flatten();
     at::Tensor bytes = at::zeros({rows * columns * 64 * tiles}, turned.options());
@@ -46,7 +49,8 @@ struct PackInt4 {
 
 // The kernel int4pack_mm: scales and zeros in the dtype of `self`, sums in float.
 struct MultiplyInt4 {
-  static at::Tensor call(const at::Tensor& self, const at::Tensor& packed, int64_t group, const at::Tensor& scales_and_zeros) {
+  static at::Tensor call(
+      const Rule& rule, const at::Tensor& self, const at::Tensor& packed, int64_t group, const at::Tensor& scales_and_zeros) {
     static constexpr const char* name = "_weight_int4pack_mm_mps";
     const auto type = self.scalar_type();
     TORCH_CHECK(
@@ -65,6 +69,9 @@ struct MultiplyInt4 {
         ": expect qScaleAndZeros to be 3d tensor with sizes [:, ",
         rows,
         ", 2]");
+    if (std::optional<at::Tensor> result = launched(rule, self, packed, group, scales_and_zeros)) {
+      return *std::move(result);
+    }
     const at::Tensor bytes = packed.view(at::kByte).flatten().narrow(0, 0, rows * columns / 2);
     const at::Tensor numbers = at::stack({at::bitwise_and(bytes, 15), at::bitwise_right_shift(bytes, 4)}, -1).view({rows, columns});
     const at::Tensor scales = scales_and_zeros.select(2, 0);
