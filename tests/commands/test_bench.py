@@ -103,7 +103,6 @@ def test_two_devices_in_turns(virtual_device: torch.device, home: Path, capsys: 
         (["nowhere:f"], "there is no module named 'nowhere'"),
         (["nowhere.py:f"], "there is no script nowhere.py"),
         (["-m", "nowhere"], "there is no module named 'nowhere'"),
-        (["--calibrate", "-m", "train"], "--calibrate times the Mac itself, not train"),
         (["nowhere.py"], "there is no script nowhere.py"),
         (["functions:f"], "functions has no function f"),
         (["functions:number"], "functions:number is not a function"),

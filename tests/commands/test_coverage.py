@@ -203,6 +203,8 @@ on mps in torch 2.14
 aten::masked_fill_.Tensor
   status      native: it has an MPS kernel
   since       on mps since torch 2.7 or earlier
+  refuses     complex128: RuntimeError: Unsupported data type: Undefined
+  more dtypes uint16, uint32, uint64: computed on MPS, not on the CPU
   devices     check `masked fill`: a tensor on the CPU gets RuntimeError: expected self and mask to
               be on the same device, but got mask on cpu and self on mps:0
   host waits  the fill value is read, if the value is an mps tensor

@@ -296,10 +296,10 @@ def test_what_cannot_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_faulty_kernel_does_not_end_the_process(tmp_path: Path) -> None:
-    """A read far past the end of a buffer is a RuntimeError, as in a shader."""
+    """A read far before the start of a buffer is a RuntimeError, as in a shader."""
     x = torch.ones(4, dtype=torch.int32, device="mps")
     out = torch.zeros(4, dtype=torch.int32, device="mps")
-    bad = "%q = add i64 %k, 1099511627776\n %p = getelementptr i32, ptr addrspace(1) %in, i64 %q\n"
+    bad = "%q = add i64 %k, -1099511627776\n %p = getelementptr i32, ptr addrspace(1) %in, i64 %q\n"
     text = unary("f", f"{bad} %y = load i32, ptr addrspace(1) %p", "i32", "i32")
     with pytest.raises(RuntimeError, match="the Metal kernel 'f' read or wrote memory that does not exist"):
         kernels(tmp_path, f=text).f(out, x, threads=4)

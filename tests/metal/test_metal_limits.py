@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import uuid
 
 import pytest
 import torch
@@ -42,8 +43,10 @@ def test_a_trap_is_an_error(body: str, what: str) -> None:
 
 def test_what_libclang_is_ended_by_is_compiled_unchecked() -> None:
     """It parses in a process of its own, which a deep expression ends; the next shader has a new one."""
+    new = f"int never_{uuid.uuid4().hex}() {{ return 0; }}"  # in no cache: else nothing would be parsed
+    source = f"{HEAD}{new}\nkernel void f(device int* o) {{ o[0] = {'!' * 5000}o[1]; }}"
     with pytest.warns(RuntimeWarning, match=UNPARSED):
-        kernel = torch.mps.compile_shader(f"{HEAD}kernel void f(device int* o) {{ o[0] = {'!' * 5000}o[1]; }}").f
+        kernel = torch.mps.compile_shader(source).f
     out = torch.zeros(2, dtype=torch.int32, device="mps")
     kernel(out, threads=1)
     assert out[0].item() == 0

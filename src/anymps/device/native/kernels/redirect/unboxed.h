@@ -287,7 +287,8 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   template <class T>
   bool lacks_kernel(const T& argument) const {
     if constexpr (std::is_same_v<T, at::Tensor>) {
-      return argument.defined() && ((rule_.kernel.missing >> static_cast<int>(argument.scalar_type())) & 1);
+      return argument.defined() && ((rule_.kernel.missing >> static_cast<int>(argument.scalar_type())) & 1) &&
+          !argument.unsafeGetTensorImpl()->is_wrapped_number();  // a number of Python is cast before
     } else if constexpr (std::is_same_v<T, at::ITensorListRef>) {
       return argument.size() != 0 && lacks_kernel(*argument.begin());
     } else {
