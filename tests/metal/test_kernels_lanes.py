@@ -124,7 +124,7 @@ FAULTY = f"""{LOAD}
   %mine = getelementptr [256 x float], ptr addrspace(3) @parts, i64 0, i64 %tl
   store float %x, ptr addrspace(3) %mine
   call void @air.wg.barrier(i32 2, i32 1)
-  %far = select i1 %bad, i64 1099511627776, i64 0
+  %far = select i1 %bad, i64 -1099511627776, i64 0
   %k2 = add i64 %k, %far
   %place = getelementptr float, ptr addrspace(1) %in, i64 %k2
   %z = load float, ptr addrspace(1) %place

@@ -18,6 +18,8 @@ from processes import PATIENCE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
+FAR = -(1 << 40)  # below every buffer, and an address that could exist; above them, from some heaps, it could not
+
 FAULTY = (
     HEAD
     + """
@@ -142,16 +144,23 @@ def test_bad_access_ends_the_kernel_and_not_the_process() -> None:
     """In a loop and in a fiber; kernels run on afterwards."""
     x = torch.zeros(64, device="mps")
     with pytest.raises(RuntimeError) as raised:
-        library(FAULTY).beyond(x, 1 << 40)
+        library(FAULTY).beyond(x, FAR)
     assert str(raised.value) == (
         "anymps: the Metal kernel 'beyond' read or wrote memory that does not exist, "
         "in the thread at (0, 0, 0) of the grid" + AFTER
     )
     with pytest.raises(RuntimeError) as raised:
-        library(FAULTY).beyond_in_group(x, 1 << 40)
+        library(FAULTY).beyond_in_group(x, FAR)
     assert str(raised.value) == (
         "anymps: the Metal kernel 'beyond_in_group' read or wrote memory that does not exist, "
         "in the thread at (35, 0, 0) of the grid" + AFTER
+    )
+    with pytest.raises(RuntimeError) as raised:
+        library(FAULTY).beyond(x, 1 << 59)  # the processor names no such address
+    misaligned = ", or that is misaligned for its vector" if platform.machine() == "x86_64" else ""
+    assert str(raised.value) == (
+        f"anymps: the Metal kernel 'beyond' read or wrote memory that does not exist{misaligned}, "
+        "in the thread at (0, 0, 0) of the grid" + AFTER
     )
     with pytest.raises(RuntimeError) as raised:
         library(FAULTY).beyond(x)
@@ -194,7 +203,7 @@ def test_a_fault_in_a_loop_over_the_grid_names_its_thread(shape: tuple[int, int,
     bad = int(share * count)
     where = f"in the thread at ({bad % width}, {bad // width % height}, {bad // width // height}) of the grid"
     places = torch.zeros(count, dtype=torch.int64)
-    places[bad] = 1 << 40
+    places[bad] = FAR
     with pytest.raises(RuntimeError) as raised:
         library(ALONE).gathers(torch.zeros(count, device="mps"), places.to("mps"), threads=shape)
     assert str(raised.value) == (
@@ -221,7 +230,7 @@ def test_a_fault_in_a_group_that_runs_as_one_names_the_group() -> None:
         "}\n"
     )
     places = torch.zeros(48, 96, dtype=torch.int64)
-    places[37, 70] = 1 << 40
+    places[37, 70] = FAR
     with pytest.raises(RuntimeError) as raised:
         library(source).reads(
             torch.zeros(48 * 96, device="mps"), places.to("mps"), threads=(96, 48), group_size=(32, 8)
@@ -235,7 +244,7 @@ def test_a_fault_in_a_group_that_runs_as_one_names_the_group() -> None:
 def test_a_fault_that_does_not_come_again_names_no_thread() -> None:
     """The thread has overwritten what led it astray."""
     places = torch.zeros(100, dtype=torch.int64)
-    places[41] = 1 << 40
+    places[41] = FAR
     with pytest.raises(RuntimeError) as raised:
         library(ALONE).clears(torch.zeros(100, device="mps"), places.to("mps"))
     assert str(raised.value) == "anymps: the Metal kernel 'clears' read or wrote memory that does not exist" + AFTER

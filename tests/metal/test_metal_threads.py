@@ -94,7 +94,7 @@ def test_a_fault_of_one_thread_is_not_anothers() -> None:
             return
         out = torch.zeros(64, device="mps")
         for _ in range(TURNS):
-            with pytest.raises(RuntimeError, match=r"'far' read or wrote (memory that does not exist|an address)"):
+            with pytest.raises(RuntimeError, match="'far' read or wrote memory that does not exist"):
                 library(KERNELS).far(out, 1 << 40)
         assert out.tolist() == [0.0] * 64
 

@@ -28,7 +28,7 @@ def fault_text(name: str, report: Report, ranges: Sequence[tuple[int, int, int]]
         )
     address = report.address or 0
     unaligned = address == _UNALIGNED and number in (signal.SIGSEGV, signal.SIGBUS)
-    what = "read or wrote an address that is misaligned for its vector, or that cannot exist" if unaligned else ""
+    what = "read or wrote memory that does not exist, or that is misaligned for its vector" if unaligned else ""
     text = f"anymps: the Metal kernel '{name}' {what or FAULTS.get(number, f'was stopped by {number.name}')}"
     where = f"({', '.join(map(str, report.position))})"
     if report.known:

@@ -81,7 +81,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
     return;
   }
   here->caught = number;
-  // The processor tells no address where one is not aligned.
+  // The processor tells no address where one is not aligned, or lies outside what it can address (x86: not canonical).
   const bool unaligned = number == SIGBUS ? info->si_code == BUS_ADRALN : number == SIGSEGV && info->si_code == SI_KERNEL;
   here->address = unaligned ? ~uintptr_t(0) : reinterpret_cast<uintptr_t>(info->si_addr);
   leave(*here);
