@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch.overrides import TorchFunctionMode
 
-from anymps.metal.kernels.launches import BY_VALUES, DESCRIBED, Call, Launch, Work
+from anymps.kernels.launches import BY_VALUES, DESCRIBED, Call, Launch, Work
 
 _READ_VALUES: Final = frozenset(
     {*("item", "tolist", "numpy", "equal", "__bool__", "__int__", "__float__", "__index__", "__complex__")}

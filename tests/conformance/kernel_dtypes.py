@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from anymps.metal.kernels._metallib import _HEADER, _read_list
+from anymps.kernels._metallib import _HEADER, _read_list
 from anymps.rules._metal_dtypes import kernel_names
 
 METAL = {"uint16": "ushort", "uint32": "uint", "uint64": "ulong", "float8_e4m3fn": "float8_e4m3fn"}

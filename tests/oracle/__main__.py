@@ -23,7 +23,7 @@ import torch
 import anymps
 
 if TYPE_CHECKING:
-    from anymps.metal.kernels import Metallib
+    from anymps.kernels import Metallib
 
 
 def main() -> int:
@@ -46,8 +46,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     anymps.enable("M3 Pro 18GB", substrate=options.substrate, quiet=True)
     from anymps.device._enable import native
-    from anymps.metal.kernels import KernelLibrary
-    from anymps.metal.kernels._wheel import read_release
+    from anymps.kernels import KernelLibrary
+    from anymps.kernels._wheel import read_release
 
     from .card import load as cards
     from .coverage import count
@@ -97,8 +97,8 @@ def main() -> int:
 
 def _metallib(wheel: Path, folder: Path) -> Metallib:
     """The kernels of a wheel, laid down in a folder."""
-    from anymps.metal.kernels import Metallib
-    from anymps.metal.kernels._wheel import read_kernels
+    from anymps.kernels import Metallib
+    from anymps.kernels._wheel import read_kernels
 
     path = folder / "kernels.metallib"
     with path.open("wb") as file:
@@ -108,7 +108,7 @@ def _metallib(wheel: Path, folder: Path) -> Metallib:
 
 def _count(wheel: Path, folder: Path | None) -> None:
     """How many kernels of each family a wheel has; replaces those of its release's numbers."""
-    from anymps.metal.kernels._wheel import read_release
+    from anymps.kernels._wheel import read_release
 
     from .card import load as cards
     from .coverage import count

@@ -18,7 +18,7 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 
-from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
 from .launches import run_described

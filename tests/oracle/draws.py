@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels import KernelLibrary
+from anymps.kernels import KernelLibrary
 
 from .compare import Difference
 from .launches import NAMES

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.kernels import KernelLibrary, Launcher
 from anymps.verify.cases import database
 
 from .calls import CALLS

@@ -22,7 +22,7 @@ from unittest import mock
 
 import torch
 
-from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.kernels import KernelLibrary, Launcher
 
 from . import asked, families, optimizers, pairs, rows
 from .compare import Difference

@@ -1,6 +1,6 @@
 """How the kernels that compute an operator's call are run: as the device would with `kernels="real"`, or as told here.
 
-What `anymps.metal.kernels.launches` describes is taken from there. The rest are copies, casts, complex numbers of two
+What `anymps.kernels.launches` describes is taken from there. The rest are copies, casts, complex numbers of two
 parts and clamps, for which the device has no description yet. Source: `c10/metal/indexing.h` of the wheel (the kernels
 and their arguments), and their own metadata.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from anymps.metal.kernels import KernelLibrary, Launcher
-from anymps.metal.kernels.launches import NAMES, SCALAR_TYPES
+from anymps.kernels import KernelLibrary, Launcher
+from anymps.kernels.launches import NAMES, SCALAR_TYPES
 
 from .operators import Operator
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import torch
 
-from anymps.metal.kernels.launches import DESCRIBED, Call, _sorts
+from anymps.kernels.launches import DESCRIBED, Call, _sorts
 from described import EveryKernel
 
 _DTYPES = {  # those that sorts treat alike, by the name of the first

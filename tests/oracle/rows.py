@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from anymps.metal.kernels import KernelLibrary, Launcher
+from anymps.kernels import KernelLibrary, Launcher
 
 from .compare import Difference
 from .launches import NAMES, run_described

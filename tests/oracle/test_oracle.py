@@ -161,7 +161,7 @@ def test_launches_are_kept_by_what_they_were_given() -> None:
 def test_kept_rows_are_those_of_the_kernels(virtual_device: torch.device, tmp_path: Path) -> None:
     """Families, single kernels and described launches: the same rows with the kernels and with what they answered."""
     import anymps
-    from anymps.metal.kernels import added_releases
+    from anymps.kernels import added_releases
 
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():
@@ -184,7 +184,7 @@ def test_kept_rows_are_those_of_the_kernels(virtual_device: torch.device, tmp_pa
 def test_kernels_beside_the_device_where_they_were_added(virtual_device: torch.device) -> None:
     """A slice: an operator whose kernels are exact equals the device bit for bit."""
     import anymps
-    from anymps.metal.kernels import added_releases
+    from anymps.kernels import added_releases
 
     release = torch.__version__.partition("+")[0]
     if release not in added_releases():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anymps.cost._classes import VIEWS
-from anymps.metal.kernels import added_releases, operator_of
+from anymps.kernels import added_releases, operator_of
 from anymps.rules import has_metal_kernel, metal_kernel_since, parse_torch_version
 from anymps.rules._metal_kernels import _FIRST, _SINCE
 

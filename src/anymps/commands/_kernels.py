@@ -16,7 +16,7 @@ from anymps._command_settings import KernelsAddSettings, KernelsListSettings, Ke
 from anymps._errors import KernelsError, UsageError
 from anymps._text import means_release
 from anymps.commands._options import takes
-from anymps.metal.kernels import (
+from anymps.kernels import (
     Metallib,
     Signature,
     StoredKernel,

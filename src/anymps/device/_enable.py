@@ -37,7 +37,7 @@ from anymps.rules.faults import hazard_table, hazards, hazards_with_kernels
 if TYPE_CHECKING:
     from anymps.device._driver import Card
     from anymps.device._native import NativeCore
-    from anymps.metal.kernels import Metallib
+    from anymps.kernels import Metallib
     from anymps.rules import TorchVersion
     from anymps.rules.faults import Hazard
 

@@ -8,7 +8,7 @@ from anymps.device._enable import native
 from anymps.rules import installed_torch
 
 if TYPE_CHECKING:
-    from anymps.metal.kernels import KernelLibrary
+    from anymps.kernels import KernelLibrary
 
 
 def metal_kernels(release: str | None = None) -> KernelLibrary:
@@ -19,7 +19,7 @@ def metal_kernels(release: str | None = None) -> KernelLibrary:
     default is the installed one. Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run
     here, EnableError without the device, and BuildError without a C++ compiler.
     """
-    from anymps.metal.kernels import KernelLibrary, open_kernels
+    from anymps.kernels import KernelLibrary, open_kernels
 
     core = native()
     core.begin_margins()

@@ -12,8 +12,8 @@ from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
+    from anymps.kernels import Launcher, Metallib
     from anymps.mac import Mac
-    from anymps.metal.kernels import Launcher, Metallib
     from anymps.rules import TorchVersion
 
 KERNELS = row_of("kernels")
@@ -72,7 +72,7 @@ def open_real_kernels(asked: str | None, version: TorchVersion) -> tuple[str, Me
     """
     if asked in (None, "cpu"):
         return None
-    from anymps.metal.kernels import check_tools, open_kernels
+    from anymps.kernels import check_tools, open_kernels
 
     release = _release_of(version) if asked == "real" else release_of_kernels(asked)
     found = open_kernels(release)
@@ -85,7 +85,7 @@ def release_of_kernels(asked: str) -> str:
 
     Raises KernelsError, in one line, if they were not added, or their launches are not known.
     """
-    from anymps.metal.kernels import added_release
+    from anymps.kernels import added_release
 
     if not OLDEST <= parse_torch_version(asked).release <= NEWEST:
         raise KernelsError(f"the Metal kernels of torch {asked} are not known, only those of torch {SUPPORTED}")
@@ -99,7 +99,7 @@ def _release_of(version: TorchVersion) -> str:
 def offer_calls(core: NativeCore, kernels: Metallib, release: str, mac: Mac) -> frozenset[str]:
     """Has the device offer its calls to the kernels of a release first; the base names of the operators offered."""
     global _launcher
-    from anymps.metal.kernels import KernelLibrary, Launcher
+    from anymps.kernels import KernelLibrary, Launcher
 
     major, minor = parse_torch_version(release).release
     looks_back = mac.metal_family not in _WITHOUT_LOOKING_BACK and mac.macos >= _LOOKS_BACK_FROM

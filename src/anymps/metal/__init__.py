@@ -10,18 +10,38 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
+    from anymps.metal._arguments import PADDING, Arguments, Constant, Table, bind_arguments, group_of
     from anymps.metal._device import Device
+    from anymps.metal._launch import Packed, Sizes3
     from anymps.metal._library import MetalKernel, ShaderLibrary
+    from anymps.metal._runtime import KernelEntry, runtime
+    from anymps.metal._shim import SHIM
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
-    from anymps.metal.compilation import cache_bytes, cache_limit, compile_ahead, shader_cache
+    from anymps.metal.compilation import (
+        cache_bytes,
+        cache_directory,
+        cache_limit,
+        compile_ahead,
+        find_compiler,
+        find_or_make,
+        runs_loops,
+        shader_cache,
+        tool_key,
+        undefined_symbols,
+    )
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
+            "_arguments": "PADDING Arguments Constant Table bind_arguments group_of",
             "_device": "Device",
+            "_launch": "Packed Sizes3",
             "_library": "MetalKernel ShaderLibrary",
+            "_runtime": "KernelEntry runtime",
+            "_shim": "SHIM",
             "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
-            "compilation": "cache_bytes cache_limit compile_ahead shader_cache",
+            "compilation": "cache_bytes cache_directory cache_limit compile_ahead find_compiler find_or_make "
+            "runs_loops shader_cache tool_key undefined_symbols",
         },
     )

@@ -9,7 +9,7 @@ from anymps.report._text import plural
 from anymps.report.document import Column, Document, Facts, Form, Section, Table
 
 if TYPE_CHECKING:
-    from anymps.metal.kernels import Signature, StoredKernel, StructField
+    from anymps.kernels import Signature, StoredKernel, StructField
 
 
 def kernel_document(

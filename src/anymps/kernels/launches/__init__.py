@@ -1,0 +1,105 @@
+"""Which kernel of PyTorch's own computes a call of an operator, with which arguments, over which grid.
+
+One file a family of operators. Sources: the names and arguments that the kernels of torch 2.13's macOS wheel describe,
+and the headers beside them (`c10/metal/*.h`, `ATen/native/mps/*.h`); where a file names it, the host code of the
+pytorch tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anymps.kernels.launches._attention import ATTENTION as _ATTENTION
+from anymps.kernels.launches._binary import BINARY as _BINARY
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
+from anymps.kernels.launches._ctc import CTC as _CTC
+from anymps.kernels.launches._distances import DISTANCES as _DISTANCES
+from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
+from anymps.kernels.launches._folds import FOLDS as _FOLDS
+from anymps.kernels.launches._glu import GLU as _GLU
+from anymps.kernels.launches._group_norm import GROUP_NORM as _GROUP_NORM
+from anymps.kernels.launches._grouped_products import GROUPED_PRODUCTS as _GROUPED_PRODUCTS
+from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
+from anymps.kernels.launches._linalg import LINALG as _LINALG
+from anymps.kernels.launches._lu import LU as _LU
+from anymps.kernels.launches._matrices import MATRICES as _MATRICES
+from anymps.kernels.launches._medians import MEDIANS as _MEDIANS
+from anymps.kernels.launches._nll_loss import NLL_LOSS as _NLL_LOSS
+from anymps.kernels.launches._norms import NORMS as _NORMS
+from anymps.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
+from anymps.kernels.launches._pad_gradients import PAD_GRADIENTS as _PAD_GRADIENTS
+from anymps.kernels.launches._pooling import POOLING as _POOLING
+from anymps.kernels.launches._ranges import RANGES as _RANGES
+from anymps.kernels.launches._resampling import RESAMPLING as _RESAMPLING
+from anymps.kernels.launches._row_reductions import ROW_REDUCTIONS as _ROW_REDUCTIONS
+from anymps.kernels.launches._scans import SCANS as _SCANS
+from anymps.kernels.launches._scatters import SCATTERS as _SCATTERS
+from anymps.kernels.launches._slice_reductions import SLICE_REDUCTIONS as _SLICE_REDUCTIONS
+from anymps.kernels.launches._softmax import SOFTMAX as _SOFTMAX
+from anymps.kernels.launches._sorts import SORTS as _SORTS
+from anymps.kernels.launches._ternary import TERNARY as _TERNARY
+from anymps.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
+from anymps.kernels.launches._unary import UNARY as _UNARY
+
+DESCRIBED: Mapping[str, Describe] = {
+    **_UNARY,
+    **_FOLDS,
+    **_EMBEDDING_BAGS,
+    **_POOLING,
+    **_RESAMPLING,
+    **_SLICE_REDUCTIONS,
+    **_GLU,
+    **_NLL_LOSS,
+    **_GROUPED_PRODUCTS,
+    **_LU,
+    **_SCATTERS,
+    **_GROUP_NORM,
+    **_ROW_REDUCTIONS,
+    **_NEVER_ALONE,
+    **_BINARY,
+    **_TERNARY,
+    **_SCANS,
+    **_SORTS,
+    **_OPTIMIZERS,
+    **_PAD_GRADIENTS,
+    **_RANGES,
+    **_HISTOGRAMS,
+    **_ATTENTION,
+    **_NORMS,
+    **_DISTANCES,
+    **_MATRICES,
+    **_LINALG,
+    **_SOFTMAX,
+    **_CONVOLUTIONS,
+    **_CTC,
+    **_MEDIANS,
+}
+"""By the name of an operator without its overload: what finds the launches of a call."""
+
+BEGINNINGS: Mapping[str, tuple[str, ...]] = {
+    **{name: (f"{name}_",) for name in ("addcmul", "addcdiv")},
+    "convolution": ("conv1d_", "conv2d_", "conv3d_"),
+    "linalg_lu_solve": ("trsmDiagSolveLU_",),
+    "_grouped_mm": ("grouped_mm_",),
+}
+"""How the names of an operator's kernels begin: in releases without any the operator is not offered."""
+
+WHOLE = frozenset({"linalg_lu_solve", "_grouped_mm"})
+"""Operators that are offered even where the installed torch makes them of others; as a whole they may be declined."""
+
+TAKEN_ANEW: Mapping[str, str] = {
+    **dict.fromkeys(("addcmul", "addcdiv"), "value"),
+    **dict.fromkeys(("add", "sub"), "alpha"),
+    "lerp": "weight",
+}
+"""Arguments that change a launch by no more than their value, if they are floats: optimizers change theirs at each
+step."""
+
+BY_VALUES = frozenset(
+    {
+        *("_embedding_bag_dense_backward", "_embedding_bag_backward", "histc", "histogram"),
+    }
+)
+"""Operators of which a description looks at the values of tensors: what it declines it may take the next time."""

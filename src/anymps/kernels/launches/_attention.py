@@ -1,0 +1,170 @@
+"""Scaled dot product attention: of a few queries in one pass or two, of more by blocks; the rest is MPSGraph's.
+
+Source: `_scaled_dot_product_attention_math_mps` of the pytorch tree's
+`aten/src/ATen/native/mps/operations/Attention.mm`, at a state whose kernel names are those of the wheels of torch 2.13
+and 2.15. Its third way, by matrix units, needs a chip newer than the virtual ones.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._types import NAMES
+
+_FEW = 8  # queries
+_LONG = 1024  # keys, from which on a few queries take two passes
+_SLICES = 32  # of the keys, in two passes
+_WIDTHS = {64, 96, 128, 256}  # numbers of a head that the kernels of a few queries know
+_BLOCKS = {**dict.fromkeys((32, 64, 72, 80, 96), (32, 32, 4)), 128: (32, 16, 4), 256: (16, 8, 2)}
+_LANES = 32
+_ONE_PASS, _SLICE = 1024, 256  # threads of a group
+_WORDS = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+def _of_four(x: torch.Tensor) -> torch.Tensor | None:
+    """Batches, heads, rows and numbers; None for a view that cannot be taken so."""
+    if x.dim() < 3:
+        return None
+    if x.dim() == 3:
+        return x.unsqueeze(0)
+    try:
+        return x if x.dim() == 4 else x.view(-1, *x.shape[-3:])
+    except RuntimeError:
+        return None
+
+
+def _heads(call: Call) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
+    """Query, key, value and mask of four dimensions; None where a call is for no kernel."""
+    query = call.given["query"]
+    given = [call.given[name] for name in ("query", "key", "value")]
+    mask = call.given["attn_mask"]
+    if call.written or call.foreign or call.given["dropout_p"] or call.given["dropout_mask"] is not None:
+        return None
+    if query.dtype not in _WORDS or any(one.dtype != query.dtype or one.is_neg() or not one.numel() for one in given):
+        return None
+    q, k, v = (_of_four(one) for one in given)
+    if q is None or k is None or v is None or q.shape[-1] != v.shape[-1] or q.shape[1] % k.shape[1]:
+        return None
+    if mask is not None:
+        if mask.dtype not in (torch.bool, query.dtype):
+            return None
+        mask = _of_four(mask.expand(*query.shape[:-1], k.shape[2]))
+        if mask is None:
+            return None
+    q, k, v = (one if one.stride(-1) == 1 else one.contiguous() for one in (q, k, v))
+    return q, k, v, mask
+
+
+def _attention(call: Call) -> Work | None:
+    heads = _heads(call)
+    if heads is None:
+        return None
+    q, k, v, mask = heads
+    causal, rows, keys = call.given["is_causal"], q.shape[2], k.shape[2]
+    asked = call.given["scale"]
+    scale = 1 / math.sqrt(q.shape[-1]) if asked is None else asked
+    if rows <= min(_FEW, keys) and q.shape[-1] in _WIDTHS and not (causal and mask is not None):
+        few = _in_two_passes if keys >= _LONG else _in_one_pass
+        return few(call, q, k, v, mask, causal, scale)
+    if rows > _FEW and q.shape[-1] in _BLOCKS:
+        return _by_blocks(call, q, k, v, mask, causal, scale)
+    return None
+
+
+def _results(call: Call, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """With the query's leading dimensions."""
+    before = call.given["query"].shape[:-3]
+    return tuple(one.view(*before, *one.shape[1:]) if len(before) != 1 else one for one in results)
+
+
+def _few_places(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[list[int], list[int], torch.Tensor | None, list[int], list[int]]:
+    """Strides of heads and of rows, the mask and its strides, the innermost first, and those of batches."""
+    three = (q, k, v)
+    strides = [mask.stride(at) if mask.shape[at] > 1 else 0 for at in (3, 2, 1, 0)] if mask is not None else [0] * 4
+    return (
+        [one.stride(1) for one in three],
+        [one.stride(2) for one in three],
+        mask,
+        strides,
+        [*(one.stride(0) for one in three), q.shape[1]],
+    )
+
+
+def _few_name(q: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> str:
+    of, width = NAMES[q.dtype], q.shape[-1]
+    masked = "none" if mask is None else NAMES[mask.dtype]
+    return f"{of}_{width}_{width}_mask{masked}{'_causal' * causal}"
+
+
+def _in_one_pass(
+    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+) -> Work:
+    name = f"sdpa_vector_{_few_name(q, mask, causal)}"
+    batches, heads, rows, _ = q.shape
+    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
+    weights = torch.empty((batches, heads, rows, k.shape[2]), dtype=q.dtype, device="cpu")  # nobody writes them
+    by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
+    numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
+    threads = (batches * heads * _ONE_PASS, rows, 1)
+    launch = Launch(name, (q, k, v, out, *numbers, mask, of_mask, by_batch), threads, (_ONE_PASS, 1, 1))
+    return Work(_results(call, out, weights), (launch,), kept=len(call.given["query"].shape) == 4)
+
+
+def _in_two_passes(
+    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+) -> Work:
+    of, width = NAMES[q.dtype], q.shape[-1]
+    first = f"sdpa_vector_2pass_1_{_few_name(q, mask, causal)}"
+    second = f"sdpa_vector_2pass_2_{of}_{width}"
+    batches, heads, rows, _ = q.shape
+    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
+    partial = torch.empty((batches, heads, rows, _SLICES, width), dtype=q.dtype, device="cpu")
+    sums, largest = (torch.empty(partial.shape[:-1], dtype=torch.float32, device="cpu") for _ in range(2))
+    by_head, by_row, mask, of_mask, by_batch = _few_places(q, k, v, mask)
+    numbers = (heads // k.shape[1], k.shape[2], by_head, by_row, scale)
+    buffers = (q, k, v, partial, sums, largest, *numbers, mask, of_mask, by_batch)
+    launches = (
+        Launch(first, buffers, (batches * heads * _SLICE, rows, _SLICES), (_SLICE, 1, 1)),
+        Launch(second, (partial, sums, largest, out), (batches * heads * _ONE_PASS, rows, 1), (_ONE_PASS, 1, 1)),
+    )
+    (result,) = _results(call, out)
+    made = tuple(Made(one, "room") for one in (sums, largest))
+    return Work((result, partial), launches, kept=len(call.given["query"].shape) == 4, made=made)
+
+
+def _by_blocks(
+    call: Call, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+) -> Work:
+    batches, heads, rows, width = q.shape
+    height, keys, groups = _BLOCKS[width]
+    word = _WORDS[q.dtype]
+    masked = word if mask is None or mask.dtype == q.dtype else "bool_"
+    shape = f"{word}_bq{height}_bk{keys}_bd{width}_wm{groups}_wn1"
+    name = f"prefill_attention_{shape}_hm{int(mask is not None)}_dc{int(causal)}_mask{masked}"
+    if mask is not None and mask.stride(-1) != 1:
+        mask = mask.contiguous()
+    out = torch.empty(q.shape, dtype=q.dtype, device="cpu")
+    params = {
+        "B": batches,
+        "H": heads,
+        "D": width,
+        "qL": rows,
+        "kL": k.shape[2],
+        "gqa_factor": heads // k.shape[1],
+        "scale": scale,
+        "softcapping": 1.0,
+        **{f"{letter}_strides": list(one.stride()[:3]) for letter, one in zip("QKVO", (q, k, v, out), strict=True)},
+    }
+    of_mask = None if mask is None else {"M_strides": list(mask.stride())}
+    threads = (-(-rows // height) * _LANES, heads * groups, batches)
+    launch = Launch(name, (q, k, v, out, params, of_mask, mask), threads, (_LANES, groups, 1))
+    (result,) = _results(call, out)
+    return Work((result, result), (launch,))
+
+
+ATTENTION: dict[str, Describe] = {"_scaled_dot_product_attention_math_for_mps": _attention}

@@ -1,0 +1,101 @@
+"""Sizes and strides as kernels of one element at a time take them, and the tensors that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from anymps.kernels.launches._call import Call
+
+
+def reach(tensor: torch.Tensor) -> int:
+    """How many elements lie from its first place to its last one."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill a range of memory, in any order of dimensions."""
+    return tensor.is_contiguous() or (reach(tensor) == tensor.numel() and 0 not in tensor.stride())
+
+
+def all_dense(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the same element of each lies at the same place of a dense range."""
+    first = tensors[0]
+    return is_dense(first) and all(
+        one.shape == first.shape and (one.stride() == first.stride() or (one.is_contiguous() and first.is_contiguous()))
+        for one in tensors
+    )
+
+
+def new_result(shape: torch.Size, dtype: torch.dtype, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Memory for a result, in the order of the first operand that has its shape and is dense."""
+    for one in operands:
+        if one.shape == shape and is_dense(one):
+            return torch.empty_strided(shape, one.stride(), dtype=dtype, device="cpu")
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def result_of(
+    call: Call, shape: Sequence[int], dtype: torch.dtype, operands: Sequence[torch.Tensor] = ()
+) -> torch.Tensor | None:
+    """Where a call's result goes: what it writes, or new memory; None for a tensor that it would resize or cast.
+
+    An empty tensor gets the shape of the result without a word, as everywhere in PyTorch: operators such as `abs` are
+    made of their own `out=` form and an empty tensor.
+    """
+    shape = torch.Size(shape)
+    if not call.written:
+        return new_result(shape, dtype, operands)
+    out = call.written[0]
+    if out.dtype != dtype:
+        return None
+    if out.shape != shape:
+        if out.numel():
+            return None
+        like = next((one for one in operands if one.shape == shape and is_dense(one)), None)
+        out.resize_(shape)
+        if like is not None:
+            out.as_strided_(shape, like.stride())
+    return out
+
+
+def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
+    """Where a call that changes a part of its operand writes: what it was given, or a copy of the operand.
+
+    None for a tensor of another dtype or shape, or with elements that share memory.
+    """
+    if not call.written:
+        return x.clone(memory_format=torch.contiguous_format)
+    out = call.written[0]
+    if out.dtype != x.dtype or out.shape != x.shape:
+        return None
+    alone = all(size == 1 or stride for size, stride in zip(out.shape, out.stride(), strict=True))
+    return None if not alone else out if out is x else out.copy_(x)
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Room in this machine's memory, whatever the program's default device is."""
+    return torch.empty(shape, dtype=dtype, device="cpu")
+
+
+def have_numbers(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether all have elements, and in their memory just what they show: no view that is conjugated or negated."""
+    return all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
+
+
+def batch_of(*matrices: torch.Tensor) -> torch.Size:
+    """The dimensions before the last two, broadcast."""
+    shape: torch.Size = torch.broadcast_shapes(*(one.shape[:-2] for one in matrices))  # type: ignore[no-untyped-call]
+    return shape
+
+
+def sizes_of(shape: Sequence[int]) -> list[int]:
+    """The innermost dimension first, as kernels count; of a 0-dim tensor one dimension of one element."""
+    return list(reversed(shape)) or [1]
+
+
+def strides_of(tensor: torch.Tensor, shape: torch.Size) -> list[int]:
+    """In bytes, the innermost first; 0 where the tensor is broadcast to `shape`."""
+    strides = tensor.expand(shape).stride()
+    return [stride * tensor.element_size() for stride in reversed(strides)] or [0]

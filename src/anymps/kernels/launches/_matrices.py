@@ -1,0 +1,308 @@
+"""Matrix products that are not MPSGraph's: of integers, of quantized weights, of a matrix and a vector.
+
+Sources, of the pytorch tree's `aten/src/ATen/native/mps/`: `kernels/Gemv.h` and `operations/GemmHeuristics.cpp` at the
+state whose kernels the wheel of torch 2.15 has; `operations/FunctionOfAMatrixUtils.mm`. The call of the former by the
+host was not found: which orientation goes to which kernel follows from what each reads in a row, and its arguments.
+
+Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations/`. A group of threads takes 16 by
+16 numbers. Torch 2.13 has these kernels compute integers, rows of more than 2048 complex numbers, and everything where
+`PYTORCH_MPS_PREFER_METAL` is set.
+
+Source of quantized weights: `Quantized.mm` beside it, whose kernels have the arguments that those of torch 2.13's wheel
+describe.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._elements import reach, result_of
+from anymps.kernels.launches._types import MOST_32, NAMES
+
+_SINCE = (2, 15)
+_LANES = 32
+_LOAD = 16  # bytes of the widest load
+_CORES = 10  # the host's own guess, where the device tells none
+_SMALL = 1024  # up to so many results, lanes are laid out in two dimensions
+_LONG = 16_384  # from so many summands of float32 on, each lane has one column
+_LEAST_A_GROUP = 32  # summands
+_READ = (2, 13)  # later releases have other kernels for integers
+_TILE = 16
+_MOST_COMPLEX = 2048
+_GROUP = 64
+_GROUPS = (32, 64, 128, 256)  # numbers that share a scale
+
+
+def _cores() -> int:
+    count = getattr(torch._C, "_mps_get_core_count", None)
+    return int(count()) if count is not None else _CORES
+
+
+def _narrowed(width: int, alignment: int) -> int:
+    """The load that rows and offset allow."""
+    while width > 1 and alignment % width:
+        width //= 2
+    return width
+
+
+def _split(length: int, summands: int, wide: bool) -> int:
+    """Among how many groups of lanes the summands of a column are split; `wide` for float32."""
+    least, waves = (4, 56) if wide else (16, 896)
+    most = 32
+    columns = _cores() * waves * _LANES * 2
+    wanted = most if length <= columns // most else most // 2 if length <= columns // least else least
+    wanted = min(wanted, max(least, min(most, summands // _LEAST_A_GROUP)))
+    return 1 << (wanted.bit_length() - 1)
+
+
+def _columns(matrix: torch.Tensor, small: bool) -> tuple[str, int, int]:
+    """For a matrix whose columns lie side by side: kernel, threads of a group, results of a group."""
+    summands, length = matrix.shape
+    wide, strided = matrix.dtype == torch.float32, matrix.stride(1) != 1
+    name = NAMES[matrix.dtype]
+    alignment = 0 if strided else int(matrix.stride(0)) | int(matrix.storage_offset())
+    if not small:
+        split, width = 16, _narrowed(2, alignment)
+    elif length <= _SMALL:
+        load, parts = _LOAD // matrix.element_size(), 4 if wide else 8
+        if not strided and alignment % load == 0:
+            return f"gemv_t2d_{name}_16_{parts}", 16 * _LANES, _LANES // parts * load
+        split, width = 16, 1
+    elif wide and summands >= _LONG:
+        split, width = 32, 1
+    else:
+        split, width = _split(length, summands, wide), _narrowed(2, alignment)
+    return f"gemv_t_{name}_{split}_{width}", split * _LANES, _LANES * width
+
+
+def _rows(matrix: torch.Tensor, small: bool) -> tuple[str, int, int, int]:
+    """For a matrix whose rows lie in one piece: kernel, threads of a group, results of a group, width of a load."""
+    length = matrix.shape[0]
+    wide = matrix.dtype == torch.float32
+    alignment = 0 if matrix.stride(1) != 1 else int(matrix.stride(0)) | int(matrix.storage_offset())
+    if not small:
+        rows = 8
+    elif wide:
+        rows = 4 if length >= 2048 else 16
+    else:
+        rows = 8 if length >= 8192 else 4
+    width = _narrowed(4 if wide else 8, alignment)
+    return f"gemv_nt_{NAMES[matrix.dtype]}_{rows}_{width}", rows * _LANES, rows, width
+
+
+def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None) -> Work | None:
+    """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
+    if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
+        return None
+    if not (x.numel() and other.numel()) or other.dtype != x.dtype:
+        return None
+    if (x.shape[0] == 1) == (other.shape[1] == 1):
+        return None
+    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
+    one_row = x.shape[0] == 1
+    along = 1 if one_row else 0
+    if out is None or out.stride(along) != 1 or (bias is not None and bias.dtype != x.dtype):
+        return None
+    # As (summands, results).
+    matrix, vector = (other, x[0]) if one_row else (x.t(), other[:, 0])
+    small = all(reach(one) <= MOST_32 for one in (matrix, vector, out))
+    if matrix.stride(1) == 1 or (one_row and matrix.stride(0) != 1):
+        name, threads, results = _columns(matrix, small)
+        ending, ld, ms = "", matrix.stride(0), matrix.stride(1)
+    else:
+        name, threads, results, width = _rows(matrix.t(), small)
+        together = width > 1 and vector.stride(0) == 1 and vector.storage_offset() % width == 0
+        ending, ld, ms = "_xc" if together else "_xs", matrix.stride(1), matrix.stride(0)
+    ending += ("" if ms == 1 else "_strided") + ("" if small else "_i64")
+    kernel = f"{name}_{'none' if bias is None else 'ab'}{ending}"
+    apart = 0 if bias is None else bias.expand(out.shape).stride(along)
+    params = {
+        "n": out.numel(),
+        "K": x.shape[1],
+        "ld": ld,
+        "ms": ms,
+        "xs": vector.stride(0),
+        "bias_r": apart,
+        "bias_c": apart,
+    }
+    factors = [1.0, 0.0] if bias is None else [float(call.given["alpha"]), float(call.given["beta"])]
+    groups = -(-out.numel() // results)
+    buffers = (matrix, vector, out, params, matrix if bias is None else bias, factors)
+    return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),), kept=True)
+
+
+def linear_combination(call: Call) -> Work | None:
+    """Sums of the tensors along the first dimension, by a row of coefficients each."""
+    x, factors = call.given["input"], call.given["coefficients"]
+    if call.foreign or call.written or x.dtype not in NAMES or factors.dtype != x.dtype or not x.numel():
+        return None
+    x = x.contiguous()
+    size, each = x.element_size(), x.numel() // x.shape[0]
+    small = max(reach(x), reach(factors)) * size <= MOST_32
+    name = f"compute_linear_combination_{NAMES[x.dtype]}_u{32 if small else 64}"
+    if not factors.numel():
+        return None
+    out = torch.zeros((factors.shape[0], *x.shape[1:]), dtype=x.dtype, device="cpu")
+    strides = ([size, each * size], [size, 0], [0, factors.stride(0) * size])
+    params = [each, factors.stride(1), x.shape[0], 2]
+    launch = Launch(name, (out, x, factors, [each, factors.shape[0]], *strides, params), (out.numel(),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+
+
+def _takes_metal(x: torch.Tensor) -> bool:
+    if "PYTORCH_MPS_PREFER_METAL" in os.environ:
+        return True
+    return not x.is_floating_point() and (not x.is_complex() or x.shape[-1] > _MOST_COMPLEX)
+
+
+def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
+    return (
+        call.release == _READ
+        and not call.foreign
+        and all(one.numel() and one.dtype == tensors[0].dtype and not one.is_neg() for one in tensors)
+    )
+
+
+def _threads(out: torch.Tensor, batches: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    columns, rows = (-(-one // _TILE) * _TILE for one in (out.shape[-1], out.shape[-2]))
+    return (columns, rows, batches), (_TILE, _TILE, 1)
+
+
+def _strides(one: torch.Tensor) -> list[int]:
+    """The innermost first."""
+    return list(reversed(one.stride()))
+
+
+def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int = 1) -> Work:
+    return Work((out,), (Launch(name, buffers, *_threads(out, batches)),), kept=True)
+
+
+def _mm(call: Call) -> Work | None:
+    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
+    if not _is_plain(call, x, other) or not _takes_metal(x):
+        return product_with_vector(call, x, other, None)
+    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
+    if out is None:
+        return None
+    name = f"matmul_{NAMES.get(x.dtype)}"
+    strides = [*x.stride(), *other.stride(), *out.stride()]
+    return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+
+
+def _int_mm(call: Call) -> Work | None:
+    """Integers of eight bits, whose products are summed in 32; of torch 2.15."""
+    x, other = call.given["self"], call.given["mat2"]
+    if call.foreign or not (x.numel() and other.numel()) or x.dtype != other.dtype:
+        return None
+    out = result_of(call, (x.shape[0], other.shape[1]), torch.int32)
+    if out is None:
+        return None
+    name = f"int_mm_{NAMES.get(x.dtype)}"
+    strides = [*x.stride(), *other.stride(), *out.stride()]
+    threads, group = _threads(out, 1)
+    launch = Launch(name, (x, other, out, strides, [*x.shape, out.shape[1]]), threads[:2], group[:2])
+    return Work((out,), (launch,), kept=True)
+
+
+def _factors(call: Call) -> list[Any]:
+    """As the kernel takes them: pairs for complex numbers."""
+    factors = [call.given[name] for name in ("alpha", "beta")]
+    return [complex(one) for one in factors] if call.given["self"].is_complex() else factors
+
+
+def _addmm(call: Call) -> Work | None:
+    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
+    if not _is_plain(call, x, other, bias) or not _takes_metal(x):
+        return product_with_vector(call, x, other, bias)
+    out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
+    if out is None or (out is call.given["self"] and out.shape != bias.shape):
+        return None
+    alpha, beta = call.given["alpha"], call.given["beta"]
+    if isinstance(alpha, float) and isinstance(beta, float) and (alpha, beta) == (1.0, 0.0):
+        strides = [*x.stride(), *other.stride(), *out.stride()]
+        name = f"matmul_{NAMES.get(x.dtype)}"
+        return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
+    bias = bias.expand(out.shape)
+    name = f"addmm_{NAMES.get(x.dtype)}"
+    strides = [*x.stride(), *other.stride(), *out.stride(), *bias.stride()]
+    return _work(out, name, (x, other, out, bias, _factors(call), strides, [*x.shape, out.shape[1]]))
+
+
+def _bmm(call: Call) -> Work | None:
+    x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
+    if not _is_plain(call, x, other) or not _takes_metal(x):
+        return None
+    out = result_of(call, (x.shape[0], x.shape[1], other.shape[2]), x.dtype)
+    if out is None:
+        return None
+    name = f"naive_bmm_{NAMES.get(x.dtype)}"
+    strides = [*_strides(x), *_strides(other), *_strides(out)]
+    return _work(out, name, (x, other, out, strides, [*x.shape[1:], out.shape[2], x.shape[0]]), x.shape[0])
+
+
+def _added(call: Call, kernel: str) -> Work | None:
+    """`baddbmm`, and `addbmm`, which sums over the batches."""
+    bias, x, other = (call.given[name].resolve_conj() for name in ("self", "batch1", "batch2"))
+    if not _is_plain(call, x, other, bias) or not _takes_metal(x):
+        return None
+    each = kernel == "naive_baddbmm"
+    rows, columns = x.shape[1], other.shape[2]
+    out = result_of(call, (x.shape[0], rows, columns) if each else (rows, columns), x.dtype)
+    if out is None:
+        return None
+    bias = bias.expand(out.shape)
+    of_out, of_bias = ([one.stride(-1), one.stride(-2), one.stride(0)] for one in (out, bias))
+    strides = [*_strides(x), *_strides(other), *of_out, *of_bias]
+    name = f"{kernel}_{NAMES.get(x.dtype)}"
+    sizes = [rows, x.shape[2], columns, x.shape[0]]
+    return _work(out, name, (x, other, out, bias, _factors(call), strides, sizes), x.shape[0] if each else 1)
+
+
+def _all_contiguous(call: Call, *tensors: torch.Tensor) -> bool:
+    return not call.written and not call.foreign and all(one.is_contiguous() and one.numel() for one in tensors)
+
+
+def _pack(call: Call) -> Work | None:
+    """Two numbers a byte, as they are multiplied."""
+    weight, tiles = call.given["self"], call.given["innerKTiles"]
+    if not _all_contiguous(call, weight) or weight.dim() != 2 or weight.dtype != torch.uint8 or tiles not in (2, 4, 8):
+        return None
+    name = "weight_to_int4pack"
+    rows, halves = weight.shape
+    columns = 2 * halves
+    if rows % 8 or columns % (16 * tiles):
+        return None
+    out = torch.empty((rows // 8, columns // (16 * tiles), 32, tiles // 2), dtype=torch.int32, device="cpu")
+    words = halves // 4
+    return Work((out,), (Launch(name, (weight, out, [rows, words]), (rows, words, 1), (_GROUP, 1, 1)),), kept=True)
+
+
+def _int4(call: Call) -> Work | None:
+    x, weight, of, scales = (call.given[name] for name in ("self", "mat2", "qGroupSize", "qScaleAndZeros"))
+    if not _all_contiguous(call, x, weight, scales) or x.dim() != 2 or weight.dim() != 4 or of not in _GROUPS:
+        return None
+    rows, inner, columns = x.shape[0], x.shape[1], weight.shape[0] * 8
+    name = f"int4pack_mm_{of}_{NAMES.get(x.dtype)}"
+    if weight.dtype != torch.int32 or scales.dtype != x.dtype:
+        return None
+    out = torch.empty((rows, columns), dtype=x.dtype, device="cpu")
+    threads = (columns // 4 * _LANES, 1, rows)
+    launch = Launch(name, (x, weight, scales, out, [rows, inner, columns]), threads, (_GROUP, 1, 1))
+    return Work((out,), (launch,), kept=True)
+
+
+MATRICES: dict[str, Describe] = {
+    "_int_mm": _int_mm,
+    "_compute_linear_combination": linear_combination,
+    "mm": _mm,
+    "addmm": _addmm,
+    "bmm": _bmm,
+    "baddbmm": lambda call: _added(call, "naive_baddbmm"),
+    "addbmm": lambda call: _added(call, "naive_addbmm"),
+    "_convert_weight_to_int4pack": _pack,
+    "_weight_int4pack_mm": _int4,
+}

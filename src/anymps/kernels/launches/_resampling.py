@@ -1,0 +1,218 @@
+"""Images of another size, and images read at the places of a grid; and what flows back.
+
+Source: `UpSample.mm` and `GridSampler.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, at states with
+the arguments that the kernels of torch 2.13's wheel describe. A thread has one place of the result, for all images and
+channels of an upsampling, for all channels of a grid in two dimensions. The nearest neighbours of one and two
+dimensions are MPSGraph's.
+
+Backwards, a thread has one place of the gradient that comes in, and adds to each place that it was read from;
+neighbours (of one and two dimensions) and bilinear images are MPSGraph's in torch 2.13; in torch 2.15 a thread has a
+place of their result in a plane, and gathers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._types import MOST_32, NAMES
+
+_STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
+_SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+_NEAREST = 1
+_GATHERED = (2, 15)
+_TILE = (16, 16, 1)  # threads of a group in three dimensions
+
+
+def _single(value: float) -> float:
+    """The nearest number of 32 bits."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def _scale_of(size: int, to: int, align: bool, given: float | None) -> float:
+    """How far apart in the image two neighbours of the result lie."""
+    if align:
+        return _single((size - 1) / (to - 1)) if to > 1 else 0.0
+    return _single(1.0 / given if given is not None and given > 0 else size / to)
+
+
+def _memory_format(x: torch.Tensor) -> torch.memory_format:
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim(), torch.contiguous_format)
+    return last if not x.is_contiguous() and x.is_contiguous(memory_format=last) else torch.contiguous_format
+
+
+def resampling_buffers(call: Call, image: torch.Tensor, result: torch.Tensor, dims: int) -> tuple[Any, ...]:
+    """What the kernels of an upsampling take: both tensors, how they lie, and the scales, the width's first.
+
+    In the backward these are the image's gradient and that of the result.
+    """
+    align = bool(call.given.get("align_corners"))
+    settings = zip(image.shape[2:], result.shape[2:], _SCALES[dims], strict=True)
+    scales = [_scale_of(old, new, align, call.given[word]) for old, new, word in settings][::-1]
+    shapes: dict[str, Sequence[int]] = {
+        "input_strides": image.stride(),
+        "output_strides": result.stride(),
+        "input_sizes": list(image.shape),
+        "output_sizes": list(result.shape),
+    }
+    if dims == 3 or call.release >= _STRUCTS:
+        return (image, result, {**shapes, "scales": scales, "align_corners": align})
+    return (image, result, *shapes.values(), scales * (3 - dims), align)
+
+
+def _upsample(call: Call, kernel: str, dims: int) -> Work | None:
+    x, size = call.given.get("self"), call.given.get("output_size")
+    if not call.is_read or call.written or call.foreign or x is None or size is None or x.dim() != dims + 2:
+        return None
+    name = f"upsample_{kernel}_{NAMES.get(x.dtype)}"
+    if not x.numel() or min(size) <= 0:
+        return None
+    out = torch.empty((*x.shape[:2], *size), dtype=x.dtype, device="cpu", memory_format=_memory_format(x))
+    buffers = resampling_buffers(call, x, out, dims)
+    return Work((out,), (Launch(name, buffers, (math.prod(size),)),), kept=True)
+
+
+def grid_params(
+    out: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, dims: int, align_corners: bool
+) -> dict[str, Any]:
+    """Sizes and strides of a call of a grid, as its kernels take them."""
+    params: dict[str, Any] = {"sampler_dims": dims, "align_corners": align_corners}
+    for word, tensor in (("output", out), ("input", x), ("grid", grid)):
+        params |= {f"{word}_sizes": list(tensor.shape), f"{word}_strides": list(tensor.stride())}
+    return params
+
+
+def _grid_sampler(call: Call, dims: int) -> Work | None:
+    x, grid = call.given["input"], call.given["grid"]
+    mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
+    if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or x.dim() != dims + 2:
+        return None
+    out = torch.empty((*x.shape[:2], *grid.shape[1:-1]), dtype=x.dtype, device="cpu")
+    small = all(one.numel() <= MOST_32 for one in (x, grid, out))
+    name = f"grid_sampler_{dims}d_{_MODES[mode]}_{_PADDINGS[padding]}_{'i32' if small else 'i64'}_{NAMES.get(x.dtype)}"
+    if not x.numel() or not out.numel():
+        return None
+    params = grid_params(out, x, grid, dims, call.given["align_corners"])
+    threads = math.prod(grid.shape[:-1]) if dims == 2 else out.numel()
+    launch = Launch(name, (out, x, grid, params), (threads,))
+    return Work((out,), (launch,), kept=True)
+
+
+def _upsampling(kernel: str, dims: int) -> Describe:
+    return lambda call: _upsample(call, kernel, dims)
+
+
+def _upsample_backward(call: Call, kernel: str, dims: int) -> Work | None:
+    gradient, to = call.given["grad_output"], call.given["input_size"]
+    if not call.is_read or call.written or call.foreign or not gradient.numel() or 0 in to:
+        return None
+    name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}"
+    if gradient.dim() != dims + 2:
+        return None
+    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    buffers = resampling_buffers(call, out, gradient, dims)
+    launch = Launch(name, buffers, (math.prod(gradient.shape[2:]),))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+
+
+def _gathered_backward(call: Call, kernel: str) -> Work | None:
+    """Of neighbours and bilinear images in a plane, in torch 2.15."""
+    gradient, to = call.given["grad_output"], call.given["input_size"]
+    if call.written or call.foreign or not gradient.numel() or 0 in to or gradient.dim() != 4:
+        return None
+    out = torch.zeros(to, dtype=gradient.dtype, device="cpu")
+    small = all(one.numel() <= MOST_32 for one in (gradient, out))
+    name = f"upsample_{kernel}_backward_{NAMES.get(gradient.dtype)}_u{32 if small else 64}"
+    if call.release < _GATHERED:
+        return None
+    buffers = resampling_buffers(call, out, gradient, 2)
+    launch = Launch(name, buffers, (out.shape[3], out.shape[2], out.shape[0] * out.shape[1]))
+    return Work((out,), (launch,), kept=True, made=(Made(out, "zeros"),))
+
+
+def _backward_params(
+    call: Call, given: Sequence[torch.Tensor], to_input: torch.Tensor, to_grid: torch.Tensor, dims: int
+) -> dict[str, Any]:
+    gradient, x, grid = given
+    return {
+        "forward": grid_params(gradient, x, grid, dims, call.given["align_corners"]),
+        "grad_output_strides": gradient.stride(),
+        "grad_input_strides": to_input.stride(),
+        "grad_grid_strides": to_grid.stride(),
+        "padding_mode": call.given["padding_mode"],
+        "interpolation_mode": call.given["interpolation_mode"],
+        "compute_grad_input": True,
+        "compute_grad_grid": call.given["interpolation_mode"] != _NEAREST,
+    }
+
+
+def _grid_sampler_backward(call: Call, dims: int) -> Work | None:
+    gradient, x, grid = (call.given[name] for name in ("grad_output", "input", "grid"))
+    mode, padding = call.given["interpolation_mode"], call.given["padding_mode"]
+    if not call.is_read or call.written or call.foreign or x.dtype != grid.dtype or gradient.dtype != x.dtype:
+        return None
+    if x.dim() != dims + 2 or not all(one.numel() for one in (gradient, x, grid)) or not call.given["output_mask"][0]:
+        return None  # without a gradient of the images the result is no tensor
+    to_input = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+    to_grid = torch.zeros(grid.shape, dtype=grid.dtype, device="cpu")
+    index = "i32" if all(one.numel() <= MOST_32 for one in (gradient, x, grid)) else "i64"
+    of = f"{index}_{NAMES.get(x.dtype)}"
+    if dims == 3:
+        gradient, x, grid = (one.contiguous() for one in (gradient, x, grid))
+    params = _backward_params(call, (gradient, x, grid), to_input, to_grid, dims)
+    results = (to_input, to_grid)
+    made = tuple(Made(one, "zeros") for one in results)
+    if dims == 3:
+        name = f"grid_sampler_3d_backward_{of}"
+        depth, height, width = grid.shape[1:4]
+        threads = (width, height * depth, x.shape[0])
+        buffers = (gradient, x, grid, to_input, to_grid, params)
+        if mode > _NEAREST:
+            return None
+        return Work(results, (Launch(name, buffers, threads, _TILE),), kept=True, made=made)
+    which = f"grid_sampler_2d_backward_{_MODES[mode]}"
+    padded = f"_{_PADDINGS[padding]}" if _MODES[mode] == "bicubic" else ""
+    threads_ = (math.prod(grid.shape[:-1]),)
+    launches = [Launch(f"{which}_input{padded}_{of}", (to_input, gradient, grid, params), threads_)]
+    if mode != _NEAREST:
+        launches.append(Launch(f"{which}_grid{padded}_{of}", (to_grid, gradient, x, grid, params), threads_))
+    return Work(results, tuple(launches), kept=True, made=made)
+
+
+def _upsampling_backward(kernel: str, dims: int) -> Describe:
+    return lambda call: _upsample_backward(call, kernel, dims)
+
+
+RESAMPLING: dict[str, Describe] = {
+    "upsample_linear1d": _upsampling("linear1d", 1),
+    "upsample_nearest1d": _upsampling("nearest1d", 1),
+    "upsample_nearest2d": _upsampling("nearest2d", 2),
+    "_upsample_nearest_exact1d": _upsampling("nearest_exact1d", 1),
+    "_upsample_nearest_exact2d": _upsampling("nearest_exact2d", 2),
+    "upsample_bilinear2d": _upsampling("bilinear2d", 2),
+    "upsample_bicubic2d": _upsampling("bicubic2d", 2),
+    "_upsample_bilinear2d_aa": _upsampling("bilinear2d_aa", 2),
+    "_upsample_bicubic2d_aa": _upsampling("bicubic2d_aa", 2),
+    "upsample_trilinear3d": _upsampling("trilinear", 3),
+    "upsample_nearest3d": _upsampling("nearest_3d", 3),
+    "_upsample_nearest_exact3d": _upsampling("nearest_exact_3d", 3),
+    "grid_sampler_2d": lambda call: _grid_sampler(call, 2),
+    "grid_sampler_3d": lambda call: _grid_sampler(call, 3),
+    "_upsample_bilinear2d_aa_backward": _upsampling_backward("bilinear2d_aa", 2),
+    "_upsample_bicubic2d_aa_backward": _upsampling_backward("bicubic2d_aa", 2),
+    "upsample_bilinear2d_backward": lambda call: _gathered_backward(call, "bilinear2d"),
+    "upsample_nearest2d_backward": lambda call: _gathered_backward(call, "nearest2d"),
+    "_upsample_nearest_exact2d_backward": lambda call: _gathered_backward(call, "nearest_exact2d"),
+    "upsample_bicubic2d_backward": _upsampling_backward("bicubic2d", 2),
+    "upsample_trilinear3d_backward": _upsampling_backward("trilinear", 3),
+    "upsample_nearest3d_backward": _upsampling_backward("nearest_3d", 3),
+    "_upsample_nearest_exact3d_backward": _upsampling_backward("nearest_exact_3d", 3),
+    "grid_sampler_2d_backward": lambda call: _grid_sampler_backward(call, 2),
+    "grid_sampler_3d_backward": lambda call: _grid_sampler_backward(call, 3),
+}

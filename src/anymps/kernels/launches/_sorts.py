@@ -1,0 +1,316 @@
+"""Sorts along a dimension (all numbers, the largest `k`, or the one at a place), and searches in sorted numbers.
+
+Source: `aten/src/ATen/native/mps/operations/Sort.mm` of the pytorch tree, at a state whose kernels are those of torch
+2.13's wheel. A group of threads sorts a block, four numbers a thread. Rows of several blocks are merged pairwise, or
+sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied. Torch
+2.15 sorts floats of one block as integers of the same order, unless the sort must be stable (sort_out_mps_impl in its
+wheel's libtorch_cpu).
+
+Source of searches: `Bucketization.mm` beside it, at a state with the arguments that the kernels of torch 2.13's wheel
+describe. A group takes up to 1024 numbers, and there are up to 1024 groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._elements import empty
+from anymps.kernels.launches._types import NAMES, UNSIGNED
+
+_A_THREAD, _LANES, _MOST = 4, 32, 1024
+_MOST_SHORT = 65_536  # numbers of a row that 16 bits count
+_FUSED_BLOCKS, _FUSED_WORK = 4, 128  # blocks whose counts are added up by the kernel that counts, or that moves
+_LONGEST = 2**31 - 1
+_KEYS = (2, 15)  # the first release that sorts floats of one block as integers
+_NAMES = {**NAMES, **UNSIGNED}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is sorted: rows of `count` numbers, as they lie, and where values and places go.
+
+    `chosen` are the first rank that is written and how many; without it all are.
+    """
+
+    x: torch.Tensor
+    count: int
+    strides: tuple[int, int]  # between numbers of a row, between rows
+    values: torch.Tensor
+    places: torch.Tensor
+    descending: bool
+    stable: bool
+    chosen: tuple[int, int] | None = None
+    direct: bool = True  # whether the last kernel writes the results, and no copy
+    as_keys: bool = False  # whether the release sorts floats of one block as integers
+
+    @property
+    def rows(self) -> int:
+        return self.x.numel() // self.count
+
+    @property
+    def topk(self) -> str:
+        return "_topk" * (self.chosen is not None)
+
+    @property
+    def short(self) -> str:
+        return "_u16" * (self.direct and self.count <= _MOST_SHORT)
+
+    def selection(self) -> tuple[Any, ...]:
+        """The last argument of the kernels that choose."""
+        return () if self.chosen is None else (list(self.chosen),)
+
+
+_Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Launches, the room that they need, and where the values and places of the last one are."""
+_MOST_GROUPS = 1024  # of a search
+
+
+def _width(count: int, size: int, rows: int) -> int:
+    """Threads of a group: a power of two; fewer for one or two long rows, and for numbers of eight bytes."""
+    wanted = -(-count // _A_THREAD)
+    if rows <= 2 and count > 2048:
+        blocks = max(1, 4 // rows)
+        wanted = min(wanted, max(2048, -(-count // blocks)) // _A_THREAD)
+    width = _LANES
+    while width < min(wanted, _MOST):
+        width *= 2
+    return min(width, 512 if rows <= 256 else 256) if size > 4 else width
+
+
+def _by_bits(count: int, x: torch.Tensor, block: int, rows: int) -> bool:
+    """Whether the host sorts by bits, in a fixed number of passes, and does not merge."""
+    size = x.element_size()
+    if size > 4:
+        return False
+    if x.is_floating_point() and size == 2 and count >= 2048:
+        return True
+    if rows >= 256:
+        return False
+    rounds = (-(-count // block) - 1).bit_length()
+    return 3 * (4 if size == 4 else 2) <= 2 * (1 + rounds) + 2
+
+
+def _single(rows: _Rows, width: int) -> list[Launch]:
+    """One block a row."""
+    if rows.as_keys and rows.x.is_floating_point() and not rows.stable:
+        name = f"sort_block_fkey_{_NAMES[rows.x.dtype]}_tptg{width}"
+        chosen = list(rows.chosen or (0, rows.count))
+        given = (rows.x, rows.values, rows.places, rows.count, list(rows.strides), rows.descending, chosen)
+        return [Launch(name, given, (width, rows.rows, 1), (width, 1, 1))]
+    stable = "_stable" * (rows.stable and rows.chosen is None)
+    name = f"sort_block{rows.topk}_{_NAMES[rows.x.dtype]}_tptg{width}{stable}"
+    buffers = (rows.x, rows.values, rows.places, rows.count, list(rows.strides), rows.descending, *rows.selection())
+    return [Launch(name, buffers, (width, rows.rows, 1), (width, 1, 1))]
+
+
+def _merged(rows: _Rows, width: int, keyed: bool) -> _Passed:
+    """Blocks that are sorted each by itself, and merged two by two; floats as integers of the same order if `keyed`."""
+    x, count, dtype = rows.x, rows.count, rows.x.dtype
+    blocks = -(-count // (width * _A_THREAD))
+    of, end = _NAMES[dtype], f"tptg{width}{rows.short}"
+    key = "_fkey" * keyed
+    merge = f"mb_merge_{'uint' if keyed else of}_{end}"
+    final = f"mb_merge_final{rows.topk}{key}_{of}_{end}"
+    shape = (rows.rows, count)
+    values = [empty(shape, torch.int32 if keyed else dtype) for _ in range(2 if blocks > 1 else 1)]
+    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in values]
+    threads, group = (blocks * width, rows.rows, 1), (width, 1, 1)
+    stable = "_stable" * (rows.stable and not keyed)
+    first = (x, values[0], places[0], count, list(rows.strides), rows.descending)
+    launches = [Launch(f"mb_sort_block{key}_{of}_{end}{stable}", first, threads, group)]
+    tiles, at = 2, 0
+    found = values[0], places[0]
+    while tiles // 2 < blocks:
+        last = rows.direct and tiles >= blocks
+        found = (rows.values, rows.places) if last else (values[1 - at], places[1 - at])
+        down = rows.descending and (last or not keyed)  # keys hold the direction already
+        given = (values[at], places[at], *found, [count, tiles, blocks], down)
+        more = rows.selection() if last else ()
+        launches.append(Launch(final if last else merge, (*given, *more), threads, group))
+        tiles, at = 2 * tiles, 1 - at
+    return launches, [*values, *places], found
+
+
+def _passes(rows: _Rows) -> _Passed:
+    """A count of the digits of each block, their places, and a move of the numbers, for each digit from the last on."""
+    x, count, size = rows.x, rows.count, rows.x.element_size()
+    bits = 4 if size == 1 else 8
+    many = size == 2 and rows.rows >= 32
+    width = 1024 if size == 2 and not many else 512
+    blocks = -(-count // (width * (8 if size == 1 else 4)))
+    of = f"{_NAMES[x.dtype]}_{bits}bit"
+    end = f"{'_tptg512' * many}{rows.short}"
+    counts_all = blocks <= _FUSED_BLOCKS and not many
+    fused = "fused_" * (not counts_all and blocks <= _FUSED_BLOCKS and blocks**2 * rows.rows <= _FUSED_WORK)
+    shape = (rows.rows, count)
+    keys = [empty(shape, x.dtype) for _ in range(2)]
+    places = [empty(shape, torch.int16 if rows.short else torch.int32) for _ in range(2)]
+    entries = (1 << bits) * blocks
+    counts = empty((rows.rows, entries), torch.int32)
+    many_groups, group = (blocks * width, rows.rows, 1), (width, 1, 1)
+    launches: list[Launch] = []
+    found = x, places[0]
+    for turn in range(8 * size // bits):
+        source = (x if turn == 0 else keys[turn % 2], places[turn % 2])
+        last = rows.direct and turn == 8 * size // bits - 1
+        found = (rows.values, rows.places) if last else (keys[1 - turn % 2], places[1 - turn % 2])
+        dims = [count, blocks, turn * bits]
+        counted = (source[0], counts, dims, rows.descending)
+        if counts_all:
+            launches.append(Launch(f"radix_count_scan_{of}_mb4", counted, (width, rows.rows, 1), group))
+        else:
+            launches.append(Launch(f"radix_count_{of}{'_tptg512' * many}", counted, many_groups, group))
+            if not fused:
+                launches.append(Launch("radix_scan", (counts, entries), (_MOST, rows.rows, 1), (_MOST, 1, 1)))
+        name = f"radix_scatter_{fused}{f'final{rows.topk}_' * last}{of}{end}"
+        more = rows.selection() if last else ()
+        buffers = (*source, *found, counts, dims, [rows.descending, turn == 0], *more)
+        launches.append(Launch(name, buffers, many_groups, group))
+    return launches, [*keys, *places, counts], found
+
+
+def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Rows along the last dimension as they lie, or copied where no two strides tell where they are."""
+    try:
+        rows = x.view(-1, count)
+    except RuntimeError:
+        return x.contiguous(), (1, count)
+    return rows, (rows.stride(1), rows.stride(0))
+
+
+def sort_along(
+    call: Call, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
+) -> Work:
+    """The launches that fill `values` and `places`, which are dense.
+
+    `settings` are `descending`, `stable` and, where not all ranks are wanted, `chosen`.
+    """
+    settings = {**settings, "as_keys": call.release >= _KEYS}
+    count = x.shape[dim]
+    rows = x.numel() // count
+    last, chosen = dim == x.dim() - 1, settings.get("chosen")
+    width = _width(count, x.element_size(), rows)
+    block = width * _A_THREAD
+    direct = last or (chosen is not None and chosen[1] == 1)
+    moved = x if last else x.movedim(dim, -1).contiguous()
+    plain = (1, count)
+    results = (values, places)
+    if _by_bits(count, x, block, rows):
+        given = _Rows(moved.contiguous(), count, plain, values, places, direct=direct, **settings)
+        launches, room, found = _passes(given)
+    else:
+        source, strides = _flat(x, count) if last else (moved, plain)
+        given = _Rows(source, count, strides, values, places, direct=direct, **settings)
+        if count <= block and (last or chosen is not None):
+            return Work(results, tuple(_single(given, width)), kept=True)
+        keyed = x.dtype == torch.float32 and count > block and direct
+        launches, room, found = _merged(given, width, keyed)
+    if found[0] is values:
+        return Work(results, tuple(launches), kept=True, made=tuple(Made(one, "room") for one in room))
+    copies = tuple((to, one.view(moved.shape).movedim(-1, dim)) for to, one in zip(results, found, strict=True))
+    return Work(results, tuple(launches), copies=copies)
+
+
+def sorted_dim(call: Call, x: torch.Tensor) -> int | None:
+    """The dimension that is sorted; None for a call that no kernel does."""
+    dim = call.given["dim"]
+    if not call.is_read or call.foreign or not isinstance(dim, int):
+        return None
+    if not x.dim() or not x.numel() or x.is_complex() or x.is_conj() or x.is_neg() or x.dtype not in _NAMES:
+        return None
+    return dim % x.dim() if 1 < x.shape[dim] and x.numel() <= _LONGEST else None
+
+
+def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return empty(shape, x.dtype), empty(shape, torch.int64)
+
+
+def outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The values and places of one element along `dim`: fresh, or those to write; None if these do not fit."""
+    shape = [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
+    values, places = call.written or _outs(shape, x)
+    for one in call.written if not values.numel() and not places.numel() else ():
+        one.resize_(shape)  # the operator is made of its own `out=` form and empty tensors
+    fit = all(list(one.shape) == shape and one.is_contiguous() for one in (values, places))
+    return (values, places) if fit and values.dtype == x.dtype else None
+
+
+def _sort(call: Call) -> Work | None:
+    x = call.given["self"]
+    dim = sorted_dim(call, x)
+    if dim is None or call.written:
+        return None
+    if not torch.empty_like(x, device="meta").is_contiguous():
+        return None  # the host sorts into other memory, and copies
+    values, places = _outs(list(x.shape), x)
+    settings = {"descending": call.given["descending"], "stable": bool(call.given.get("stable"))}
+    return sort_along(call, x, dim, values, places, settings)
+
+
+def _topk(call: Call) -> Work | None:
+    x, k = call.given["self"], call.given["k"]
+    dim = sorted_dim(call, x)
+    if dim is None or call.written or not 0 < k <= x.shape[dim]:
+        return None
+    settings = {"descending": call.given["largest"], "stable": False, "chosen": (0, k)}
+    moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
+    values, places = _outs([*moved.shape[:-1], k], x)
+    work = sort_along(call, moved, moved.dim() - 1, values, places, settings)
+    if moved is x:
+        return work
+    shape = list(x.shape)
+    shape[dim] = k
+    results = _outs(shape, x)
+    pairs = zip(results, (values, places), strict=True)
+    return Work(results, work.launches, copies=tuple((to, one.movedim(-1, dim)) for to, one in pairs))
+
+
+def _kth(call: Call) -> Work | None:
+    x, k = call.given["self"], call.given["k"]
+    dim = sorted_dim(call, x)
+    if dim is None or not 0 < k <= x.shape[dim] or torch.are_deterministic_algorithms_enabled():
+        return None
+    outs = outs_without(call, x, dim)
+    settings = {"descending": False, "stable": False, "chosen": (k - 1, 1)}
+    return None if outs is None else sort_along(call, x, dim, *outs, settings)
+
+
+def _search(call: Call, x: object, boundaries: torch.Tensor, right: bool, sorter: torch.Tensor | None) -> Work | None:
+    if not call.is_read or call.written or call.foreign or not isinstance(x, torch.Tensor):
+        return None
+    given = [x, boundaries, *([] if sorter is None else [sorter])]
+    if x.dtype != boundaries.dtype or not all(one.is_contiguous() and one.numel() for one in given):
+        return None
+    dtype = torch.int32 if call.given["out_int32"] else torch.int64
+    name = f"searchsorted_{NAMES.get(x.dtype)}_{NAMES[dtype]}{'_sorter' * (sorter is not None)}"
+    if not boundaries.dim():
+        return None
+    out = torch.empty(x.shape, dtype=dtype, device="cpu")
+    group = min(_MOST, x.numel())
+    groups = min(_MOST_GROUPS, -(-x.numel() // group))
+    sizes = (x.shape[-1] if x.dim() else 1, boundaries.shape[-1], x.numel(), int(right), int(boundaries.dim() == 1))
+    buffers = (x, boundaries, out, *sizes, *given[2:])
+    return Work((out,), (Launch(name, buffers, (groups * group,), (group,)),), kept=True)
+
+
+def _searchsorted(call: Call) -> Work | None:
+    right = call.given["right"] or call.given["side"] == "right"
+    return _search(call, call.given["self"], call.given["sorted_sequence"], right, call.given["sorter"])
+
+
+def _bucketize(call: Call) -> Work | None:
+    boundaries = call.given["boundaries"]
+    return _search(call, call.given["self"], boundaries, call.given["right"], None) if boundaries.dim() == 1 else None
+
+
+SORTS: dict[str, Describe] = {
+    "sort": _sort,
+    "topk": _topk,
+    "kthvalue": _kth,
+    "searchsorted": _searchsorted,
+    "bucketize": _bucketize,
+}

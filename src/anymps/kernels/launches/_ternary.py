@@ -1,0 +1,234 @@
+"""Operators of three tensors, each element by itself, clamps between numbers, and gradients of samplers.
+
+Source: `c10/metal/indexing.h` (ternary_dense, ternary_strided, each with a cast) of torch 2.13's wheel, the arguments
+that its kernels describe, `exec_ternary_kernel` of `aten/src/ATen/native/mps/OperationUtils.mm`, and the clamps of
+`aten/src/ATen/native/TensorCompare.cpp` and its `mps/operations` twin of the pytorch tree.
+
+Source of samplers: `Distributions.mm` of the pytorch tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from anymps.kernels.launches._binary import BINARY
+from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
+from anymps.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
+from anymps.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.kernels.launches._unary import launch_of_one
+
+_FLAT = (2, 14)
+"""Until this release a strided launch counts its threads in one row; in torch 2.15 they have three positions. There a
+launch that casts tells of the result, too, to which it casts last."""
+"""`lerp` by a number is one of two tensors, and told there."""
+
+
+def _result(call: Call, operands: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Memory for the result: of the common dtype and shape; None where a call is for no kernel of three tensors."""
+    if call.foreign or any(one.is_conj() or one.is_neg() or one.dtype not in NAMES for one in operands):
+        return None
+    a, b, c = operands
+    common = torch.promote_types(torch.result_type(a, b), torch.result_type(a, c))
+    if any(one.dim() == 0 for one in operands) and {one.dtype for one in operands} != {common}:
+        return None  # a tensor of no dimension weighs less in the choice of the dtype
+    shape = torch._C._infer_size(torch._C._infer_size(a.shape, b.shape), c.shape)
+    return result_of(call, shape, common, operands)
+
+
+def _work(call: Call, out: torch.Tensor, launch: Launch | None, made: tuple[Made, ...] = ()) -> Work | None:
+    if launch is None or launch.kernel not in call.kernels:
+        return None  # nothing is launched for an empty result, so this is where a missing kernel is noticed
+    return Work((out,), (launch,) if out.numel() else (), kept=True, made=made)
+
+
+def _places(out: torch.Tensor, operands: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """Sizes, then the strides of the result and of each operand, and how many dimensions there are."""
+    sizes = sizes_of(out.shape)
+    return (sizes, *(strides_of(one, out.shape) for one in (out, *operands)), len(sizes))
+
+
+def _grid(call: Call, out: torch.Tensor) -> tuple[int, ...]:
+    """Threads of a strided launch: an element each, by the two innermost dimensions and the rest from torch 2.15 on."""
+    sizes = sizes_of(out.shape)
+    return (*[*sizes, 1][:2], math.prod(sizes[2:])) if call.release > _FLAT else (out.numel(),)
+
+
+def _clamp(call: Call) -> Work | None:
+    low, high = call.given["min"], call.given["max"]
+    if not isinstance(low, torch.Tensor) and not isinstance(high, torch.Tensor):
+        return _clamp_numbers(call, low, high)
+    if call.foreign:
+        return None
+    if low is None or high is None:
+        x, bound = call.given["self"], high if low is None else low
+        given = Call(call.operator, {"self": x, "other": bound}, call.written, call.foreign, call.kernels, call.release)
+        return BINARY["minimum" if low is None else "maximum"](given)
+    return _of_three(call, "clamp", (call.given["self"], low, high))
+
+
+def _of_three(call: Call, kernel: str, operands: Sequence[torch.Tensor], number: Any = None) -> Work | None:
+    """The launch over three tensors, with a further argument or none."""
+    out = _result(call, operands)
+    if out is None or out.dtype not in NAMES:
+        return None
+    cast = len({one.dtype for one in operands}) > 1
+    types = [SCALAR_TYPES[one.dtype] for one in operands]
+    layout = "dense" if all_dense((out, *operands)) else "strided"
+    of, end = NAMES[out.dtype], "" if number is None else f"_{NAMES[_number_dtype(out.dtype)]}"
+    name = f"{kernel}_{layout}_cast_{of}{end}" if cast else f"{kernel}_{layout}_{of}_{of}{end}"
+    made: tuple[Made, ...] = ()
+    if isinstance(number, float):
+        number = torch.tensor(number, dtype=_number_dtype(out.dtype), device="cpu")
+        made = (Made(number, "float", "value"),)
+    further: tuple[Any, ...] = () if number is None else (number,)
+    threads: tuple[int, ...] = (out.numel(),)
+    if layout == "strided":
+        threads = _grid(call, out)
+    if layout == "dense":
+        told = (*operands, out) if call.release > _FLAT else operands
+        sizes_and_types = ([one.element_size() for one in told], [SCALAR_TYPES[one.dtype] for one in told])
+        further += sizes_and_types if cast else ()
+    else:
+        further += (*_places(out, operands), *([[*types, SCALAR_TYPES[out.dtype]]] if cast else []))
+    return _work(call, out, Launch(name, (out, *operands, *further), threads), made)
+
+
+def _number_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Of the further argument: wide for numbers of 16 bits."""
+    return torch.complex64 if dtype.is_complex else torch.float32 if dtype.is_floating_point else dtype
+
+
+def _scaled(kernel: str) -> Describe:
+    """A tensor plus a factor times the product, or the quotient, of two others; of torch 2.15."""
+
+    def describe(call: Call) -> Work | None:
+        operands = [call.given[name] for name in ("self", "tensor1", "tensor2")]
+        common = torch.promote_types(operands[0].dtype, torch.promote_types(operands[1].dtype, operands[2].dtype))
+        value = call.given["value"]
+        if not (common.is_floating_point or common.is_complex) and not isinstance(value, int):
+            return None
+        number = complex(value) if common.is_complex and not isinstance(value, float) else value
+        return _of_three(call, kernel, operands, number)
+
+    return describe
+
+
+def _clamp_numbers(call: Call, low: Any, high: Any) -> Work | None:
+    x = call.given["self"]
+    bounds = [one for one in (low, high) if one is not None]
+    if call.foreign or x.dtype not in NAMES or x.dtype == torch.bool or x.is_complex() or not bounds:
+        return None
+    if not x.is_floating_point() and not all(type(one) is int for one in bounds):
+        return None  # the result is of another dtype than the tensor
+    if any(math.isnan(one) for one in bounds):
+        return None  # the host fills the result with NaN
+    if not x.is_floating_point() and not all(
+        torch.iinfo(x.dtype).min <= one <= torch.iinfo(x.dtype).max for one in bounds
+    ):
+        return None  # refused by the host
+    out = result_of(call, x.shape, x.dtype, (x,))
+    if out is None:
+        return None
+    of = NAMES[x.dtype]
+    if low is not None and high is not None:
+        number, kernel, end = {"min": low, "max": high}, "clamp_scalar", f"ClampScalarParams_{of}"
+    else:
+        number, kernel, end = bounds[0], "clamp_max_scalar" if low is None else "clamp_min_scalar", of
+    return _work(call, out, launch_of_one(call, kernel, x, out, number, [f"_{end}"]))
+
+
+def _clamp_one(name: str, kept: str) -> Describe:
+    """`clamp_min` and `clamp_max` are clamps without the other bound."""
+
+    def describe(call: Call) -> Work | None:
+        given = {"self": call.given["self"], kept: None, name: call.given[name]}
+        return _clamp(Call(call.operator, given, call.written, call.foreign, call.kernels, call.release))
+
+    return describe
+
+
+def _lerp(call: Call) -> Work | None:
+    """Dense, also with one weight for all, or strided, with kernels of their own for two and three dimensions."""
+    if not isinstance(call.given["weight"], torch.Tensor):
+        return BINARY["lerp"](call)
+    operands = tuple(call.given[name] for name in ("self", "end", "weight"))
+    out = _result(call, operands)
+    if out is None or len({one.dtype for one in operands}) > 1:
+        return None
+    of = NAMES[out.dtype]
+    if f"lerp_dense_{of}_{of}" in call.kernels and call.release > (2, 13):
+        return _of_three(call, "lerp", operands)  # later releases have no kernels of lerp's own shapes
+    if all_dense((out, *operands)):
+        return _lerp_launch(call, f"lerp_tensor_dense_{of}", out, operands)
+    whole = all(one.is_contiguous() and one.shape == out.shape for one in (out, *operands[:2]))
+    if operands[2].dim() == 0 and whole:
+        return _lerp_launch(call, f"lerp_tensor_scalar_weight_{of}", out, operands)
+    places = _places(out, operands)
+    if out.dim() in (2, 3):
+        sizes, *strides, dimensions = places
+        return _lerp_launch(
+            call, f"lerp_tensor_strided_{dimensions}d_{of}", out, operands, tuple(strides), tuple(sizes)
+        )
+    return _lerp_launch(call, f"lerp_tensor_strided_{of}", out, operands, places)
+
+
+def _lerp_launch(
+    call: Call,
+    name: str,
+    out: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    further: tuple[Any, ...] = (),
+    threads: tuple[int, ...] | None = None,
+) -> Work | None:
+    return _work(call, out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
+
+
+def _where(call: Call) -> Work | None:
+    """The condition comes first, as truth; the host copies numbers of another dtype to that of the result before."""
+    given = [call.given.get(name) for name in ("condition", "self", "other")]
+    operands = [one for one in given if isinstance(one, torch.Tensor)]
+    if len(operands) < len(given) or call.foreign:
+        return None
+    chosen, x, other = operands
+    if chosen.dtype != torch.bool or x.dtype != other.dtype or x.dtype not in NAMES:
+        return None
+    if any(one.is_conj() or one.is_neg() for one in operands):
+        return None
+    shape = torch._C._infer_size(torch._C._infer_size(chosen.shape, x.shape), other.shape)
+    out = result_of(call, shape, x.dtype, operands)
+    layout = "dense" if out is not None and all_dense((out, *operands)) else "strided"
+    name = f"where_{layout}_{NAMES[x.dtype]}_bool"
+    if out is None:
+        return None
+    if layout == "dense":
+        return _work(call, out, Launch(name, (out, *operands), (out.numel(),)))
+    return _work(call, out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
+
+
+def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
+    tensors = [call.given[name] for name in names]
+    first = tensors[0]
+    if call.written or call.foreign or not first.numel():
+        return None
+    if any(one.dtype != first.dtype or one.shape != first.shape or one.is_neg() for one in tensors):
+        return None
+    name = f"{kernel}_{NAMES.get(first.dtype)}"
+    out = torch.empty(first.shape, dtype=first.dtype, device="cpu")
+    return Work((out,), (Launch(name, (out, *(one.contiguous() for one in tensors)), (out.numel(),)),), kept=True)
+
+
+TERNARY: dict[str, Describe] = {
+    "where": _where,
+    "clamp": _clamp,
+    "clamp_min": _clamp_one("min", "max"),
+    "clamp_max": _clamp_one("max", "min"),
+    "lerp": _lerp,
+    "addcmul": _scaled("addcmul"),
+    "addcdiv": _scaled("addcdiv"),
+    "_standard_gamma_grad": lambda call: _sampler_gradient(call, "standard_gamma_grad", "self", "output"),
+    "_dirichlet_grad": lambda call: _sampler_gradient(call, "dirichlet_grad", "x", "alpha", "total"),
+}

@@ -1,0 +1,198 @@
+"""Operators of one tensor, each element by itself.
+
+Source: `c10/metal/indexing.h` (unary_dense, unary_dense_scalar, unary_strided, unary_alpha_*) of torch 2.13's wheel,
+and for what torch 2.15 adds the arguments of its kernels, and `UnaryKernel.h` and `Activation.h` of its wheel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from anymps.kernels.launches._call import Call, Describe, Launch, Work
+from anymps.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
+from anymps.kernels.launches._types import NAMES
+
+_GROUP = (32, 1)
+
+
+@dataclass(frozen=True)
+class _Unary:
+    """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of the tensor.
+
+    `number` makes the further argument of a call, `when` says whether a call is one for this kernel.
+    """
+
+    kernel: str
+    result: Literal["same", "float", "bool"] = "same"
+    number: Callable[[Call], Any] | None = None
+    when: Callable[[Call], bool] = lambda _: True
+
+
+def _floats(kernel: str) -> _Unary:
+    return _Unary(kernel, "float")
+
+
+def _numbered(kernel: str, name: str) -> _Unary:
+    return _Unary(kernel, number=lambda call: call.given[name])
+
+
+def _fields(*names: str) -> Callable[[Call], dict[str, Any]]:
+    return lambda call: {name: call.given[name] for name in names}
+
+
+def _finite(call: Call) -> dict[str, float]:
+    """What stands for NaN and for the infinities: 0 and the ends of the dtype unless the call says otherwise."""
+    given, dtype = call.given, call.given["self"].dtype
+    ends = torch.finfo(dtype if dtype in (torch.float16, torch.bfloat16) else torch.float32)
+    values = {"nan": 0.0, "posinf": ends.max, "neginf": ends.min}
+    return {name: usual if given[name] is None else float(given[name]) for name, usual in values.items()}
+
+
+def _exact(call: Call) -> bool:
+    return str(call.given.get("approximate", "none")) == "none"
+
+
+def _plain(call: Call) -> bool:
+    return "decimals" not in call.given
+
+
+def _to_the(*powers: float) -> Callable[[Call], bool]:
+    """Powers that have kernels of their own; of integers only squares do."""
+
+    def holds(call: Call) -> bool:
+        x, power = call.given["self"], call.given["exponent"]
+        real = isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
+        return isinstance(power, (int, float)) and power in powers and (real or power == 2)
+
+    return holds
+
+
+def _power(call: Call) -> Any:
+    """As the kernel takes it: whole for integers, as a pair for complex numbers."""
+    power = call.given["exponent"]
+    return complex(power) if call.given["self"].is_complex() else power
+
+
+def _by_a_number(call: Call) -> bool:
+    x, power = call.given["self"], call.given["exponent"]
+    if not isinstance(x, torch.Tensor) or isinstance(power, torch.Tensor) or x.dtype == torch.bool:
+        return False
+    if not (x.is_floating_point() or x.is_complex()) and not isinstance(power, int):
+        return False  # the result is of another dtype than the tensor
+    return power not in (0, 1) and not (isinstance(power, complex) and not x.is_complex())
+
+
+_FLOATS = (
+    "acos asin atan cos cosh digamma erf erfc erfinv exp exp2 expm1 i0 lgamma log log10 log1p log2 reciprocal "
+    "rsqrt sigmoid sin sinc sinh sqrt tan tanh"
+)
+_BESSEL = (
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 "
+    "modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1"
+)
+_TABLE: dict[str, tuple[_Unary, ...]] = {
+    **{name: (_Unary(name),) for name in ("bitwise_not", "relu", "silu", "hardswish", "hardsigmoid")},
+    **{name: (_floats(name),) for name in _FLOATS.split()},
+    **{f"special_{name}": (_floats(name),) for name in ("entr", "erfcx", "i0e", "i1", "i1e", "spherical_bessel_j0")},
+    **{f"special_{name}": (_floats(f"{name}_forward"),) for name in _BESSEL.split()},
+    **{name: (_Unary(name),) for name in ("ceil", "floor")},  # of torch 2.15, as are the next two
+    **{name: (_Unary(name, "bool"),) for name in ("isneginf", "isposinf")},
+    "abs": (_Unary("abs", when=lambda call: not call.given["self"].is_complex()),),
+    "neg": (_Unary("neg"),),
+    "round": (_Unary("round", when=_plain), _numbered("round_decimals", "decimals")),
+    "gelu": (_Unary("gelu", when=_exact), _Unary("gelu_tanh")),
+    "hardshrink": (_numbered("hardshrink", "lambd"),),
+    "softshrink": (_numbered("softshrink", "lambd"),),
+    "leaky_relu": (_numbered("leaky_relu", "negative_slope"),),
+    "polygamma": (
+        _Unary("trigamma", "float", when=lambda call: call.given["n"] == 1),
+        _Unary("polygamma", "float", number=lambda call: call.given["n"], when=lambda call: call.given["n"] > 1),
+    ),
+    "pow": (  # aten/src/ATen/native/mps/operations/UnaryKernel.mm of the pytorch tree
+        _Unary("sqr", when=_to_the(2)),
+        _Unary("reciprocal", when=_to_the(-1)),
+        _Unary("rsqrt", when=_to_the(-0.5)),
+        _Unary("sqrt", when=_to_the(0.5)),
+        _Unary("pow_scalar", number=_power, when=_by_a_number),
+    ),
+    "elu": (_Unary("elu", number=_fields("alpha", "scale", "input_scale")),),
+    **{name: (_Unary(name),) for name in ("mish", "trunc")},
+    "logical_not": (_Unary("logical_not", "bool"),),
+    "softplus": (_Unary("softplus", number=_fields("beta", "threshold")),),
+    "nan_to_num": (_Unary("nan_to_num", number=_finite),),
+}
+_PARAMS = {"alpha": "ELUParams_{}", "beta": "SoftplusParams", "nan": "NanToNumParams_float"}
+"""How kernels' names end that take a struct, by its first field."""
+
+
+def _describe(call: Call, row: _Unary) -> Work | None:
+    x = next(one for one in call.given.values() if isinstance(one, torch.Tensor))  # releases name it differently
+    natural = torch.float32 if row.result == "float" and not (x.is_floating_point() or x.is_complex()) else x.dtype
+    if row.result == "bool":
+        natural = torch.bool
+    if call.foreign or x.is_conj() or x.is_neg() or x.dtype not in NAMES:
+        return None
+    out = result_of(call, x.shape, natural, (x,))
+    if out is None:
+        return None
+    number = None if row.number is None else row.number(call)
+    if isinstance(number, float) and not x.is_floating_point():
+        return None  # the kernel of integers takes the number as an integer
+    ends = [""] if number is None else _number_types(number, x.dtype)
+    launch = launch_of_one(call, row.kernel, x, out, number, ends)
+    if launch is None:
+        return None
+    return Work((out,), (launch,) if out.numel() else (), kept=True)
+
+
+def launch_of_one(
+    call: Call, kernel: str, x: torch.Tensor, out: torch.Tensor, number: Any, ends: list[str]
+) -> Launch | None:
+    """The launch over one tensor, with a further argument or None; `ends` are how the kernel's name may end."""
+    types = f"{NAMES[out.dtype]}_{NAMES[x.dtype]}"
+    further = () if number is None else (number,)
+    if all_dense((out, x)):
+        # Without a number, that of one element a thread: the one of four has the same arithmetic.
+        layout = "dense_scalar" if number is None else "dense"
+        dense = call.first([f"{kernel}_{layout}_{types}{end}" for end in ends])
+        if dense is not None:
+            return Launch(dense, (out, x, *further), (out.numel(),))
+    name = call.first([f"{kernel}_strided_{types}{end}" for end in ends])
+    if name is None:
+        return None
+    sizes = sizes_of(x.shape)
+    places = (sizes, strides_of(x, x.shape), strides_of(out, x.shape), len(sizes))
+    return Launch(name, (out, x, *places, *further), (sizes[0], out.numel() // max(sizes[0], 1)), _GROUP)
+
+
+def _number_types(number: Any, dtype: torch.dtype) -> list[str]:
+    """How the names of kernels with one more argument may end: its type is that of the tensor, or wider."""
+    own = NAMES[dtype]
+    if isinstance(number, dict):
+        return [f"_{_PARAMS[next(iter(number))]}".format(own)]
+    return [f"_{one}" for one in (own, "float", "long", "int", "float2")]
+
+
+def _describer(rows: tuple[_Unary, ...]) -> Describe:
+    def describe(call: Call) -> Work | None:
+        row = next((row for row in rows if row.when(call)), None)
+        return None if row is None else _describe(call, row)
+
+    return describe
+
+
+def _log_sigmoid(call: Call) -> Work | None:
+    """The second result is for the CPU's backward alone, and empty here."""
+    work = _describe(call, _Unary("log_sigmoid_forward")) if not call.written else None
+    if work is None:
+        return None
+    return Work((*work.results, work.results[0].new_empty(0)), work.launches)
+
+
+UNARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}
+NEVER_ALONE: dict[str, Describe] = {"log_sigmoid_forward": _log_sigmoid}
+"""Of one tensor, with more than one result."""

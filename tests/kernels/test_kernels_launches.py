@@ -1,0 +1,333 @@
+"""Which of PyTorch's own kernels computes a call: names, arguments and grids, described without the kernels."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+import torch
+
+from anymps.kernels import BufferArgument
+from anymps.kernels._packing import pack
+from anymps.kernels.launches import DESCRIBED, Call, Launch
+from described import EveryKernel
+
+FOUR = torch.arange(4.0)
+
+
+def describe(
+    operator: str,
+    foreign: str = "",
+    release: tuple[int, int] = (2, 13),
+    kernels: Any = None,
+    written: tuple[torch.Tensor, ...] = (),
+    **given: Any,
+) -> tuple[torch.Tensor, Launch] | None:
+    """The result and the one launch of a call."""
+    call = Call(f"aten::{operator}", given, written, frozenset(foreign.split()), kernels or EveryKernel(), release)
+    work = DESCRIBED[operator](call)
+    return None if work is None else (work.results[0], *work.launches)
+
+
+def test_one_tensor() -> None:
+    """One element a thread where it is dense; else sizes and strides, innermost first, and a grid of two dimensions."""
+    found = describe("exp", self=FOUR)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, out.dtype) == (FOUR.shape, torch.float32)
+    assert (launch.kernel, launch.threads, launch.group) == ("exp_dense_scalar_float_float", (4,), None)
+    assert launch.buffers[0] is out
+    assert launch.buffers[1] is FOUR
+    strided = torch.arange(12, dtype=torch.int16).view(3, 4)[:, :2]
+    found = describe("exp", self=strided)
+    assert found is not None
+    out, launch = found
+    assert out.dtype == torch.float32
+    assert launch.kernel == "exp_strided_float_short"
+    assert launch.buffers[2:] == ([2, 3], [2, 8], [4, 8], 2)
+    assert (launch.threads, launch.group) == ((2, 3), (32, 1))
+
+
+def test_one_tensor_and_a_number() -> None:
+    """The number is the last argument, and its type ends the name; a struct is a dict."""
+    found = describe("leaky_relu", self=FOUR.half(), negative_slope=0.1)
+    assert found is not None
+    assert found[1].kernel == "leaky_relu_dense_half_half_half"
+    assert found[1].buffers[2:] == (0.1,)
+    found = describe("elu", self=FOUR, alpha=1, scale=2, input_scale=3)
+    assert found is not None
+    assert found[1].kernel == "elu_dense_float_float_ELUParams_float"
+    assert found[1].buffers[2:] == ({"alpha": 1, "scale": 2, "input_scale": 3},)
+
+
+OTHERS = {
+    "the same": (torch.ones(2, 3), "add_dense_float_float", ()),
+    "another dtype": (torch.ones(2, 3, dtype=torch.int32), "add_dense_cast_float_float", ([4, 4, 6, 3],)),
+    "a number": (torch.tensor(1.0), "add_dense_scalar_float_float", ()),
+    "a row": (torch.ones(3), "add_dense_broadcast_float_float", (3,)),
+    "a column": (torch.ones(2, 1), "add_strided_float_float", ([3, 2], [4, 12], [4, 12], [0, 4], [2, 0, 0])),
+    "a column of another dtype": (
+        torch.ones(2, 1, dtype=torch.int64),
+        "add_strided_cast_float_float",
+        ([3, 2], [4, 12], [4, 12], [0, 8], [2, 6, 4, 6]),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", OTHERS)
+def test_two_tensors(which: str) -> None:
+    """How the operands lie and whether their dtypes differ chooses the kernel."""
+    other, kernel, further = OTHERS[which]
+    found = describe("add", self=torch.ones(2, 3), other=other, alpha=1)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.threads) == ((2, 3), (6,))
+    assert launch.kernel == kernel
+    assert launch.buffers[3:] == further
+
+
+def test_results_of_two_tensors() -> None:
+    """Comparisons give truth values, a true division of integers float32, a scaled sum takes its factor."""
+    numbers = torch.arange(3)
+    for operator, given, kernel in (
+        ("lt", {}, "lt_dense_bool_long"),
+        ("div", {}, "div_true_dense_float_long"),
+        ("div", {"rounding_mode": "floor"}, "div_floor_dense_long_long"),
+        ("add", {"alpha": 2}, "add_alpha_dense_long_long_long"),
+    ):
+        found = describe(operator, self=numbers, other=numbers + 1, **given)
+        assert found is not None
+        assert found[1].kernel == kernel
+
+
+def test_a_number_of_the_cpu_is_read_as_the_release_does() -> None:
+    """Up to torch 2.13 from the start of its storage, which is wrong for a view; from 2.14 on where it lies."""
+    table = torch.tensor([10.0, 20.0, 30.0])
+    for release, value in (((2, 13), 10.0), ((2, 14), 30.0)):
+        found = describe("add", "other", release, self=FOUR, other=table[2], alpha=1)
+        assert found is not None
+        assert found[1].buffers[2].item() == value
+    found = describe("mul", "other", self=FOUR, other=table.double()[2])  # made float32 first, a tensor of its own
+    assert found is not None
+    assert (found[1].buffers[2].item(), found[1].buffers[2].dtype) == (30.0, torch.float32)
+
+
+def test_what_no_kernel_does() -> None:
+    """A kernel that the release lacks, a result of another dtype than the kernel's, conjugates: left to others."""
+    assert describe("exp", self=FOUR, kernels={"sin_dense_scalar_float_float"}) is None
+    assert describe("exp", self=FOUR, written=(FOUR.half(),)) is None
+    assert describe("add", self=FOUR.half(), other=FOUR, alpha=1, written=(FOUR.half(),)) is None
+    assert describe("mul", self=torch.ones(2, dtype=torch.complex64).conj(), other=torch.ones(2)) is None
+
+
+def test_empty_tensors_launch_nothing() -> None:
+    """The result is there all the same."""
+    work = DESCRIBED["exp"](Call("aten::exp", {"self": torch.empty(0, 3)}, (), frozenset(), EveryKernel(), (2, 13)))
+    assert work is not None
+    assert (work.results[0].shape, work.launches) == ((0, 3), ())
+
+
+def test_rows() -> None:
+    """In later releases a SIMD group reduces a row of the last dimensions; other dimensions are left to others."""
+    x = torch.zeros(2, 3, 4)
+    later = (2, 14)
+    found = describe("amax", release=later, self=x, dim=[-1, 1], keepdim=True)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.kernel) == ((2, 1, 1), "max_reduction_inner_float_float")
+    assert launch.buffers[2:] == ([2, 12],)
+    assert (launch.threads, launch.group) == ((256,), (256,))
+    found = describe("any", release=later, self=x > 0)
+    assert found is not None
+    assert (found[0].dtype, found[1].kernel) == (torch.bool, "any_reduction_inner_bool_uchar")
+    assert describe("amax", release=later, self=x, dim=[0]) is None
+    assert describe("any", release=later, self=x, dim=[]) is None
+    assert describe("argmax", release=later, self=x.transpose(1, 2), dim=2) is None
+
+
+def test_a_norm_of_a_layer() -> None:
+    """Four numbers a thread, whole SIMD groups a row; the largest group loops over longer ones."""
+    weight = torch.ones(200)
+    found = describe(
+        "native_layer_norm", input=torch.ones(5, 200), normalized_shape=[200], weight=weight, bias=None, eps=1e-5
+    )
+    assert found is not None
+    assert found[1].kernel == "layer_norm_single_row_float"
+    assert found[1].buffers[4:] == (200, 1e-5, 1, 0, weight, None)
+    assert (found[1].threads, found[1].group) == ((320,), (64,))
+    long = torch.ones(2, 5000)
+    found = describe("native_layer_norm", input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5)
+    assert found is not None
+    assert (found[1].kernel, found[1].threads, found[1].group) == ("layer_norm_looped_float", (2048,), (1024,))
+    later = {"layer_norm_looped_i32_float"}
+    found = describe(
+        "native_layer_norm", kernels=later, input=long, normalized_shape=[5000], weight=None, bias=None, eps=1e-5
+    )
+    assert found is not None
+    assert found[1].kernel == "layer_norm_looped_i32_float"
+
+
+def test_windows_of_an_adaptive_pool() -> None:
+    """All of one size and equally far apart, as the host derives them: 5 to 3 is windows of 3, one apart."""
+    found = describe("adaptive_max_pool2d", self=torch.ones(1, 2, 5, 8), output_size=[3, 4])
+    assert found is not None
+    out, launch = found
+    params = launch.buffers[3]
+    assert (out.shape, launch.kernel, launch.threads) == ((1, 2, 3, 4), "max_pool_float", (24,))
+    assert (params["kernel_size"], params["stride"]) == ([3, 2], [1, 2])
+    assert (params["input_strides"], params["output_sizes"]) == ([80, 40, 8, 1], [1, 2, 3, 4])
+    assert "adaptive" not in params
+    found = describe("adaptive_max_pool2d", release=(2, 15), self=torch.ones(1, 2, 5, 8), output_size=[3, 4])
+    assert found is not None
+    assert found[1].buffers[3]["adaptive"] is True  # uneven windows: the kernel finds where each begins and ends
+
+
+def test_bags() -> None:
+    """A thread for each number of the result; the last argument is the buffer of errors."""
+    given = {
+        "weight": torch.ones(5, 3),
+        "indices": torch.tensor([0, 1, 4]),
+        "offsets": torch.tensor([0, 2, 3]),
+        "scale_grad_by_freq": False,
+        "mode": 0,
+        "include_last_offset": True,
+        "padding_idx": -1,
+    }
+    found = describe("_embedding_bag", **given)
+    assert found is not None
+    out, launch = found
+    assert (out.shape, launch.kernel, launch.threads, launch.errors) == ((2, 3), "embedding_bag_float_long", (6,), 9)
+    params = launch.buffers[8]
+    assert (params["num_bags"], params["num_indices"], params["num_weights"]) == (2, 3, 5)
+    assert describe("_embedding_bag", **{**given, "scale_grad_by_freq": True}) is None
+
+
+def test_three_tensors() -> None:
+    """Dense ones element by element; else sizes and strides of all; other dtypes are cast within the kernel."""
+    matrix = torch.ones(3, 4)
+    found = describe("clamp", self=matrix, min=matrix, max=matrix)
+    assert found is not None
+    assert (found[1].kernel, len(found[1].buffers), found[1].threads) == ("clamp_dense_float_float", 4, (12,))
+    found = describe("clamp", self=matrix, min=torch.ones(4), max=matrix)
+    assert found is not None
+    assert found[1].kernel == "clamp_strided_float_float"
+    assert found[1].buffers[4:] == ([4, 3], [4, 16], [4, 16], [4, 0], [4, 16], 2)
+    found = describe("clamp", self=matrix, min=matrix.half(), max=matrix)
+    assert found is not None
+    assert (found[1].kernel, found[1].buffers[4:]) == ("clamp_dense_cast_float", ([4, 2, 4], [6, 5, 6]))
+    found = describe("clamp", self=matrix, min=torch.ones(1, 4).half(), max=matrix)
+    assert found is not None
+    assert found[1].kernel == "clamp_strided_cast_float"
+    assert found[1].buffers[9:] == (2, [6, 5, 6, 6])
+    found = describe("lerp", self=matrix, end=matrix, weight=matrix)
+    assert found is not None
+    assert found[1].kernel == "lerp_tensor_dense_float"
+    found = describe("lerp", self=matrix, end=matrix, weight=torch.ones(()))
+    assert found is not None
+    assert (found[1].kernel, len(found[1].buffers)) == ("lerp_tensor_scalar_weight_float", 4)
+    found = describe("lerp", self=matrix, end=matrix, weight=0.5)
+    assert found is not None
+    assert found[1].kernel == "lerp_alpha_dense_float_float_float"
+
+
+def test_three_tensors_that_are_left_to_others() -> None:
+    """A tensor of the CPU, one of no dimension in another dtype, and a result of another shape."""
+    matrix = torch.ones(3, 4)
+    assert describe("clamp", foreign="min", self=matrix, min=torch.ones(()), max=None) is None
+    assert describe("clamp", self=matrix, min=torch.ones(()).half(), max=matrix) is None
+    assert describe("clamp", written=(torch.ones(4),), self=torch.ones(4), min=matrix, max=matrix) is None
+    assert describe("lerp", self=matrix, end=matrix, weight=matrix.half()) is None
+
+
+def test_clamps() -> None:
+    """Both bounds are a struct, one is a number; a bound that is a tensor is a maximum or a minimum."""
+    found = describe("clamp", self=FOUR, min=0.5, max=2)
+    assert found is not None
+    assert found[1].kernel == "clamp_scalar_dense_float_float_ClampScalarParams_float"
+    assert found[1].buffers[2:] == ({"min": 0.5, "max": 2},)
+    for given, kernel in (
+        ({"min": 1, "max": None}, "clamp_min_scalar_dense_int_int_int"),
+        ({"min": None, "max": 3}, "clamp_max_scalar_dense_int_int_int"),
+        ({"min": FOUR.int(), "max": None}, "maximum_dense_int_int"),
+        ({"min": None, "max": FOUR.int()}, "minimum_dense_int_int"),
+    ):
+        found = describe("clamp", self=FOUR.int(), **given)
+        assert found is not None
+        assert found[1].kernel == kernel
+    found = describe("clamp_min", self=FOUR, min=1)
+    assert found is not None
+    assert found[1].kernel == "clamp_min_scalar_dense_float_float_float"
+
+
+def test_clamps_that_are_left_to_others() -> None:
+    """A bound that changes the dtype or does not fit it, NaN, and truth values."""
+    assert describe("clamp", self=FOUR.int(), min=0.5, max=None) is None
+    assert describe("clamp", self=FOUR.to(torch.uint8), min=-1, max=None) is None
+    assert describe("clamp_max", self=FOUR, max=float("nan")) is None
+    assert describe("clamp", self=FOUR > 1, min=0, max=1) is None
+
+
+@pytest.mark.parametrize(("given", "packed"), [(0.5, (0.5, 0.0)), (1 - 2j, (1.0, -2.0))])
+def test_a_complex_number_is_a_pair(given: complex, packed: tuple[float, float]) -> None:
+    """A kernel of complex numbers takes the real part, then the imaginary one."""
+    argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, (), False)
+    assert struct.unpack("<2f", pack(argument, given)) == packed
+
+
+def test_a_launch_over_rows_has_whole_groups() -> None:
+    """A thread finds its row by the size of its group, which at the edge of a grid would be smaller."""
+    found = describe("argmax", self=torch.zeros(130, 64), dim=1)
+    assert found is not None
+    assert (found[1].threads, found[1].group) == ((17 * 256,), (256,))
+
+
+def test_powers() -> None:
+    """Some powers have kernels of their own; integers have one for squares alone, and take whole powers."""
+    found = {power: describe("pow", self=FOUR, exponent=power) for power in (2, 0.5, -0.5, -1, 3, 2.5)}
+    kernels = {power: one[1].kernel for power, one in found.items() if one is not None}
+    assert kernels == {
+        2: "sqr_dense_scalar_float_float",
+        0.5: "sqrt_dense_scalar_float_float",
+        -0.5: "rsqrt_dense_scalar_float_float",
+        -1: "reciprocal_dense_scalar_float_float",
+        3: "pow_scalar_dense_float_float_float",
+        2.5: "pow_scalar_dense_float_float_float",
+    }
+    for other, power in ((FOUR, 0), (FOUR, 1), (FOUR.int(), 2.5), (FOUR > 1, 3), (FOUR, 1j), (1, FOUR)):
+        assert describe("pow", self=other, exponent=power) is None
+    for other, kernel in ((FOUR, "pow_dense_float_float"), (2, "pow_dense_scalar_lhs_cast_float_float")):
+        assert launch_of_two(other) == kernel
+
+
+def launch_of_two(base: Any) -> str:
+    """The kernel of a power by a tensor, which torch 2.15 has."""
+    found = describe("pow", self=base, exponent=FOUR)
+    assert found is not None
+    return found[1].kernel
+
+
+def test_gradients_of_elu() -> None:
+    """Of its input or of its result."""
+    given = {"grad_output": FOUR, "self_or_result": FOUR, "alpha": 1.3, "scale": 1, "input_scale": 0.9}
+    found = describe("elu_backward", is_result=True, **given)
+    assert found is not None
+    assert found[1].kernel == "elu_backward_dense_float_float_ELUBackwardParams_float"
+    assert found[1].buffers[3] == {"alpha": 1.3, "scale": 1, "input_scale": 0.9, "is_result": True}
+
+
+def test_lerp_by_layout() -> None:
+    """One weight for all, two and three dimensions, and more."""
+    x = torch.ones(2, 3, 4)
+    for operands, kernel in (
+        ((x, x, torch.ones(())), "lerp_tensor_scalar_weight_float"),
+        ((x[0], x[0, 0], x[0]), "lerp_tensor_strided_2d_float"),
+        ((x, x[0], x), "lerp_tensor_strided_3d_float"),
+        ((x[None], x[0], x), "lerp_tensor_strided_float"),
+    ):
+        found = describe("lerp", **dict(zip(("self", "end", "weight"), operands, strict=True)))
+        assert found is not None
+        assert found[1].kernel == kernel
+    found = describe("lerp", self=x[0], end=x[0, 0], weight=x[0])
+    assert found is not None
+    assert (found[1].buffers[4:], found[1].threads) == (([4, 16], [4, 16], [4, 0], [4, 16]), (4, 3))

@@ -1,0 +1,96 @@
+"""Launches that torch 2.15 alone has: slices that are added, medians, and sorts of one block."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anymps.kernels.launches import Work
+from described import describe, launch_of, launches_of
+
+LATER = (2, 15)
+
+
+def _names(work: Work | None) -> list[str]:
+    return [one.kernel for one in launches_of(work)]
+
+
+def test_slices_are_added() -> None:
+    """Into a copy of the tensor; the factor is of its type."""
+    x, index, source = torch.zeros(3, 4), torch.tensor([2, 0]), torch.ones(2, 4)
+    work = describe("index_add", self=x, dim=0, index=index, source=source, alpha=2)
+    check, add = launches_of(work)
+    assert work is not None
+    assert work.results[0].data_ptr() != x.data_ptr()
+    assert (check.kernel, add.kernel, add.threads) == ("index_check_bounds_long", "index_add_float_long", (8,))
+    assert (add.buffers[0] is work.results[0], add.buffers[4]) == (True, 2)
+    numbers = describe(
+        "index_add", self=x.to(torch.complex64), dim=0, index=index, source=source.to(torch.complex64), alpha=2
+    )
+    assert repr(launches_of(numbers)[1].buffers[4]) == "(2+0j)"
+
+
+def test_halves_at_few_places_are_added_in_float32() -> None:
+    """From sixteen indices a place on; the sums are copied back."""
+    x, index, source = torch.zeros(2, 3).half(), torch.zeros(32, dtype=torch.int64), torch.ones(32, 3).half()
+    work = describe("index_add", self=x, dim=0, index=index, source=source, alpha=1)
+    assert work is not None
+    assert work.launches[1].kernel == "index_add_float_long"
+    assert [(target is work.results[0], one.dtype) for target, one in work.copies] == [(True, torch.float32)]
+    work = describe("index_add", self=x, dim=0, index=index[:31], source=source[:31], alpha=1)
+    assert _names(work)[1] == "index_add_half_long"
+
+
+def test_slices_that_do_not_fit() -> None:
+    """Of another size, of another dtype, or by half a whole number."""
+    x, index, source = torch.zeros(3, 4), torch.tensor([2, 0]), torch.ones(2, 4)
+    given = {"self": x, "dim": 0, "index": index, "alpha": 1}
+    assert describe("index_add", **given, source=source[:1]) is None
+    assert describe("index_add", **given, source=source[:, :3]) is None
+    assert describe("index_add", **given, source=source.half()) is None
+    whole = {**given, "self": x.int(), "alpha": 0.5}
+    assert describe("index_add", **whole, source=source.int()) is None
+
+
+@pytest.mark.parametrize(("dtype", "shifts"), [(torch.float16, [8, 0]), (torch.int32, [24, 16, 8, 0])])
+def test_a_median_of_all(dtype: torch.dtype, shifts: list[int]) -> None:
+    """Eight bits a pass, the highest first: counted by groups of 256 threads, and picked by one thread."""
+    launches = launches_of(describe("median", self=torch.zeros(30, 10, dtype=dtype)))
+    counts, picks = launches[::2], launches[1::2]
+    assert [one.buffers[4] for one in counts] == shifts
+    assert [one.buffers[5] for one in counts] == [True] + [False] * (len(shifts) - 1)
+    assert {(one.threads, one.group) for one in counts} == {((512, 1, 1), (256, 1, 1))}
+    assert [one.buffers[5] for one in picks] == [False] * (len(shifts) - 1) + [True]
+    assert {one.buffers[6] for one in picks} == {False}
+    assert {one.buffers[6] for one in launches_of(describe("nanmedian", self=torch.zeros(3)))[1::2]} == {True}
+
+
+def test_a_median_of_many() -> None:
+    """No more than 256 groups of threads count."""
+    first = launches_of(describe("median", self=torch.zeros(256 * 256 + 1, dtype=torch.int8)))[0]
+    assert (first.threads, first.buffers[3]) == ((256 * 256, 1, 1), 256 * 256 + 1)
+
+
+def test_a_median_along_a_dimension() -> None:
+    """Floats are sorted, and a thread a row looks behind the NaNs; of integers it is the number at a place."""
+    work = describe("median", release=LATER, self=torch.zeros(3, 50, 7), dim=1, keepdim=False)
+    assert work is not None
+    assert [one.kernel for one in work.launches] == ["sort_block_fkey_float_tptg32", "median_gather_float"]
+    assert (work.launches[1].buffers[4:], work.launches[1].threads) == ((50, False), (21,))
+    assert [(one.shape, one.dtype) for one in work.results] == [((3, 7), torch.float32), ((3, 7), torch.int64)]
+    launch = launch_of(describe("median", release=LATER, self=torch.zeros(3, 50).int(), dim=1, keepdim=True))
+    assert (launch.kernel, launch.buffers[6]) == ("sort_block_topk_int_tptg32", [24, 1])
+
+
+def test_floats_of_one_block_are_sorted_as_integers() -> None:
+    """But not by a stable sort, nor in torch 2.13; all ranks are named where not some are chosen."""
+    x = torch.zeros(3, 100)
+    launch = launch_of(describe("sort", release=LATER, self=x, dim=1, descending=True, stable=False))
+    assert (launch.kernel, launch.buffers[5:]) == ("sort_block_fkey_float_tptg32", (True, [0, 100]))
+    launch = launch_of(describe("topk", release=LATER, self=x.half(), k=4, dim=1, largest=True, sorted=True))
+    assert (launch.kernel, launch.buffers[6]) == ("sort_block_fkey_half_tptg32", [0, 4])
+    launch = launch_of(describe("sort", release=LATER, self=x, dim=1, descending=False, stable=True))
+    assert launch.kernel == "sort_block_float_tptg32_stable"
+    assert (
+        launch_of(describe("sort", self=x, dim=1, descending=False, stable=False)).kernel == "sort_block_float_tptg32"
+    )
