@@ -26,6 +26,16 @@ def read_order() -> list[str]:
 WINGS = read_order()
 
 
+def read_device_order() -> list[str]:
+    """The folders of the wing `device` from the lowest to the highest, as the sentence below the table's has it."""
+    text = " ".join(TABLE.read_text(encoding="utf-8").split())
+    _, _, order = text.partition("Folders of `device` are floors too, from the lowest: ")
+    return re.findall(r"`(\w+)`", order.partition(".")[0])
+
+
+DEVICE = read_device_order()
+
+
 @cache
 def files() -> list[Path]:
     """All sources and headers, relative to the folder of the native core."""
@@ -86,6 +96,19 @@ def test_no_include_upward(wing: str) -> None:
             wrong.append(f"{path} may not include {other}")
         elif lower != wing and other != Path(lower, f"{lower}.h"):
             wrong.append(f"{path}: {lower}/{lower}.h is the face for {other}")
+    assert wrong == []
+
+
+def test_no_include_upward_inside_the_device() -> None:
+    """Its folders are floors: memory knows nothing of calls, and calls nothing of the backend."""
+    places = [path for path in of_wing("device") if len(path.parts) == 3]
+    assert {path.parts[1] for path in places} == set(DEVICE)
+    wrong = [
+        f"{path} may not include {other}"
+        for path in places
+        for other in includes(path)
+        if other.parts[0] == "device" and DEVICE.index(other.parts[1]) > DEVICE.index(path.parts[1])
+    ]
     assert wrong == []
 
 

@@ -14,7 +14,7 @@ class Machine(TypedDict):
 
     Memory is in bytes: what Metal recommends as the most, and the largest buffer. `macos` is the version's first two
     numbers, `substrate` one of `SUBSTRATES`, `torch_minor` the second number of torch's version. `card` is the number
-    of the card that computes, below 0 where the CPU plays it (`choose_substrate`, device/substrates/substrate.h).
+    of the card that computes, below 0 where the CPU plays it (`choose_substrate`, device/interface/substrate.h).
     """
 
     torch_minor: int

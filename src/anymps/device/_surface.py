@@ -215,7 +215,7 @@ def _install_layouts() -> None:
 
 
 def _install_engine(core: NativeCore) -> None:
-    """Every backward goes by `core.run_backward`, which chooses its thread (device/backend/backward_thread.h)."""
+    """Every backward goes by `core.run_backward`, which chooses its thread (device/calls/backward_thread.h)."""
     original = torch.autograd.Variable._execution_engine
     engine: Any = type("ImperativeEngine", (type(original),), {"run_backward": staticmethod(core.run_backward)})
     core.set_engine(original.run_backward)

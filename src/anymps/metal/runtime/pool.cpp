@@ -79,7 +79,7 @@ class Pool {
   unsigned wanted_ = 0, busy_ = 0, threads_ = 0;
 };
 
-// Never destroyed: its threads may outlive `main`. A forked child launches nothing (device/backend/fork.h of the core).
+// Never destroyed: its threads may outlive `main`. A forked child launches nothing (device/errors/fork.h of the core).
 Pool& pool() {
   static Pool* const the_pool = new Pool;
   return *the_pool;

@@ -7,7 +7,7 @@
 #include "device/memory/memory.h"
 #include "device/memory/pinned.h"
 #include "device/backend/streams.h"
-#include "device/calls/waits.h"
+#include "device/memory/waits.h"
 #include "recorder/recorder.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>

@@ -1,10 +1,10 @@
 // Events: the virtual device has run everything before `record` returns, so that a recorded event is always complete.
 #include "device/backend/events.h"
 
-#include "device/calls/delayed.h"
-#include "device/calls/faults.h"
-#include "device/backend/fork.h"
-#include "device/calls/waits.h"
+#include "device/memory/delayed.h"
+#include "device/errors/faults.h"
+#include "device/errors/fork.h"
+#include "device/memory/waits.h"
 #include "law/law.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"

@@ -1,7 +1,7 @@
 // The generator's seed, offset and serialised state (torch 2.11 to 2.15, aten/src/ATen/mps/MPSGeneratorImpl.{h,mm}).
 #include "device/backend/generator.h"
 
-#include "device/calls/refusals.h"
+#include "device/errors/refusals.h"
 #include "locks/locks.h"
 
 #include <ATen/EmptyTensor.h>

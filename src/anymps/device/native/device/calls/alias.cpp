@@ -2,7 +2,7 @@
 #include "device/calls/alias.h"
 
 #include "device/memory/memory.h"
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>

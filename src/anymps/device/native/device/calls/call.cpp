@@ -1,7 +1,7 @@
 // Aliasing of arguments and adoption of results, shared by the boxed and the unboxed kernels.
 #include "device/calls/call.h"
 
-#include "device/calls/waits.h"
+#include "device/memory/waits.h"
 
 namespace anymps {
 

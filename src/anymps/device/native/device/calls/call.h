@@ -2,12 +2,12 @@
 #pragma once
 
 #include "device/calls/alias.h"
-#include "device/backend/backward_thread.h"
-#include "device/backend/fork.h"
+#include "device/calls/backward_thread.h"
+#include "device/errors/fork.h"
 #include "device/memory/host_results.h"
 #include "device/memory/memory.h"
-#include "device/calls/refusals.h"
-#include "device/substrates/substrate.h"
+#include "device/errors/refusals.h"
+#include "device/interface/substrate.h"
 #include "law/law.h"
 #include "recorder/recorder.h"
 

@@ -1,7 +1,7 @@
 // Alerts about kernels without a deterministic implementation.
 #include "device/calls/determinism.h"
 
-#include "device/calls/refusals.h"
+#include "device/errors/refusals.h"
 
 #include <c10/util/Exception.h>
 

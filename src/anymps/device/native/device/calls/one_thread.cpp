@@ -30,9 +30,9 @@ bool has_several_threads() {
   return numbers.openmp != nullptr && numbers.openmp() > 1;
 }
 
-OneThread::OneThread(bool wanted) {
+void OneThread::begin() {
   const ThreadNumbers& numbers = thread_numbers();
-  if (!wanted || numbers.openmp == nullptr || numbers.set_openmp == nullptr) {
+  if (numbers.openmp == nullptr || numbers.set_openmp == nullptr) {
     return;
   }
   openmp_ = numbers.openmp();
@@ -42,10 +42,8 @@ OneThread::OneThread(bool wanted) {
   }
 }
 
-OneThread::~OneThread() {
-  if (openmp_ > 0) {
-    thread_numbers().set_openmp(openmp_);
-  }
+void OneThread::end() {
+  thread_numbers().set_openmp(openmp_);
   if (mkl_ >= 0) {
     thread_numbers().set_mkl(mkl_);
   }

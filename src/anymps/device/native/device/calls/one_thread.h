@@ -32,12 +32,22 @@ bool has_several_threads();
 // at::set_num_threads does not: that number is also the one with which threads begin.
 class OneThread {
  public:
-  explicit OneThread(bool wanted);
-  ~OneThread();
+  explicit OneThread(bool wanted) {
+    if (wanted) {
+      begin();
+    }
+  }
+  ~OneThread() {
+    if (openmp_ > 0) {
+      end();
+    }
+  }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
 
  private:
+  void begin();
+  void end();
   int openmp_ = 0;  // threads before; 0: not changed
   int mkl_ = -1;    // MKL's own number for this thread before, 0 where it had none; -1: not changed
 };

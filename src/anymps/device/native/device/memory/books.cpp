@@ -1,7 +1,7 @@
 // The process's allocator books: configuration from the environment, and heap-model errors as torch errors.
 #include "device/memory/books.h"
 
-#include "device/calls/refusals.h"
+#include "device/errors/refusals.h"
 #include "law/law.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"

@@ -2,7 +2,7 @@
 #include "device/memory/margins.h"
 
 #include "device/memory/memory.h"
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 #include <c10/core/CPUAllocator.h>
 

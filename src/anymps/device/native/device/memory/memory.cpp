@@ -2,10 +2,10 @@
 #include "device/memory/memory.h"
 
 #include "device/memory/books.h"
-#include "device/backend/fork.h"
-#include "device/calls/refusals.h"
-#include "device/substrates/substrate.h"
-#include "device/calls/waits.h"
+#include "device/errors/fork.h"
+#include "device/errors/refusals.h"
+#include "device/interface/substrate.h"
+#include "device/memory/waits.h"
 #include "law/law.h"
 #include "recorder/recorder.h"
 

@@ -1,10 +1,10 @@
 // Pinned memory on the host substrate: host bytes as any other, held in the allocator's books.
 #include "device/memory/pinned.h"
 
-#include "device/calls/faults.h"
-#include "device/backend/fork.h"
+#include "device/errors/faults.h"
+#include "device/errors/fork.h"
 #include "device/memory/memory.h"
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 #include "locks/locks.h"
 
 #include <ATen/core/CachingHostAllocator.h>

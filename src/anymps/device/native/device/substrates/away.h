@@ -1,7 +1,7 @@
 // A call that a card's kernels do not compute: its arguments to the CPU, the call there, and back what it wrote and made.
 #pragma once
 
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 namespace anymps {
 

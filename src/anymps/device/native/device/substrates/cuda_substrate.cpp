@@ -5,12 +5,12 @@
 // the arguments; then the CPU computes it on copies (away.h), and what it refuses too is refused in its words. The order of
 // the card's one stream keeps copies and kernels apart. Only who reads a value waits.
 #include "device/calls/alias.h"
-#include "device/calls/refusals.h"
+#include "device/errors/refusals.h"
 #include "device/substrates/away.h"
 #include "device/substrates/card_limits.h"
 #include "device/memory/books.h"
 #include "device/memory/memory.h"
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 #include "locks/locks.h"
 
 #include <ATen/Context.h>

@@ -3,7 +3,7 @@
 // For substrates that differ from it in a few points, which derive from it. No other code names it.
 #pragma once
 
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 namespace anymps {
 

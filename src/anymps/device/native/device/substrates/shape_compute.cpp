@@ -1,7 +1,7 @@
 // Operators without arithmetic: meta kernels where torch has them, the stated policy where a shape depends on values.
 #include "device/substrates/shape_compute.h"
 
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>

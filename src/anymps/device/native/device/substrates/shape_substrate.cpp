@@ -6,7 +6,7 @@
 #include "device/memory/books.h"
 #include "device/memory/memory.h"
 #include "device/substrates/shape_compute.h"
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/_local_scalar_dense_native.h>

@@ -2,7 +2,7 @@
 // the kernel runs.
 //
 // Nobody waits for the answer. They go to the kernel clamped to their range, and whether that has changed one is looked at where
-// the host waits next (device/calls/late_checks.h): then it is the Mac's late error. What a call with a bad index has computed
+// the host waits next (device/memory/late_checks.h): then it is the Mac's late error. What a call with a bad index has computed
 // until then is that of the nearest good one, where a Mac reads zero.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The device's error buffer.
-#include "device/calls/delayed.h"
+#include "device/memory/delayed.h"
 
 #include "locks/locks.h"
 #include "recorder/recorder.h"

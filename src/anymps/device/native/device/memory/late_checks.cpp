@@ -1,5 +1,5 @@
 // One look for all the checks since the last wait.
-#include "device/calls/late_checks.h"
+#include "device/memory/late_checks.h"
 
 #include "locks/locks.h"
 

@@ -1,8 +1,8 @@
 // The host waits for the device: what happens wherever it has, and waits that are no operators.
 #pragma once
 
-#include "device/calls/delayed.h"
-#include "device/calls/late_checks.h"
+#include "device/memory/delayed.h"
+#include "device/memory/late_checks.h"
 #include "recorder/recorder.h"
 
 namespace anymps {

@@ -1,5 +1,5 @@
 // The choice of the substrate, and the walk over boxed arguments.
-#include "device/substrates/substrate.h"
+#include "device/interface/substrate.h"
 
 #include "law/law.h"
 #include "recorder/recorder.h"

@@ -1,5 +1,5 @@
 // Which graphs have nothing in them that could tell the thread of their backward, and running those on the calling one.
-#include "device/backend/backward_thread.h"
+#include "device/calls/backward_thread.h"
 
 #include "recorder/recorder.h"
 

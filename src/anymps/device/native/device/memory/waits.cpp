@@ -1,9 +1,9 @@
 // Waits that a program asks for.
-#include "device/calls/waits.h"
+#include "device/memory/waits.h"
 
 #include "device/memory/books.h"
-#include "device/backend/fork.h"
-#include "device/substrates/substrate.h"
+#include "device/errors/fork.h"
+#include "device/interface/substrate.h"
 #include "law/law.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

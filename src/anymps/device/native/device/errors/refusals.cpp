@@ -1,5 +1,5 @@
 // Raising the real backend's errors, and the text a tensor on another device gets by operator family.
-#include "device/calls/refusals.h"
+#include "device/errors/refusals.h"
 
 #include "recorder/recorder.h"
 

@@ -1,5 +1,5 @@
 // A child of fork() cannot use the device that its parent has used: on a Mac Metal crashes or hangs there.
-#include "device/backend/fork.h"
+#include "device/errors/fork.h"
 
 #include "locks/locks.h"
 

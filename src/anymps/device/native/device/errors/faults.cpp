@@ -1,5 +1,5 @@
 // What a fault with a text raises.
-#include "device/calls/faults.h"
+#include "device/errors/faults.h"
 
 #include "recorder/recorder.h"
 
