@@ -136,7 +136,12 @@ def hurting_in(recording: Recording, step: Step) -> int:
 def needless_places(recording: Recording, findings: Iterable[Finding]) -> list[WaitPlace]:
     """Places whose waits the program could do without: by what they are, or by a finding about copies to the device."""
     serious = [finding for finding in findings if finding.severity is not Severity.INFO]
-    copies = {finding.site.file_line: finding.per_step for finding in serious if rule_of(finding).about_copies}
+    copies = {
+        site.file_line: finding.per_step
+        for finding in serious
+        if rule_of(finding).about_copies
+        for site in (finding.site, *(finding.related_sites if finding.related_as == "also at" else ()))
+    }
     return [
         place
         for place in wait_places(recording)

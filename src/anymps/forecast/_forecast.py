@@ -42,13 +42,14 @@ def bound_words(bound: StepBound) -> str:
 class PlacedWait:
     """The `waits` of a step at one place, and how many seconds shorter the step would be without them.
 
-    `stands` is how many seconds the host is idle there.
+    `stands` is how many seconds the host is idle there, `after` how many it then spends on what waited, such as a copy.
     """
 
     place: Place
     waits: int
     seconds: float
     stands: float = 0.0
+    after: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Forecast:
     def waits(self) -> tuple[PlacedWait, ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
         return tuple(
-            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands)
+            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands, wait.after)
             for wait in self.time.waits
             if isinstance(wait.place, Place)
         )
