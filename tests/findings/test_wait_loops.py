@@ -72,7 +72,7 @@ def test_inference() -> None:
     assert (finding.severity, finding.site.line, finding.count, finding.per_step) == (Severity.INFO, 12, 10, 0.0)
     assert finding.what == "`.item()` made the host wait 10 times, in a loop without a training step."
     assert finding.fix == (
-        "Add up on the device, `total += loss.detach()`, and read `total` every 50 steps or after the loop."
+        "Add up on the device, `total = total + loss.detach()`, and read `total` every 50 steps or after the loop."
     )
     assert finding.cost_ns == (10 * 100_000, 10 * 450_000)
 
