@@ -237,6 +237,60 @@ def test_what_is_not_born_there(make: Callable[[nn.Module, torch.Tensor], torch.
     assert noted(lambda: module(x), "born") == ()
 
 
+# --- data sets on the CPU
+
+
+IMAGES = torch.rand(64, 4)
+
+
+def sliced(step: int) -> torch.Tensor:
+    return IMAGES[4 * step : 4 * step + 4].to("mps")
+
+
+def chosen(step: int) -> torch.Tensor:
+    x = IMAGES[torch.randperm(64)[:4]]
+    return x.to("mps")
+
+
+def gathered(step: int) -> torch.Tensor:
+    x = torch.stack([IMAGES[step + row] for row in range(4)])
+    return x.to("mps")
+
+
+def halved(step: int) -> torch.Tensor:
+    batch = torch.rand(8, 4)
+    return batch[:4].to("mps")
+
+
+def half_of_a_batch(step: int) -> torch.Tensor:
+    for batch in IMAGES.split(8)[step:]:
+        x = batch[:4].to("mps")
+    return x
+
+
+def whole(step: int) -> torch.Tensor:
+    return IMAGES[:].to("mps")
+
+
+@pytest.mark.parametrize(
+    ("take", "known"),
+    [(sliced, True), (chosen, True), (gathered, True), (halved, False), (half_of_a_batch, False), (whole, False)],
+)
+def test_data_set(take: Callable[[int], torch.Tensor], known: bool) -> None:
+    """The tensor that batches are taken of by an index, once it has outlived some steps; a batch does not."""
+
+    def train() -> None:
+        model = nn.Linear(4, 2).to("mps")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(5):
+            model(take(step)).sum().backward()
+            optimizer.step()
+
+    found = noted(train, "data_set")
+    assert [mark.facts for mark in found] == [{"name": "IMAGES", "bytes": 1024}][: int(known)]
+    assert {mark.occurrence.site.function for mark in found} <= {take.__name__}
+
+
 # --- optimizers
 
 

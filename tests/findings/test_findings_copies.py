@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.record import Direction, Fate, Phase, RecordingBuilder, Site, Wait
+from anymps._text import duration, percent
+from anymps.findings import Severity, needless_places
+from anymps.forecast import forecast
+from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
+from timed_steps import Steps
 
 
 def round_trips(*operators: str, every: int = 1, file: str = "train.py", via: str = "", **meta: object) -> Extra:
@@ -317,3 +321,81 @@ def test_copies_that_are_no_constants() -> None:
     assert ids(loop(constants("self.mask", every=5))) == []
     assert ids(loop(constants("self.mask", file=LIBRARY))) == []
     assert ids(loop(constants("self.mask", marks=0))) == []
+
+
+# MPS412
+
+LOOP = """for start in range(0, 512, 64):
+    x = images[start : start + 64].to(device)
+    y = labels[start : start + 64].to(device)
+"""
+
+
+def copying(*sizes: int, products: int = 20, times: int = 1, sets: tuple[tuple[str, int], ...] = ()) -> Recording:
+    """Five steps that copy so many bytes at one line each, and then multiply matrices for 4.6 ms times 20."""
+    steps = Steps(torch_version="2.13.0")
+    lines = LOOP.splitlines()
+    sites = [
+        steps.builder.site("train.py", number + 2, "main", lines[number + 1].strip(), text=LOOP)
+        for number in range(len(sizes))
+    ]
+    for step in range(5):
+        for site, size in zip(sites, sizes, strict=True):
+            for _ in range(times):
+                steps.entry(
+                    "aten::_copy_from", 1000, fate=Fate.COPY, phase=Phase.MOVE, site=site, wait=Wait.COPY_TO_MPS,
+                    direction=Direction.CPU_TO_MPS, moved_bytes=size,
+                )  # fmt: skip
+        if step == 2:
+            for site, (name, whole) in zip(sites, sets, strict=False):
+                steps.builder.note("data_set", start_ns=steps.clock, site=site, name=name, bytes=whole)
+        steps.product(products)
+        steps.end()
+    return steps.close()
+
+
+def test_batches_of_a_data_set_on_the_host() -> None:
+    """MPS412: one finding for both lines, with the lines that keep the tensors on mps."""
+    recording = copying(1 << 20, 512, products=1, sets=(("images", 1 << 23), ("labels", 4096)))
+    finding = only(recording)
+    assert (finding.id, finding.severity, finding.count, finding.per_step) == ("MPS412", Severity.WARNING, 10, 2.0)
+    assert [finding.site.line, *(site.line for site in finding.related_sites)] == [2, 3]
+    time = forecast(recording).time
+    share, step = percent(finding.cost_per_step_ns[1] / (1e9 * time.high)), duration(1e9 * time.seconds)
+    assert finding.what == (
+        "Tensors were copied to mps twice a step, 1.00 MiB in all. "
+        f"These copies take about {share} of a step of {step}."
+    )
+    assert finding.fix == (
+        "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and take the batch there: "
+        "`images = images.to(device)` and `labels = labels.to(device)` before the loop."
+    )
+    assert {place.site.line for place in needless_places(recording, [finding])} == {2, 3}
+
+
+def test_a_data_set_that_does_not_fit() -> None:
+    """MPS412: what mps has no room for stays on the host; its batches count as any others."""
+    assert ids(copying(1 << 20, 512, products=1, sets=(("images", 1 << 40), ("labels", 1 << 40)))) == []
+
+
+def test_large_batches() -> None:
+    """MPS412: a note where the bytes are a tenth of the step, though not that the host waits for small ones."""
+    finding = only(copying(1 << 26, 512, products=3))
+    assert (finding.id, finding.severity, finding.site.line) == ("MPS412", Severity.INFO, 2)
+    assert finding.fix == (
+        "If it fits, keep the data set on mps and take the batch there. Otherwise copy a smaller type, such as "
+        "`uint8` for images, and convert it on mps."
+    )
+    assert ids(copying(1 << 26, 512, products=40)) == []
+    assert ids(copying(512, 512, products=1)) == []
+
+
+def test_many_copies() -> None:
+    """MPS412: from four a step on they could be one."""
+    finding = only(copying(512, products=1, times=4))
+    assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
+    assert finding.fix == (
+        "Make one tensor of them on the CPU (`torch.stack`) and copy that, or keep the data set on mps, if it fits, "
+        "and take the batch there."
+    )
+    assert ids(copying(512, products=1, times=3)) == []

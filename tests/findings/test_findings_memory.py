@@ -321,7 +321,7 @@ def test_a_loss_added_up_with_its_graph() -> None:
     finding = only(growing(2 * MIB, chain=True))
     assert (finding.id, finding.site.line, [site.line for site in finding.related_sites]) == ("MPS505", 8, [20])
     assert finding.what.endswith("Results of 2 operators of the forward outlive their step: their graph is kept.")
-    assert "`total += loss.detach()`" in finding.fix
+    assert "`total = total + loss.detach()`" in finding.fix
 
 
 @pytest.mark.parametrize(

@@ -26,21 +26,23 @@ DECIDE = "Decide on the device with `torch.where`. If the test only reports or e
     [
         (
             "running += loss.item()",
-            "Add up on the device, `running += loss.detach()`, and read `running` every 50 steps or after the loop.",
+            "Add up on the device, `running = running + loss.detach()`, and read `running` every 50 steps or after the "
+            "loop.",
         ),
         (
             "self.total += float(loss) * len(x)  # mean",
-            "Add up on the device, `self.total += loss.detach() * len(x)`, and read `self.total` every 50 steps or "
-            "after the loop.",
+            "Add up on the device, `self.total = self.total + loss.detach() * len(x)`, and read `self.total` every 50 "
+            "steps or after the loop.",
         ),
         (
             "correct += (pred == y).sum().item()",
-            "Add up on the device, `correct += (pred == y).sum()`, and read `correct` every 50 steps or after "
+            "Add up on the device, `correct = correct + (pred == y).sum()`, and read `correct` every 50 steps or after "
             "the loop.",
         ),
         (
             "total += float(a + b)",
-            "Add up on the device, `total += (a + b).detach()`, and read `total` every 50 steps or after the loop.",
+            "Add up on the device, `total = total + (a + b).detach()`, and read `total` every 50 steps or after the "
+            "loop.",
         ),
         (
             "losses.append(loss.detach().item())",
@@ -96,19 +98,19 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
     [
         (
             "if loss.isnan():",
-            f"Count on the device, `bad += loss.isnan()`{SELDOM}",
+            f"Count on the device, `bad = bad + loss.isnan()`{SELDOM}",
         ),
         (
             "if p.grad is not None and not torch.isfinite(p.grad).all():",
-            f"Count on the device, `bad += ~torch.isfinite(p.grad).all()`{SELDOM}",
+            f"Count on the device, `bad = bad + ~torch.isfinite(p.grad).all()`{SELDOM}",
         ),
         (
             "if not (torch.isinf(p.grad) | torch.isnan(p.grad)).any():",
-            f"Count on the device, `bad += (torch.isinf(p.grad) | torch.isnan(p.grad)).any()`{SELDOM}",
+            f"Count on the device, `bad = bad + (torch.isinf(p.grad) | torch.isnan(p.grad)).any()`{SELDOM}",
         ),
         (
             "if not math.isfinite(loss.item()):",
-            f"Count on the device, `bad += ~loss.isfinite()`{SELDOM}",
+            f"Count on the device, `bad = bad + ~loss.isfinite()`{SELDOM}",
         ),
         (
             "if any(isnan(x) for x in losses):",
@@ -132,7 +134,7 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
         (
             "if (a != b).any():",
             "To choose values use `torch.where`. If the test only reports or ends the run: keep the answer on the "
-            "device, `seen |= (a != b).any()`, and test it every 50 steps.",
+            "device, `seen = seen | (a != b).any()`, and test it every 50 steps.",
         ),
         ("while error > 0.1:", DECIDE),
         ("assert loss.item() < 10", DECIDE),
@@ -265,7 +267,7 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "total += loss.cpu()",
-            "Add up on the device, `total += loss.detach()`, and copy `total` after the loop.",
+            "Add up on the device, `total = total + loss.detach()`, and copy `total` after the loop.",
         ),
         (
             "ema[k] = ema[k] * 0.99 + v.cpu() * 0.01",
@@ -280,7 +282,8 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "f1 += f1_score(y.cpu(), pred.cpu())",
-            "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
+            "Count on the device, `correct = correct + (prediction == target).sum()`, or score all of an epoch at "
+            "once.",
         ),
         (
             "send(x.cpu(), y.cpu())",

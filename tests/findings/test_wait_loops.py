@@ -72,7 +72,7 @@ def test_inference() -> None:
     assert (finding.severity, finding.site.line, finding.count, finding.per_step) == (Severity.INFO, 12, 10, 0.0)
     assert finding.what == "`.item()` made the host wait 10 times, in a loop without a training step."
     assert finding.fix == (
-        "Add up on the device, `total += loss.detach()`, and read `total` every 50 steps or after the loop."
+        "Add up on the device, `total = total + loss.detach()`, and read `total` every 50 steps or after the loop."
     )
     assert finding.cost_ns == (10 * 100_000, 10 * 450_000)
 
@@ -207,7 +207,7 @@ def test_in_a_report() -> None:
 def test_two_loops_one_after_the_other() -> None:
     """A wait in each step of the first of two trainings is told, though most steps are those of the second."""
     script = """
-from anymps.findings import find, notes
+from anymps.findings import find, notes, wait_places
 def train(net, data, steps):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
@@ -225,9 +225,17 @@ with anymps.record() as capture:
 recording = capture.recording
 print([(finding.id, finding.what) for finding in find(recording) if finding.id == "MPS201"])
 print(notes(recording))
+from anymps.report._predicted import predicted_in_short, predicted_sentence
+in_full, in_short = "In loop {} of 2, a step would take about", "A step of loop {}: about"
+for said, words in ((predicted_sentence, in_full), (predicted_in_short, in_short)):
+    print(*(words.format(loop) in said(recording) for loop in (1, 2, 3)))
+print([place.on_mac_ns is not None for place in wait_places(recording) if place.hurts])
 """
     assert run_with_torch(ENABLE + script).lines == [
         "[('MPS201', 'Reading a value made the host wait once a step.')]",
-        "['The script trains in 2 loops, one after the other. The typical step and its predicted time are those of all "
-        "steps together; `--steps 9` shows the first loop by itself.']",
+        '["The script trains in 2 loops, one after the other. The step table is that of all steps together, and the '
+        "Mac's times in it are those of a step of loop 2; `--steps 9` shows the first loop by itself.\"]",
+        "True True False",
+        "True True False",
+        "[True]",
     ]

@@ -359,10 +359,17 @@ def test_a_call_keeps_its_form() -> None:
 
 def test_what_a_line_says_is_what_is_built() -> None:
     """The words and the edit are of one tree."""
-    line = "total += float(a + b) * len(x)"
-    assert (
-        UserLine.of(line).without_read == new(line, edit=LineEdit(without_read)) == "total += (a + b).detach() * len(x)"
-    )
+    for line, kept in (
+        ("total += float(a + b) * len(x)", "total = total + (a + b).detach() * len(x)"),
+        ("total += a.item() - b.item()", "total = total + (a.detach() - b.detach())"),
+        (
+            "total += (\n    a.item()\n    - b.item()  # less\n)",
+            "total = total + (\n    a.detach()\n    - b.detach()  # less\n)",
+        ),
+        ('sums["a"] += a.item()', 'sums["a"] = sums["a"] + a.detach()'),
+        ("found += [a.item()]", "found += [a.detach()]"),
+    ):
+        assert UserLine.of(line).without_read == new(line, edit=LineEdit(without_read)) == kept
 
 
 def test_no_rule_is_named_outside_of_the_rules() -> None:

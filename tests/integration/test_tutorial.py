@@ -34,7 +34,7 @@ def test_the_tutorial(tmp_path: Path) -> None:
     (diff,) = re.findall(r"```diff\n(.*?)```", text, re.DOTALL)
     assert diff in patch
     _said(apply, tmp_path, 0)
-    _is_shown(text, "  MPS202  Tensor printed", _said(again, tmp_path, 0))
+    _is_shown(text, "  MPS412  Copies to mps", _said(again, tmp_path, 0))
 
     script = tmp_path / "train.py"
     content = script.read_text(encoding="utf-8")

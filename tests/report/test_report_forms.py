@@ -250,7 +250,7 @@ def needing_device(place: Place) -> Rewritten:
 @pytest.mark.parametrize(
     ("edit", "safety", "fixed"),
     [
-        (LineEdit(without_read), Safety.PROVED, "    total += loss.detach()  # sum"),
+        (LineEdit(without_read), Safety.PROVED, "    total = total + loss.detach()  # sum"),
         (LineEdit(without_read), Safety.ADVICE, None),
         (LineEdit(needing_device), Safety.SAFE, None),  # a line elsewhere is needed, too
         (None, Safety.SAFE, None),

@@ -84,8 +84,8 @@ MPS201 warning  Value read back in every step
   cost    about 100 to 450 us a step on a Mac
   why     The host waits until the GPU has finished all queued work. The GPU is then idle until the
           host has queued more.
-  fix     Add up on the device, `running += loss.detach()`, and read `running` every 50 steps or
-          after the loop.
+  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 50
+          steps or after the loop.
   source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
           M4 Pro with an empty queue (pytorch PR 182731)
 

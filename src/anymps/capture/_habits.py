@@ -17,6 +17,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -30,13 +31,24 @@ from anymps.capture._core import Core, Finish, Undo, note_facts, stand_in
 from anymps.capture._memory_growth import MemoryGrowth
 from anymps.capture._origins import user_frames
 from anymps.capture._precision import Precision
-from anymps.capture._transfer_sources import find_birth, find_name
+from anymps.capture._transfer_sources import find_birth, find_data_set, find_name
 from anymps.device.cuda import on_use
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
 _SPAWNING = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _OPTIONS = ("fused", "foreach", "capturable", "differentiable", "eps")
+_STAYS = 3  # steps after which a tensor that parts are copied of is a data set, no batch
+
+
+@dataclass
+class _DataSet:
+    """A tensor of the CPU of which a line copied a part, and the steps since then."""
+
+    tensor: weakref.ref[torch.Tensor]
+    site: int
+    name: str
+    steps: int = 0
 
 
 class Habits:
@@ -50,6 +62,7 @@ class Habits:
         self._memory_growth = MemoryGrowth(core.is_internal)
         self._compiling = CompileWatch(core)
         self._precision = Precision(core, self._note_once)
+        self._data_sets: list[_DataSet] = []
         self._counted_optimizer: weakref.ref[torch.optim.Optimizer] | None = None  # the optimizer whose steps count
         self._noted_lines: set[tuple[str, int]] = set()
 
@@ -74,6 +87,7 @@ class Habits:
         if self._counted_optimizer is None:
             self._counted_optimizer = weakref.ref(optimizer)
         if self._counted_optimizer() is optimizer:
+            self._data_sets_that_stay()
             for grown in self._memory_growth.step():
                 site = self._core.site(grown.file, grown.line, grown.function, "")
                 note_facts(self._core, "keeps", site, 0, {"name": grown.name, "graph": grown.graph})
@@ -105,6 +119,19 @@ class Habits:
             origin = self._core.site(birth.file, birth.line, birth.function, "")
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
             note_facts(self._core, "born", site, origin, facts)
+        elif (found := find_data_set(tensor, self._core.is_internal)) is not None:
+            name, whole = found
+            self._data_sets.append(_DataSet(weakref.ref(whole), site, name))
+
+    def _data_sets_that_stay(self) -> None:
+        """Note the data sets of lines that copied a part a few steps ago, and that are still there: no batches."""
+        for known in [*self._data_sets]:
+            known.steps += 1
+            whole = known.tensor()
+            if whole is None or known.steps == _STAYS:
+                self._data_sets.remove(known)
+            if whole is not None and known.steps == _STAYS:
+                note_facts(self._core, "data_set", known.site, 0, {"name": known.name, "bytes": whole.nbytes})
 
     def _loader_made(self, loader: Any, *_: Any, **__: Any) -> None:
         self._loaders[loader] = self._core.current_site()

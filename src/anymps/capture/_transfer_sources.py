@@ -1,4 +1,4 @@
-"""What made a CPU tensor that was copied to mps: a factory of torch, in the line of the copy or just before it.
+"""What made a CPU tensor that was copied to mps: a factory of torch, or an index into a data set, just before the copy.
 
 Asked once for each line that copies. The frames are still alive then, so names are resolved without running anything.
 """
@@ -57,6 +57,29 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
                 return _birth(made, frame)
             if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
                 return _named(node.id, tree, frame)
+    return None
+
+
+def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, torch.Tensor] | None:
+    """The larger tensor of the CPU that the running line took `tensor` from by an index, `images`, with its name.
+
+    None where nothing shows one, or where the loop around the line gives it that name: then it is a batch itself.
+    """
+    frame = next(user_frames(is_internal), None)
+    tree = parsed(frame.f_code.co_filename) if frame is not None else None
+    statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
+    if frame is None or tree is None or statement is None:
+        return None
+    for part in _own_parts(statement):
+        for node in ast.walk(part):
+            moved = _moved(node, frame)
+            if isinstance(moved, ast.Name):
+                moved = _assigned(moved.id, tree, frame) if resolve(moved, frame)[1] is tensor else None
+            for taken in ast.walk(moved) if moved is not None else ():
+                held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
+                if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
+                    name = ast.unparse(taken.value)  # type: ignore[attr-defined]
+                    return None if _given_by_loop(name, tree, frame) else (name, held)
     return None
 
 
@@ -181,9 +204,14 @@ def _is_computed(function: ast.expr, frame: FrameType) -> bool:
 
 
 def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
-    """The last assignment to a name before the running line, if it is made there, and as often as it is copied."""
-    code = frame.f_code
-    scope = function_at(tree, code.co_name, code.co_firstlineno) or tree
+    value = _assigned(name, tree, frame)
+    made = _made_by(value, frame) if value is not None else None
+    return None if made is None else _birth(made, frame)
+
+
+def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
+    """What the last assignment to a name before the running line gives it, as often as it is copied."""
+    scope = _scope(tree, frame)
     best: tuple[int, ast.expr | None] = (0, None)
     for node in ast.walk(scope):
         if isinstance(node, (ast.stmt, ast.withitem, ast.comprehension)):
@@ -192,17 +220,33 @@ def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
                 if later and (line < frame.f_lineno or value is None or not contains(value, name)):
                     best = (line, value)
     line, value = best
-    if value is None or _innermost_loop(scope, line) is not _innermost_loop(scope, frame.f_lineno):
-        return None
-    made = _made_by(value, frame)
-    return None if made is None else _birth(made, frame)
+    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+
+
+def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:
+    """Whether a loop around the running line gives a value to a name."""
+    scope = _scope(tree, frame)
+    return any(
+        ast.unparse(target) == name
+        for loop in _loops(scope, frame.f_lineno)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.stmt)
+        for target, *_ in assignments(node)
+    )
+
+
+def _scope(tree: ast.Module, frame: FrameType) -> ast.AST:
+    return function_at(tree, frame.f_code.co_name, frame.f_code.co_firstlineno) or tree
 
 
 def _innermost_loop(scope: ast.AST, line: int) -> ast.AST | None:
-    loops = [
+    return max(_loops(scope, line), key=lambda node: node.lineno, default=None)
+
+
+def _loops(scope: ast.AST, line: int) -> list[ast.For | ast.AsyncFor | ast.While]:
+    return [
         node for node in ast.walk(scope) if isinstance(node, _LOOPS) and node.lineno < line <= (node.end_lineno or line)
     ]
-    return max(loops, key=lambda node: node.lineno, default=None)
 
 
 def _birth(made: ast.Call, frame: FrameType) -> Birth:

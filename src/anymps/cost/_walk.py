@@ -10,7 +10,7 @@ batch     the data loader makes a batch on the host
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -84,12 +84,14 @@ class WaitCost:
     """What the waits at one place cost a step: it would be `seconds` shorter without them.
 
     `stands` is how many seconds the host is idle there, which is mostly longer: the GPU's work still has to be done.
+    `after` is how many it then spends on what waited, such as a copy.
     """
 
     place: Hashable
     waits: int
     seconds: float
     stands: float = 0.0
+    after: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -177,11 +179,19 @@ def walked_step(
     rows = stretches(moves, places)
     walked = walk_through(moves, [happening.part for happening in happenings], rows)
     waiting = Counter(place for place, move in zip(places, moves, strict=True) if move.waits)
-    stands: Counter[Hashable] = Counter()
+    stands: defaultdict[Hashable, float] = defaultdict(float)
+    after: defaultdict[Hashable, float] = defaultdict(float)
     for at, stood in walked.stood:
-        stands[places[at]] += stood  # type: ignore[assignment]
+        stands[places[at]] += stood
+        after[places[at]] += moves[at].after
     waits = [
-        WaitCost(place, number, max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))), stands[place])
+        WaitCost(
+            place,
+            number,
+            max(0.0, walked.seconds - seconds_without(rows, partial(eq, place))),
+            stands[place],
+            after[place],
+        )
         for place, number in waiting.most_common(_MOST_PLACES)
     ]
     shares = sorted(walked.shares.items(), key=lambda row: -row[1])

@@ -5,14 +5,22 @@ Where the step cannot be predicted, and for anything else, the ranges of `_costs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
-from anymps.forecast import Forecast, Place, seconds_saved, try_forecast, with_fused_optimizer, without_fills
+from anymps.forecast import (
+    Forecast,
+    Place,
+    loop_forecasts,
+    seconds_saved,
+    try_forecast,
+    with_fused_optimizer,
+    without_fills,
+)
 from anymps.record import Recording, Site, Wait
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
@@ -24,6 +32,19 @@ def step_on_mac(recording: Recording) -> Forecast | None:
         return None
     found = try_forecast(recording)
     return found if found is not None and not found.no_time else None
+
+
+def steps_on_mac(recording: Recording) -> list[Forecast]:
+    """The same, and after it a step of each loop where a script trains in several; none where no time is told."""
+    step = step_on_mac(recording)
+    if step is None:
+        return []
+    return [step, *(other for other in loop_forecasts(recording) if other is not None and not other.no_time)]
+
+
+def cost_in(steps: Iterable[Forecast], places: Sequence[Place], waits: float) -> tuple[float, float] | None:
+    """What `cost_without` says of the first of the steps that waits at these places."""
+    return next(filter(None, (cost_without(step, places, waits) for step in steps)), None)
 
 
 def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple[float, float] | None:
@@ -45,23 +66,23 @@ def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     found = list(findings)
     if not any((rule_of(finding).waits or rule_of(finding).fewer_launches) and finding.per_step for finding in found):
         return found
-    step = step_on_mac(recording)
-    return found if step is None else [_priced(finding, step, recording) for finding in found]
+    steps = steps_on_mac(recording)
+    return [_priced(finding, steps, recording) for finding in found] if steps else found
 
 
-def _priced(finding: Finding, step: Forecast, recording: Recording) -> Finding:
+def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Finding:
     rule = rule_of(finding)
     if not finding.per_step:
         return finding
     if rule.fewer_launches:
-        cost = _cost_of_launches(finding, rule, step, recording)
+        cost = _cost_of_launches(finding, rule, steps[0], recording)
     else:
         places = [Place(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
-        cost = cost_without(step, places, finding.per_step)
+        cost = cost_in(steps, places, finding.per_step)
     if cost is None:
         return finding
-    steps = finding.count / finding.per_step
-    return replace(finding, cost_ns=(round(cost[0] * steps), round(cost[1] * steps)))
+    number = finding.count / finding.per_step
+    return replace(finding, cost_ns=(round(cost[0] * number), round(cost[1] * number)))
 
 
 def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Final
 
 from anymps.findings._callers import with_callers
@@ -34,8 +36,8 @@ def find(recording: Recording) -> list[Finding]:
 
 
 _LOOPS: Final = (
-    "The script trains in {} loops, one after the other. The typical step and its predicted time are those of all "
-    "steps together; `--steps {}` shows the first loop by itself."
+    "The script trains in {} loops, one after the other. The step table is that of all steps together, and the Mac's "
+    "times in it are those of a step of loop {}; `--steps {}` shows the first loop by itself."
 )
 
 
@@ -49,8 +51,13 @@ def notes(recording: Recording) -> list[str]:
     """What could not be judged from this recording, and what is needed for it; one sentence each."""
     steps = recording.training_steps
     if steps >= MIN_STEPS:
-        loops = list(recording.lines_by_loop.steps.values())
-        return [_LOOPS.format(len(loops), *loops)] if len(loops) > 1 else []
+        by_loop = recording.lines_by_loop.steps
+        ends = list(accumulate(by_loop[number] for number in sorted(by_loop)))
+        typical = recording.typical_step()
+        if len(ends) < 2 or typical is None:
+            return []
+        before = sum(step.complete and step.step < typical.step for step in recording.steps())
+        return [_LOOPS.format(len(ends), bisect_right(ends, before) + 1, ends[0])]
     return [
         f"The rules about the training loop (such as {' and '.join(_examples())}) were not applied: they need "
         f"{MIN_STEPS} complete training steps, and the recording has {steps or 'none'}. A training step ends with "

@@ -14,7 +14,7 @@ from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import cost_of_wait
 from anymps.findings._loop import MIN_STEPS, is_every_step, package_of, waits_per_step
 from anymps.findings._model import Finding, Severity
-from anymps.findings._prices import cost_without, step_on_mac
+from anymps.findings._prices import cost_in, steps_on_mac
 from anymps.findings.advice import reads_action
 from anymps.forecast import Forecast, Place
 from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
@@ -95,22 +95,22 @@ def wait_places(recording: Recording) -> tuple[WaitPlace, ...]:
         queue = replace(queue, per_step=waits_per_step(recording, queue.site, queue.per_step))
         reason = "" if kind_at(queue.site, queue.wait) in routine else _reason(recording, queue, constant=constant)
         groups.setdefault((*queue.site.file_line, reason), []).append(queue)
-    step = step_on_mac(recording)
+    steps = steps_on_mac(recording)
     places = []
     for (_, _, reason), queues in groups.items():
         site, hurts = queues[0].site, not reason
         needless = hurts and not reads_action(site)
-        places.append(WaitPlace(site, tuple(queues), hurts, needless, reason, _on_mac(step, queues, hurts=hurts)))
+        places.append(WaitPlace(site, tuple(queues), hurts, needless, reason, _on_mac(steps, queues, hurts=hurts)))
     hurting = sorted((place for place in places if place.hurts), key=lambda place: -place.cost_per_step_ns[1])
     belonging = sorted((place for place in places if not place.hurts), key=lambda place: -place.per_step)
     return (*hurting, *belonging)
 
 
-def _on_mac(step: Forecast | None, queues: list[WaitQueue], *, hurts: bool) -> tuple[float, float] | None:
-    if step is None or not hurts:
+def _on_mac(steps: list[Forecast], queues: list[WaitQueue], *, hurts: bool) -> tuple[float, float] | None:
+    if not hurts:
         return None
     places = [Place(*kind_at(queue.site, queue.wait)) for queue in queues]
-    return cost_without(step, places, sum(queue.per_step for queue in queues))
+    return cost_in(steps, places, sum(queue.per_step for queue in queues))
 
 
 def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
@@ -136,7 +136,12 @@ def hurting_in(recording: Recording, step: Step) -> int:
 def needless_places(recording: Recording, findings: Iterable[Finding]) -> list[WaitPlace]:
     """Places whose waits the program could do without: by what they are, or by a finding about copies to the device."""
     serious = [finding for finding in findings if finding.severity is not Severity.INFO]
-    copies = {finding.site.file_line: finding.per_step for finding in serious if rule_of(finding).about_copies}
+    copies = {
+        site.file_line: finding.per_step
+        for finding in serious
+        if rule_of(finding).about_copies
+        for site in (finding.site, *(finding.related_sites if finding.related_as == "also at" else ()))
+    }
     return [
         place
         for place in wait_places(recording)

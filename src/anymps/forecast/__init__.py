@@ -8,6 +8,7 @@ from anymps.forecast._forecast import (
     PlacedWait,
     bound_words,
     forecast,
+    loop_forecasts,
     seconds_saved,
     try_forecast,
     why_no_forecast,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import fsum
 from typing import Final
 
@@ -14,7 +16,7 @@ from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.forecast._looks import Speeds
 from anymps.mac import Mac, parse_mac
-from anymps.record import Phase, Recording, Step
+from anymps.record import Phase, Recording, Step, StepSum
 
 _SPEED_HERE: Final = 0.65
 """Of a core of the machine that a virtual device ran on, an M1's being 1, where a recording does not say. Judgement."""
@@ -42,13 +44,14 @@ def bound_words(bound: StepBound) -> str:
 class PlacedWait:
     """The `waits` of a step at one place, and how many seconds shorter the step would be without them.
 
-    `stands` is how many seconds the host is idle there.
+    `stands` is how many seconds the host is idle there, `after` how many it then spends on what waited, such as a copy.
     """
 
     place: Place
     waits: int
     seconds: float
     stands: float = 0.0
+    after: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Forecast:
     def waits(self) -> tuple[PlacedWait, ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
         return tuple(
-            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands)
+            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands, wait.after)
             for wait in self.time.waits
             if isinstance(wait.place, Place)
         )
@@ -130,7 +133,7 @@ class Forecast:
 
 
 _seen: weakref.WeakKeyDictionary[Recording, tuple[Step, StepSeen, float]] = weakref.WeakKeyDictionary()
-_Asked = tuple[Mac | None, bool, str]
+_Asked = tuple[Mac | None, bool, str, Step | None]
 _made: weakref.WeakKeyDictionary[Recording, dict[_Asked, Forecast | str]] = weakref.WeakKeyDictionary()
 
 
@@ -140,8 +143,11 @@ def forecast(
     *,
     alone: bool = False,
     torch: str = "",
+    step: Step | None = None,
 ) -> Forecast:
     """The predicted time of a recording's typical step on a Mac; the default is the Mac that the recording names.
+
+    Or that of another complete `step`.
 
     With `alone`, the host waits for the device after each step, as it does when steps are timed one by one. `torch` is
     a release; the default is that of the recording. With another one, the calls stay those of the recording's release.
@@ -150,11 +156,11 @@ def forecast(
     the GPU has no work, or less than nine tenths of the calls have a predicted time.
     """
     answers = _made.setdefault(recording, {})
-    key = mac, alone, torch
+    key = mac, alone, torch, step
     known = answers.get(key)
     if known is None:
         try:
-            known = _forecast(recording, mac, torch, alone=alone)
+            known = _forecast(recording, mac, torch, step, alone=alone)
         except CostError as error:
             known = str(error)
         answers[key] = known
@@ -163,12 +169,30 @@ def forecast(
     return known
 
 
-def try_forecast(recording: Recording, mac: Mac | None = None) -> Forecast | None:
+def try_forecast(recording: Recording, mac: Mac | None = None, step: Step | None = None) -> Forecast | None:
     """As `forecast`, and None where there is no ground."""
     try:
-        return forecast(recording, mac)
+        return forecast(recording, mac, step=step)
     except CostError:
         return None
+
+
+def loop_forecasts(recording: Recording) -> tuple[Forecast | None, ...]:
+    """A typical step of each loop of a script that trains several times, one after the other; empty with one loop."""
+    counts = recording.lines_by_loop.steps
+    if len(counts) < 2 or not recording.lines_by_loop.whole:
+        return ()
+    steps, sums = {step.step: step for step in recording.steps()}, iter(recording.step_sums())
+    loops = [list(islice(sums, counts[number])) for number in sorted(counts)]
+    return tuple(try_forecast(recording, step=steps[_typical(loop).step]) for loop in loops)
+
+
+def _typical(loop: Sequence[StepSum]) -> StepSum:
+    """The step of median length among those that wait and fall back as most do, without the first one."""
+    later = loop[1:] or loop
+    usual = Counter((step.waits, step.on_cpu) for step in later).most_common(1)[0][0]
+    alike = [step for step in later if (step.waits, step.on_cpu) == usual]
+    return sorted(alike, key=lambda step: step.duration_ns)[(len(alike) - 1) // 2]
 
 
 def seconds_saved(
@@ -196,7 +220,7 @@ def why_no_forecast(recording: Recording) -> str:
     return ""
 
 
-def _forecast(recording: Recording, mac: Mac | None, torch: str, *, alone: bool) -> Forecast:
+def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step | None, *, alone: bool) -> Forecast:
     named = _named(recording)
     mac = mac or named
     if mac is None:
@@ -205,7 +229,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, *, alone: bool)
     torch = torch or str(recording.meta.get("times_of") or made_by)
     if not torch:
         raise CostError("anymps: no time can be predicted: the recording does not say which torch made it")
-    step, seen, speed = _happenings(recording, named)
+    step, seen, speed = _happenings(recording, named, typical)
     found, busy = seen.happenings, seen.busy
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
@@ -250,14 +274,17 @@ def _on_cpu(recording: Recording, typical: Step, mac: Mac, speed: float) -> floa
     return 1e-9 * min(spans) * speed / mac.cpu_speed if spans else None
 
 
-def _happenings(recording: Recording, named: Mac | None) -> tuple[Step, StepSeen, float]:
-    known = _seen.get(recording)
+def _happenings(recording: Recording, named: Mac | None, step: Step | None = None) -> tuple[Step, StepSeen, float]:
+    known = _seen.get(recording) if step is None else None
     if known is None:
-        step = recording.typical_step()
+        given = step is not None
+        step = step or recording.typical_step()
         if step is None:
             raise CostError("anymps: no time can be predicted: the recording holds no complete step")
         speeds = _speeds(recording, named)
-        known = _seen[recording] = step, happenings(recording, step, speeds), speeds.code
+        known = step, happenings(recording, step, speeds), speeds.code
+        if not given:
+            _seen[recording] = known
     return known
 
 

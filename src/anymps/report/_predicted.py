@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps._text import duration, estimate
-from anymps.forecast import try_forecast, why_no_forecast
+from anymps.forecast import Forecast, loop_forecasts, try_forecast, why_no_forecast
 from anymps.record import Phase, Recording
 
 ON_MAC = "on the Mac"
@@ -14,8 +14,15 @@ ON_MAC = "on the Mac"
 
 def predicted_sentence(recording: Recording) -> str:
     """The prediction in words, or why there is none; the empty text for a run without steps."""
+    if loops := loop_forecasts(recording):
+        return " ".join(f"In loop {number} of {len(loops)}, {_told(found)}" for number, found in enumerate(loops, 1))
     found = try_forecast(recording)
     return found.sentence if found is not None else why_no_prediction(recording)
+
+
+def _told(found: Forecast | None) -> str:
+    sentence = found.sentence if found is not None else "No time can be predicted for a step."
+    return f"{sentence[0].lower()}{sentence[1:]}"
 
 
 def why_no_prediction(recording: Recording) -> str:
@@ -29,14 +36,19 @@ def predicted_in_short(recording: Recording) -> str:
 
     Another release of torch than that of the run is named. The empty text where too little is known of it.
     """
-    found = try_forecast(recording)
+    if loops := loop_forecasts(recording):
+        return " ".join(filter(None, (_in_short(found, f" of loop {at}") for at, found in enumerate(loops, 1))))
+    return _in_short(try_forecast(recording))
+
+
+def _in_short(found: Forecast | None, of: str = "") -> str:
     if found is None or found.no_time:
         return found.no_time if found is not None else ""
     time = found.time
     about, span = estimate(time.seconds, time.low, time.high)
     more = f"{found.cpu_sentence}{found.busy_sentence}"
-    step = f"A step with torch {found.torch}" if found.made_by else "A step"
-    return f"{step}: about {about} ({span}), bound by {found.bound}.{more}"
+    step = f" with torch {found.torch}" if found.made_by else ""
+    return f"A step{of}{step}: about {about} ({span}), bound by {found.bound}.{more}"
 
 
 def mac_seconds(recording: Recording) -> dict[Phase, float]:

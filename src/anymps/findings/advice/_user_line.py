@@ -117,6 +117,8 @@ class UserLine:
     def without_read(self) -> str:
         """The line with `loss.detach()` for each `loss.item()`, the empty text where a number is needed.
 
+        What is added up becomes a new tensor each time, as other names may hold the one before.
+
         One is needed as an index, as a part of a text, and as an argument of most calls. `math.exp(loss)` becomes
         `loss.detach().exp()`.
         """
@@ -138,7 +140,18 @@ class UserLine:
         several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
         if not reads or several or not all(_may_be_tensor(place, around) for place, _ in places):
             return []
-        return [Splice(*self.parsed.span(place), kept) for place, kept in places]
+        return [*self._anew(), *(Splice(*self.parsed.span(place), kept) for place, kept in places)]
+
+    def _anew(self) -> list[Splice]:
+        """What makes `total = total + x` of `total += x`, which would change the tensor that `total` is by then."""
+        statement = self.statement
+        if self.parsed is None or not isinstance(statement, ast.AugAssign) or not self.adds_to:
+            return []
+        (start, end), after = self.parsed.span(statement.value), self.parsed.span(statement.target)[1]
+        operator = after + self.parsed.text[after:start].index("+=")
+        if not _is_looser_than_sum(statement.value) or "(" in self.parsed.text[operator:start]:
+            return [Splice(operator, operator + 2, f"= {self.adds_to} +")]
+        return [Splice(operator, start, f"= {self.adds_to} + ("), Splice(end, end, ")")]
 
     def _without(self, call: ast.Call, tensor: ast.expr) -> tuple[ast.Call, str]:
         """What to replace of a read, and by what."""
@@ -224,6 +237,13 @@ class UserLine:
 
     def _text(self, node: ast.expr) -> str:
         return self.parsed.source(node) if self.parsed is not None else ""
+
+
+def _is_looser_than_sum(node: ast.expr) -> bool:
+    """Whether an expression takes parentheses after a `+`."""
+    if isinstance(node, ast.BinOp):
+        return not isinstance(node.op, (ast.Mult, ast.MatMult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow))
+    return isinstance(node, (ast.BoolOp, ast.Compare, ast.IfExp))
 
 
 def _is_name_or_named_item(node: ast.expr | None) -> bool:

@@ -147,7 +147,8 @@ def copy_advice(line: AtLine) -> Advice:
     if _SKLEARN.search(code.code):
         return Advice(
             what,
-            "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
+            "Count on the device, `correct = correct + (prediction == target).sum()`, or score all of an epoch at "
+            "once.",
         )
     needed = _needed(line.site)
     if needed:
@@ -255,7 +256,7 @@ def _in_test(line: UserLine) -> Advice | None:
         what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
         bad = line.not_finite
-        count = f"Count on the device, `bad += {bad}`" if bad else "Count what is not finite on the device"
+        count = f"Count on the device, `bad = bad + {bad}`" if bad else "Count what is not finite on the device"
         return Advice(what, f"{count}. {_SELDOM}: test the count every 50 steps or once an epoch.")
     names = line.compares()
     if names is not None:
@@ -267,8 +268,8 @@ def _in_test(line: UserLine) -> Advice | None:
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
-            f"To choose values use `torch.where`. {_SELDOM}: keep the answer on the device, `seen |= (a != b).any()`, "
-            "and test it every 50 steps.",
+            f"To choose values use `torch.where`. {_SELDOM}: keep the answer on the device, "
+            "`seen = seen | (a != b).any()`, and test it every 50 steps.",
         )
     return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 50 steps.")
 

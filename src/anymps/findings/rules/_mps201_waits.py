@@ -43,7 +43,7 @@ READ = _EVERY_STEP(
     title="Value read back in every step",
     waits=frozenset({Wait.ITEM}),
     why=DRAIN,
-    fix="Add up on the device (`total += loss.detach()`) and read the sum every 50 steps or after the loop.",
+    fix="Add up on the device (`total = total + loss.detach()`) and read the sum every 50 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -54,7 +54,7 @@ READ = _EVERY_STEP(
         good="""
             total = torch.zeros((), device=device)
             for x in batches:
-                total += train(x)
+                total = total + train(x)
             print(total.item())
         """,
     ),

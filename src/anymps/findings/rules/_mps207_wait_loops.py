@@ -24,7 +24,10 @@ LOOPING: Final = Rule(
     title="Host waits in each round of a validation or inference loop",
     severity=Severity.INFO,
     why=f"{DRAIN} In such a loop nothing else keeps the host from running ahead.",
-    fix="Keep results on the device (`correct += (prediction == target).sum()`), and read them once after the loop.",
+    fix=(
+        "Keep results on the device (`correct = correct + (prediction == target).sum()`), and read them once after the "
+        "loop."
+    ),
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -39,7 +42,7 @@ LOOPING: Final = Rule(
             total = torch.zeros((), device=device)
             with torch.no_grad():
                 for x in batches * 4:
-                    total += model(x.to(device)).mean()
+                    total = total + model(x.to(device)).mean()
             print(total.item())
         """,
     ),

@@ -128,7 +128,7 @@ def _left(recording: Recording, steps: Sequence[StepMemory], growth: float) -> I
         what += f" Results of {len(chain)} operators of the forward outlive their step: their graph is kept."
         fix = (
             "Something adds up or keeps a result with its graph, which no backward frees: write "
-            "`total += loss.detach()`, `outputs.append(output.detach())`, or compute it under `torch.no_grad()`."
+            "`total = total + loss.detach()`, `outputs.append(output.detach())`, or compute it under `torch.no_grad()`."
         )
     site, *others = _places(lines)
     keepers = [note for note in recording.noted("keeps") if not is_library(note.occurrence.site)]

@@ -1,0 +1,151 @@
+"""MPS412: copies to mps that together are a good part of a step, and how the program does without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from anymps._text import duration, percent
+from anymps.findings._costs import COPY
+from anymps.findings._example import Example
+from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, some_steps, times
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._prices import cost_without, step_on_mac
+from anymps.findings._wait_places import kind_at
+from anymps.findings.edits import fits, place_at
+from anymps.findings.rules import _mps403_detours, _mps408_indices
+from anymps.forecast import Forecast, Place
+from anymps.record import Recording, Wait
+from anymps.rules.texts import format_size
+
+COPIES = Rule(
+    id="MPS412",
+    title="Copies to mps take a good part of each step",
+    severity=Severity.WARNING,
+    about_copies=True,
+    waits=frozenset({Wait.COPY_TO_MPS}),
+    needs_steps=True,
+    related_as="also at",
+    why=(
+        "For each copy to mps the host waits until the GPU has finished all queued work, and then for the copy itself, "
+        "however small it is."
+    ),
+    fix=(
+        "Make one tensor of them on the CPU (`torch.stack`) and copy that, or keep the data set on mps, if it fits, "
+        "and take the batch there."
+    ),
+    source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
+    example=Example(
+        bad="""
+            for x in batches:
+                rows = torch.stack([row.to(device) for row in x])
+                train(rows)
+        """,
+        good="""
+            for x in batches:
+                rows = torch.stack([row for row in x]).to(device)
+                train(rows)
+        """,
+    ),
+)
+
+RULES = (COPIES,)
+
+_SHARE: Final = 0.1
+"""The part of a step from which on such copies are told."""
+_MANY: Final = 4
+"""Copies of a line in a step that are more than a batch and its labels."""
+_FEW: Final = 2
+"""Operators between two copies of one thing."""
+_LARGE: Final = (
+    "If it fits, keep the data set on mps and take the batch there. Otherwise copy a smaller type, such as `uint8` for "
+    "images, and convert it on mps."
+)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """A finding for the lines of the program that copy parts of a data set, one for many copies, one for large ones.
+
+    A batch that comes from elsewhere has to be copied: only its bytes count, not that the host waits, as a note.
+    """
+    step = step_on_mac(recording)
+    if step is None:
+        return
+    lines = _copying(recording)
+    room = step.mac.recommended_max_memory - recording.memory_story.peak_reserved
+    sets = {
+        noted.occurrence.site.file_line: (str(noted.facts.get("name", "")), size)
+        for noted in recording.noted("data_set")
+        if isinstance(size := noted.facts.get("bytes"), int) and size < room
+    }
+    # Between the batches of an accumulated step lies a whole forward and backward.
+    close = {
+        kind_at(queue.site, queue.wait) for queue in recording.queues() if queue.measured and queue.operators <= _FEW
+    }
+    taken = [line for line in lines if line.site.file_line in sets]
+    rest = [line for line in lines if line not in taken]
+    many = [line for line in rest if line.per_step >= _MANY and _place(line) in close]
+    yield from _told(recording, step, taken, fix=_kept(taken, sets))
+    yield from _told(recording, step, many)
+    carried = {wait.place: wait.after for wait in step.waits}
+    large = [line for line in rest if line not in many and carried.get(_place(line), 0.0)]
+    if sum(carried[_place(line)] for line in large) >= _SHARE * step.time.seconds:
+        yield from _told(recording, step, large, fix=_LARGE, severity=Severity.INFO)
+
+
+def _copying(recording: Recording) -> list[AtLine]:
+    """The lines of the program that copy in every step, and that no other rule is about."""
+    told = {
+        site.file_line
+        for rules in (_mps403_detours, _mps408_indices)
+        for finding in rules.find(recording)
+        for site in (finding.site, *finding.related_sites)
+    }
+    copies = (wait for wait in recording.waits() if wait.wait is Wait.COPY_TO_MPS and is_every_step(recording, wait))
+    return [
+        line
+        for line in by_line(copies)
+        if line.site.known and line.site.file_line not in told and not is_library(line.site)
+    ]
+
+
+def _told(
+    recording: Recording, step: Forecast, lines: Sequence[AtLine], fix: str = "", severity: Severity | None = None
+) -> Iterator[Finding]:
+    """One finding for lines that together cost enough, at the one with most copies, then most bytes."""
+    often = sum(line.per_step for line in lines)
+    cost = cost_without(step, map(_place, lines), often)
+    if cost is None or cost[1] < _SHARE * 1e9 * step.time.high:
+        return
+    first, *others = sorted(lines, key=lambda line: (-line.per_step, -line.moved_bytes))
+    count, moved = sum(line.count for line in lines), sum(line.moved_bytes for line in lines)
+    size = format_size(round(moved * often / count))
+    some = some_steps(recording, [occurrence for line in lines for occurrence in line.occurrences])
+    yield COPIES.finding(
+        first.site,
+        what=(
+            f"Tensors were copied to mps {times(often)} a step{some}, {size} in all. These copies take about "
+            f"{percent(cost[1] / (1e9 * step.time.high))} of a step of {duration(1e9 * step.time.seconds)}."
+        ),
+        count=count,
+        per_step=often,
+        cost_ns=COPY.of(count, moved),
+        fix=fix,
+        severity=severity,
+        related_sites=[line.site for line in others],
+    )
+
+
+def _kept(lines: Sequence[AtLine], sets: dict[tuple[str, int], tuple[str, int]]) -> str:
+    """The advice for batches that an index takes of tensors, as lines before the loop where they can be written."""
+    names = dict.fromkeys(sets[line.site.file_line] for line in lines)
+    held = " and ".join(f"`{name}` ({format_size(size)})" for name, size in names)
+    moves = [f"{name} = {name}.to(device)" for name, _ in names]
+    places = [place_at(line.site) for line in lines]
+    shown = all(place is not None and fits(move, place) for place in places for move in moves)
+    how = f": {' and '.join(f'`{move}`' for move in moves)} before the loop" if shown else ""
+    return f"Keep {held} on mps, and take the batch there{how}."
+
+
+def _place(line: AtLine) -> Place:
+    return Place(*kind_at(line.site, Wait.COPY_TO_MPS))
