@@ -212,13 +212,28 @@ def test_an_option_that_asks_for_the_cpu(program: Program, after: Ran, told: str
     """One step with it, where the device is chosen otherwise."""
 
     def answer(edits: str, how: How) -> Ran:
-        ran = after if how.added else ON_MPS if how.device == "mps" else ON_CPU
+        ran = (after if edits else ON_CPU) if how.added else ON_MPS if how.device == "mps" else ON_CPU
         return replace(ran, seconds=1.0)
 
     done = checked(program, replace(ON_CPU, seconds=1.0), Runs(program, answer), option="--no-cuda")
     assert (len(done.kept), done.notes[2:]) == (count, [told] if told else [])
     if count == 2:
-        assert left(done) == [("MPS409", "with --no-cuda it still uses mps")]
+        assert (left(done), done.notes) == ([("MPS409", "with --no-cuda it still uses mps")], [])
+
+
+@pytest.mark.parametrize("place", ["CUDA", "mps"])
+def test_an_option_that_never_asked_for_the_cpu(program: Program, place: str) -> None:
+    """`--gpu -1` of a script that gives the number to CUDA_VISIBLE_DEVICES: the unchanged script does not obey it."""
+    at = replace(NO_CUDA, trail=((str(program.main.path), 2),)) if place == "CUDA" else ON_MPS
+
+    def answer(edits: str, how: How) -> Ran:
+        ran = at if how.added and not edits else ON_MPS if how.device == "mps" else ON_CPU
+        return replace(ran, seconds=1.0)
+
+    runs = Runs(program, answer)
+    done = checked(program, replace(ON_CPU, seconds=1.0), runs, option="--gpu -1")
+    assert (len(done.kept), left(done), len(done.notes)) == (3, [], 2)
+    assert runs.told[-1] == "the unchanged script with --gpu -1"
 
 
 def test_no_more_time_than_three_runs_and_a_fifth(program: Program) -> None:

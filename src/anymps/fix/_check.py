@@ -156,18 +156,21 @@ class _Checker:
                     self.found.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
                 if asked:
-                    self._obeys(" ".join(option), asked[0])
+                    self._obeys(option, asked[0])
                 return
-            at_edit = any((str(edit.file), edit.line) in after.trail for edit in self.found.kept)
             sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
-            if (after.error and not at_edit) or not self._has_time or self._fewer() == sure:
+            if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
                 self._keep(sure, f"on mps {why}")
                 return
             self._keep(self._fewer(), f"on mps {why}")
 
-    def _obeys(self, name: str, after: Ran) -> None:
-        """Whether the changed program keeps to the CPU where it is asked to."""
+    def _obeys(self, option: tuple[str, ...], after: Ran) -> None:
+        """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""
+        name = " ".join(option)
         if after.on_mps:
+            (before,) = self._ran((self._program, How(f"the unchanged script with {name}", added=option, steps=1)))
+            if before.on_mps or self._at_edit(before):
+                return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
             others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
             self._keep(others, f"with {name} it still uses mps")
             self.found.after = None
@@ -175,6 +178,10 @@ class _Checker:
             self.found.notes.append(f"with {name}, the changed script stops {after.stopped}")
         else:
             self.found.notes.append(f"with {name}, the script stays on the CPU")
+
+    def _at_edit(self, ran: Ran) -> bool:
+        """Whether a run stopped on the way through the line of an edit."""
+        return any((str(edit.file), edit.line) in ran.trail for edit in self.found.kept)
 
     def chooses_device(self, edits: Sequence[Edit]) -> bool:
         """Whether edits say otherwise where something runs."""
@@ -198,6 +205,8 @@ class _Checker:
         left = sorted((edit for edit in self.found.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
         self.found.left += [Suggestion(edit.finding, why) for edit in left]
         self.found.kept = [edit for edit in self.found.kept if edit in fewer]
+        if left and not self.chooses_device(self.found.kept):
+            self.found.notes.clear()  # they tell of a program that runs elsewhere
 
     def _leave_unreached(self, changed: Program, after: Ran) -> None:
         """Edits that choose a device, and to which the run on mps did not come: it says nothing about them."""
