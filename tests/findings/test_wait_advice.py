@@ -283,6 +283,11 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
             "Count on the device, `correct += (prediction == target).sum()`, or score all of an epoch at once.",
         ),
         (
+            "return self.actor(state).cpu().data.numpy().flatten()",
+            "Return the tensor, and copy it where the CPU needs it. One copy for each call stays where the caller goes "
+            "on by the value, as with the action of an agent.",
+        ),
+        (
             "send(x.cpu(), y.cpu())",
             "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
         ),

@@ -169,7 +169,7 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
         moved = "with its tensors moved there before the loop."
         return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
-    return Advice(what)
+    return Advice(what, _RETURNED if isinstance(code.statement, ast.Return) else "")
 
 
 _ENVIRONMENT: Final = (
@@ -178,6 +178,10 @@ _ENVIRONMENT: Final = (
 )
 _GRADIENT: Final = (
     "Join the gradients into one flat tensor on the device, and copy that once: one wait instead of one per parameter."
+)
+_RETURNED: Final = (
+    "Return the tensor, and copy it where the CPU needs it. One copy for each call stays where the caller goes on by "
+    "the value, as with the action of an agent."
 )
 _SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has to read every weight."
 
