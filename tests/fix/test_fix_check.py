@@ -267,11 +267,12 @@ def test_an_option_that_never_asked_for_the_cpu(program: Program, place: str) ->
     at = replace(NO_CUDA, trail=((str(program.main.path), 2),)) if place == "CUDA" else ON_MPS
 
     def answer(edits: str, how: How) -> Ran:
-        ran = at if how.added and not edits else ON_MPS if how.device == "mps" else ON_CPU
+        mps = how.device == "mps" and (edits or how.answered)
+        ran = at if how.added and how.answered else ON_MPS if mps else ON_CPU  # which every Mac would use by itself
         return replace(ran, seconds=1.0)
 
     runs = Runs(program, answer)
-    done = checked(program, replace(ON_CPU, seconds=1.0), runs, option="--gpu -1")
+    done = checked(program, replace(ON_CPU, seconds=1.0), runs, answered=True, option="--gpu -1")
     assert (len(done.kept), left(done), len(done.notes)) == (3, [], 2)
     assert runs.told[-1] == "the unchanged script with --gpu -1"
 

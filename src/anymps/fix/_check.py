@@ -169,7 +169,8 @@ class _Checker:
         """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""
         name = " ".join(option)
         if after.on_mps:
-            (before,) = self._ran((self._program, How(f"the unchanged script with {name}", added=option, steps=1)))
+            how = How(f"the unchanged script with {name}", answered=self._answered, added=option, steps=1)
+            (before,) = self._ran((self._program, how))
             if before.on_mps or self._at_edit(before):
                 return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
             others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
