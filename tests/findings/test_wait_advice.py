@@ -299,6 +299,16 @@ def test_a_copy_to_the_cpu(source: str, fix: str) -> None:
     assert (finding.id, finding.fix) == ("MPS204", fix)
 
 
+def test_a_copy_in_a_sum_over_several_lines() -> None:
+    """MPS204: the whole statement says what becomes of the value."""
+    text = "correct += (lam * predicted.eq(a).cpu().sum()\n            + (1 - lam) * predicted.eq(b).cpu().sum())"
+    finding = advice(text.splitlines()[0], Wait.COPY_TO_CPU, operator="aten::copy_", around=f"x = 1\ny = 2\n{text}")
+    assert finding.fix == (
+        "Add up on the device, `correct += (lam * predicted.eq(a).detach().sum() + (1 - lam) * "
+        "predicted.eq(b).detach().sum())`, and copy `correct` after the loop."
+    )
+
+
 def test_a_sequence_that_is_sorted_back() -> None:
     """MPS204: the copy is torch's own, and ends with a setting where the sequence is packed."""
     via = "torch/nn/utils/rnn.py:pad_packed_sequence"

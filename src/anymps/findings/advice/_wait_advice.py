@@ -134,7 +134,7 @@ def _seldom(what: str, fix: str) -> Advice:
 def copy_advice(line: AtLine) -> Advice:
     """A tensor that is copied to the CPU."""
     what = f"A blocking copy to the CPU of {line.moved_bytes / line.count:.0f} bytes on average made the host wait"
-    code = UserLine.of(line.site.source)
+    code = UserLine.at(line.site)
     if any(_PACKING.match(wait.site.via) for wait in line.occurrences):
         return Advice(
             what,
