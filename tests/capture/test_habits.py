@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import nn
+from torch.distributions import Dirichlet
 
 import anymps
 from anymps.record import Noted
@@ -224,12 +225,20 @@ def before_a_loop(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def of_a_distribution(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return Dirichlet(torch.ones(4)).sample().unsqueeze(-1).to(x.device)
+
+
 def on_the_device(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.arange(4, device=x.device)
 
 
 @pytest.mark.parametrize(
-    "make", [given, of_the_batch, of_the_batch_and_its_kind, of_a_label, of_other_tensors, before_a_loop, on_the_device]
+    "make",
+    [
+        *(given, of_the_batch, of_the_batch_and_its_kind, of_a_label, of_other_tensors, before_a_loop, on_the_device),
+        of_a_distribution,
+    ],
 )
 def test_what_is_not_born_there(make: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
     """Data, what is given from outside, and what is made less often than it is copied."""

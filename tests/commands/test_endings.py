@@ -146,6 +146,11 @@ def test_an_exception_that_names_mps_and_tells_nothing_of_it(exception: str, mes
          "Move each tensor of the dictionary: `{name: x.to(device) for name, x in batch.items()}`."),
         ("metal_capture() missing 1 required positional argument: 'fname'", "", "with metal_capture():",
          'Pass the name of the trace file: `torch.mps.profiler.metal_capture("step")`.'),
+        ("module 'torch.backends.mps' has no attribute 'empty_cache'", "", "torch.backends.mps.empty_cache()",
+         "It is a function of `torch.mps`: `torch.mps.empty_cache`."),
+        ("'NoneType' object has no attribute 'split'", "", "MAJOR = int(torch.version.cuda.split('.')[0])",
+         "`torch.version.cuda` is None in a torch without CUDA, such as that for macOS: write `(torch.version.cuda or "
+         '"0.0")`.'),
         ("mat1 and mat2 must have the same dtype, but got Half and Float", "", "y = model(x)",
          "The input and the weights have different dtypes, and no autocast casts them here: convert one to the dtype "
          "of the other, or compute under an autocast that is switched on for mps."),

@@ -79,6 +79,15 @@ def test_a_device_that_is_chosen_elsewhere() -> None:
     )
 
 
+def test_a_question_of_torchs_own_is_no_finding() -> None:
+    """`nn.DataParallel(model)` asks for CUDA itself, and does on a Mac what it does on a CPU."""
+    builder = RecordingBuilder(meta={"torch_version": "2.13.0"})
+    via = "torch/nn/parallel/data_parallel.py:__init__"
+    site = builder.site("train.py", 3, "<module>", "net = nn.DataParallel(net)", via=via)
+    builder.note("cuda_answered", start_ns=1, site=site)
+    assert [finding for finding in find(builder.close()) if finding.id == "MPS409"] == []
+
+
 def test_a_portable_script_is_no_finding() -> None:
     """It asks for mps itself, after CUDA: without `--cuda-as-mps` it gets mps."""
     text = (
@@ -110,6 +119,14 @@ def test_a_portable_script_is_no_finding() -> None:
          "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the answer is 0 on a Mac."),
         ("torch.cuda.empty_cache()",
          "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."),
+        ('d = torch.device("cuda" if args.cuda else "cpu")',
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the script chooses the CPU, or stops where "
+         "it uses this device."),
+        ('d = torch.device("cuda:{}".format(args.gpu))',
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the script stops where it uses this "
+         "device."),
+        ('x = torch.ones(3, device="cuda")',
+         "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),
         ("x = x.cuda()", "Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises."),
     ],
 )  # fmt: skip

@@ -297,6 +297,18 @@ def test_tensor_on_the_cpu_without_a_plain_name() -> None:
     assert finding.fix == "Move the tensor to the device of the others: `.to(device)`."
 
 
+def test_tensor_that_was_moved_for_cuda_alone() -> None:
+    """MPS401: `is_cuda` is False on mps, and the line above that would have moved it did not run."""
+    text = "import torch\nnoise = draw()\nif logits.is_cuda:\n    noise = noise.cuda()\ny = logits + Variable(noise)\n"
+    builder = RecordingBuilder(meta=TORCH)
+    site = builder.site("train.py", 5, "main", "y = logits + Variable(noise)", text=text)
+    builder.refusal(RefusalKind.DEVICE, "RuntimeError", "no", operator="aten::add.Tensor", start_ns=0, site=site)
+    assert only(builder.close()).fix == (
+        "`logits.is_cuda` in line 3 is False on mps: write `logits.is_cuda or logits.is_mps` there, and "
+        "`.to(logits.device)` for `.cuda()` below it."
+    )
+
+
 @pytest.mark.parametrize(
     ("detail", "fix"),
     [

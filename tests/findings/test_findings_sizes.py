@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anymps.findings import Finding, find
 from anymps.record import Phase, Recording, RecordingBuilder
 
@@ -42,10 +44,20 @@ def test_a_new_size_in_every_step() -> None:
     )
 
 
-def test_a_cache_that_grows() -> None:
-    """Where tensors are joined in every step, what grows is made in full beforehand; images are not to be cropped."""
+@pytest.mark.parametrize(
+    ("source", "grows"),
+    [
+        ("keys = torch.cat([keys, key], dim=1)", True),
+        ("self.k[i] = torch.cat([self.k[i], key], dim=1)", True),
+        ("keys = torch.cat([past_key, key], dim=1)", True),
+        ("q = torch.cat(Q.split(dim, 2), 0)", False),
+        ("x = torch.cat([x1, x2, x3], dim=-1)", False),
+    ],
+)
+def test_a_cache_that_grows(source: str, grows: bool) -> None:
+    """Where tensors are joined to those of before, what grows is made in full beforehand; images are not cropped."""
     builder = RecordingBuilder(meta={"directory": "/home/me/project", "torch_version": "2.13.0"})
-    join = builder.site(SCRIPT, 20, "attend", "keys = torch.cat([keys, key], dim=1)")
+    join = builder.site(SCRIPT, 20, "attend", source)
     product = builder.site(SCRIPT, 21, "attend", "scores = query @ keys.mT")
     for step in range(30):
         t = step * 1000
@@ -59,10 +71,13 @@ def test_a_cache_that_grows() -> None:
         )  # fmt: skip
         builder.end_step(t + 1000)
     (finding,) = found(builder.close())
-    assert (finding.site.line, [site.line for site in finding.related_sites]) == (21, [20])
+    assert (finding.site.line, [site.line for site in finding.related_sites]) == (21, [20] if grows else [])
     assert finding.fix == (
         "Tensors grow where they are joined, at train.py:20. Allocate the full length before the loop, write each "
         "new part into its place, and mask the rest."
+        if grows
+        else "Bring inputs to a few fixed sizes: resize or crop images, pad sequences to a multiple of 64, sort by "
+        "length."
     )
 
 

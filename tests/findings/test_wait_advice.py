@@ -286,6 +286,11 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
             "once.",
         ),
         (
+            "return self.actor(state).cpu().data.numpy().flatten()",
+            "Return the tensor, and copy it where the CPU needs it. One copy for each call stays where the caller goes "
+            "on by the value, as with the action of an agent.",
+        ),
+        (
             "send(x.cpu(), y.cpu())",
             "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
         ),
@@ -295,6 +300,16 @@ def test_a_copy_to_the_cpu(source: str, fix: str) -> None:
     """MPS204: collecting on the device, and scores of a whole epoch."""
     finding = advice(source, Wait.COPY_TO_CPU, operator="aten::copy_")
     assert (finding.id, finding.fix) == ("MPS204", fix)
+
+
+def test_a_copy_in_a_sum_over_several_lines() -> None:
+    """MPS204: the whole statement says what becomes of the value."""
+    text = "correct += (lam * predicted.eq(a).cpu().sum()\n            + (1 - lam) * predicted.eq(b).cpu().sum())"
+    finding = advice(text.splitlines()[0], Wait.COPY_TO_CPU, operator="aten::copy_", around=f"x = 1\ny = 2\n{text}")
+    assert finding.fix == (
+        "Add up on the device, `correct += (lam * predicted.eq(a).detach().sum() + (1 - lam) * "
+        "predicted.eq(b).detach().sum())`, and copy `correct` after the loop."
+    )
 
 
 def test_a_sequence_that_is_sorted_back() -> None:

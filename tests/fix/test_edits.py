@@ -171,6 +171,9 @@ class _WithoutMps(ast.NodeTransformer):
         ("import torch as th", 'device = "cuda"', 'device = "mps" if th.backends.mps.is_available() else "cuda"'),
         ("from torch import nn", 'device = "cuda"', ""),  # torch has no name there
         ("import json", 'device = "cuda"', ""),
+        ("from utils import *\nx = torch.ones(2)", 'device = "cuda"', f'device = "mps" if {MPS} else "cuda"'),
+        ("from utils import *\nx = nn.ones(2)", 'device = "cuda"', ""),
+        ("from utils import *\ntorch = load()\nx = torch.ones(2)", 'device = "cuda"', ""),
         ("import torch\nfrom torch.cuda.amp import autocast", "with autocast():",
          f'with torch.autocast("mps" if {MPS} else "cuda"):'),
         ("import torch\nfrom lib import autocast", "with autocast():", ""),
@@ -198,6 +201,31 @@ def test_names_are_those_of_the_file(head: str, line: str, expected: str) -> Non
 def test_a_device_that_is_a_tensors(line: str, expected: str) -> None:
     """`is_cuda` is never true on mps: what stands there is the tensor's own device."""
     assert new(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("test", "head", "body"),
+    [
+        ("x.is_cuda", "if x.is_cuda or x.is_mps:", "y = y.to(x.device)"),
+        ("self.w.is_cuda and a", "if (self.w.is_cuda or self.w.is_mps) and a:", "y = y.to(self.w.device)"),
+        ("not x.is_cuda", "", f'y = y.to("mps" if {MPS} else "cuda")'),
+        ("f(x).is_cuda", "", f'y = y.to("mps" if {MPS} else "cuda")'),
+    ],
+)
+def test_a_block_for_tensors_on_cuda(test: str, head: str, body: str) -> None:
+    """`if x.is_cuda: y = y.cuda()`: entered on mps, too, and y comes to where x is."""
+    text = f"import torch\ndef f(self, x, y, device, a):\n    if {test}:\n        y = y.cuda()\n    return y\n"
+    places = [place_in_file(text, ast.parse(text), line) for line in (3, 4)]
+    built = [build(LineEdit(portable), place) for place in places if place is not None]
+    assert [edit.code if edit is not None else "" for edit in built] == [head, body]
+
+
+def test_what_else_hangs_on_a_tensor_on_cuda() -> None:
+    """A block that moves nothing there may be CUDA's own."""
+    text = "import torch\nif x.is_cuda:\n    y = fast(y)\n"
+    place = place_in_file(text, ast.parse(text), 2)
+    assert place is not None
+    assert build(LineEdit(portable), place) is None
 
 
 def test_a_test_of_the_device_around_a_line() -> None:

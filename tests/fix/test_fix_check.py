@@ -181,6 +181,46 @@ def test_a_line_that_a_mac_never_enters(program: Program) -> None:
     assert (kept(done), left(done)) == (["MPS108", "MPS812"], [("MPS409", "the run on mps did not reach its line")])
 
 
+@pytest.mark.parametrize(
+    ("given", "function", "kept_lines"),
+    [("args.cuda", "evaluate(args)", [3, 6]), ("use", "evaluate()", [3, 6]), ("self.other", "evaluate(use)", [3])],
+)
+def test_a_line_that_follows_another_edit(tmp_path: Path, given: str, function: str, kept_lines: list[int]) -> None:
+    """`args.cuda` is true on a Mac now: where it chooses CUDA, in a part that did not run, mps must come first, too."""
+    name = "args.cuda" if "." in given else "use"
+    (tmp_path / "train.py").write_text(
+        f"import torch\nfrom options import args, self\n{given} = torch.cuda.is_available()\n\ndef {function}:\n"
+        f'    model.to("cuda" if {name} else "cpu")\n'
+    )
+    program = Program.read(tmp_path / "train.py")
+    found = [
+        RULES["MPS409"].finding(Site(str(program.main.path), at, "", program.main.line(at)), what="It.", count=1)
+        for at in (3, 6)
+    ]
+
+    def run(orders: Sequence[tuple[Program, How]]) -> list[Ran]:
+        reached = frozenset({(str(program.main.path), 3)})
+        return [replace(ON_MPS if how.device == "mps" else ON_CPU, reached=reached) for _, how in orders]
+
+    done = check(program, edits_for(found, program)[0], ON_CPU, run)
+    assert sorted(edit.line for edit in done.kept) == kept_lines
+    told = "the run on mps did not reach train.py:6, which uses what other lines change"
+    assert (told in done.notes) == (kept_lines == [3, 6])
+
+
+def test_what_the_script_prints_of_a_gpu(program: Program) -> None:
+    """`if use_cuda: print(torch.cuda.device_count())`: a Mac did not come there, and the run with answers did."""
+    more = replace(ON_MPS, printed=(1.0, 0.25))
+
+    def answer(edits: str, how: How) -> Ran:
+        return more if edits and how.device == "mps" else ON_CPU
+
+    done = checked(program, more, Runs(program, answer), answered=True)
+    assert (len(done.kept), done.notes[1]) == (3, "on mps, 2 losses, 1 printed number and 1 file agree")
+    done = checked(program, replace(more, printed=(1.0, 2.0, 0.25)), Runs(program, answer), answered=True)
+    assert left(done)[0][1] == "on mps 2 printed numbers instead of 1"
+
+
 def test_a_script_for_mps_is_compared_without_a_gpu_with_itself(program: Program) -> None:
     """Its random numbers are others there: one more short run shows what it does without the changes."""
 
@@ -212,13 +252,29 @@ def test_an_option_that_asks_for_the_cpu(program: Program, after: Ran, told: str
     """One step with it, where the device is chosen otherwise."""
 
     def answer(edits: str, how: How) -> Ran:
-        ran = after if how.added else ON_MPS if how.device == "mps" else ON_CPU
+        ran = (after if edits else ON_CPU) if how.added else ON_MPS if how.device == "mps" else ON_CPU
         return replace(ran, seconds=1.0)
 
     done = checked(program, replace(ON_CPU, seconds=1.0), Runs(program, answer), option="--no-cuda")
     assert (len(done.kept), done.notes[2:]) == (count, [told] if told else [])
     if count == 2:
-        assert left(done) == [("MPS409", "with --no-cuda it still uses mps")]
+        assert (left(done), done.notes) == ([("MPS409", "with --no-cuda it still uses mps")], [])
+
+
+@pytest.mark.parametrize("place", ["CUDA", "mps"])
+def test_an_option_that_never_asked_for_the_cpu(program: Program, place: str) -> None:
+    """`--gpu -1` of a script that gives the number to CUDA_VISIBLE_DEVICES: the unchanged script does not obey it."""
+    at = replace(NO_CUDA, trail=((str(program.main.path), 2),)) if place == "CUDA" else ON_MPS
+
+    def answer(edits: str, how: How) -> Ran:
+        mps = how.device == "mps" and (edits or how.answered)
+        ran = at if how.added and how.answered else ON_MPS if mps else ON_CPU  # which every Mac would use by itself
+        return replace(ran, seconds=1.0)
+
+    runs = Runs(program, answer)
+    done = checked(program, replace(ON_CPU, seconds=1.0), runs, answered=True, option="--gpu -1")
+    assert (len(done.kept), left(done), len(done.notes)) == (3, [], 2)
+    assert runs.told[-1] == "the unchanged script with --gpu -1"
 
 
 def test_no_more_time_than_three_runs_and_a_fifth(program: Program) -> None:

@@ -24,6 +24,7 @@ from anymps.fix import comparable, numbers
         ),
         ("run 123e4567-e89b-12d3-a456-426614174000 failed", "run 00000000-e89b-12d3-a456-426614174999 failed"),
         ("timed out after 30.5 seconds", "timed out after 31 seconds"),
+        ("logs/exp2026-12-31T23:59:59.9/log.txt", "logs/exp2027-01-01T00:00:00/log.txt"),
     ],
 )
 def test_numbers_of_one_run(one: str, other: str) -> None:
@@ -60,6 +61,9 @@ def test_names_with_digits_stay(one: str, other: str) -> None:
         ("memory=0.6 reserved=1.0 allocated: 2", ()),
         ("30 MBConv blocks, 5 b", (30.0, 5.0)),
         ("sum tensor(3.2000, device='mps:0', grad_fn=<MulBackward0>)", (3.2,)),
+        ("logs/exp2026-11-28T14:04:11.824735/ 3", (3.0,)),
+        ("runs/20261128-140411, 2026-11-28_14-04-11 and 2026-11-28 14:04:11.8 loss 0.5", (0.5,)),
+        ("20261128 and 12345678-140411", (20261128.0, 12345678.0, 140411.0)),
     ],
 )
 def test_times_and_sizes_are_no_results(printed: str, kept: tuple[float, ...]) -> None:

@@ -47,16 +47,18 @@ def test_mps_has_the_random_numbers_of_the_cpu(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_a_script_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By names without numbers of one run; its changed sources are none of it."""
+    """By names without numbers of one run; its changed sources are none of it, and a copy of one is the unchanged."""
     monkeypatch.chdir(tmp_path)
     files = tmp_path / "files"
     here = files / str(tmp_path)[1:]
-    for name, data in (("a.csv", b"1"), ("m.pt", b"\0"), ("e.12.log", b"2"), ("e.13.log", b"3"), ("t.py", b"4")):
+    names = ("a.csv", "m.pt", "e.12.log", "e.13.log", "t.py", "t.backup")
+    for name, data in zip(names, (b"1", b"\0", b"2", b"3", b"4", b"new = 1\n"), strict=True):
         (here / "runs").mkdir(parents=True, exist_ok=True)
         (here / "runs" / name).write_bytes(data)
     (files / "srv.txt").write_text("5")
-    assert _written(files, {str(tmp_path / "runs" / "t.py")}) == {
+    assert _written(files, {str(tmp_path / "runs" / "t.py")}, {b"new = 1\n": b"old = 1\n"}) == {
         "runs/a.csv": "1",
+        "runs/t.backup": "old = 1\n",
         "runs/e.#.log": "23",
         "runs/m.pt": None,
         "/srv.txt": "5",

@@ -130,12 +130,26 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
             if (name in _FACTORIES and not _names_device(node)) or (from_values and _is_constant(node, frame)):
                 factory = node
                 continue
+            if _takes_elsewhere(node, frame):
+                return None
         elif isinstance(node, ast.expr):
             held = resolve(node, frame)[1]
             if isinstance(held, torch.Tensor) and held.device.type == "cpu":
                 return None
         left += ast.iter_child_nodes(node)
     return factory
+
+
+def _takes_elsewhere(call: ast.Call, frame: FrameType) -> bool:
+    """Whether a call that is none of torch's, such as `Dirichlet(torch.ones(3))`, is given what a factory made."""
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    if not any(_torch_function(node, frame) in _FACTORIES for part in given for node in ast.walk(part)):
+        return False
+    if not isinstance(call.func, ast.Attribute):
+        return True
+    found, owner = resolve(call.func.value, frame)
+    of_torch = isinstance(owner, torch.Tensor) or getattr(owner, "__name__", "").partition(".")[0] == "torch"
+    return found and not of_torch
 
 
 def _torch_function(node: ast.AST, frame: FrameType) -> str:

@@ -6,6 +6,7 @@ of them that choose no device, which need no proof.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -144,7 +145,7 @@ class _Checker:
             if option and self.chooses_device(self.found.kept):
                 orders.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
             after, *asked = self._ran(*orders)
-            why, before = _against(unchanged, after), unchanged
+            why, before = _against(unchanged, after, self._before if self._answered else None), unchanged
             if not why and unchanged.on_mps and not after.on_mps:
                 why = "the model is not on mps any more"
             if not why and self._answered and not on_cpu and not unchanged.used:
@@ -156,18 +157,22 @@ class _Checker:
                     self.found.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
                 if asked:
-                    self._obeys(" ".join(option), asked[0])
+                    self._obeys(option, asked[0])
                 return
-            at_edit = any((str(edit.file), edit.line) in after.trail for edit in self.found.kept)
             sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
-            if (after.error and not at_edit) or not self._has_time or self._fewer() == sure:
+            if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
                 self._keep(sure, f"on mps {why}")
                 return
             self._keep(self._fewer(), f"on mps {why}")
 
-    def _obeys(self, name: str, after: Ran) -> None:
-        """Whether the changed program keeps to the CPU where it is asked to."""
+    def _obeys(self, option: tuple[str, ...], after: Ran) -> None:
+        """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""
+        name = " ".join(option)
         if after.on_mps:
+            how = How(f"the unchanged script with {name}", answered=self._answered, added=option, steps=1)
+            (before,) = self._ran((self._program, how))
+            if before.on_mps or self._at_edit(before):
+                return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
             others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
             self._keep(others, f"with {name} it still uses mps")
             self.found.after = None
@@ -175,6 +180,10 @@ class _Checker:
             self.found.notes.append(f"with {name}, the changed script stops {after.stopped}")
         else:
             self.found.notes.append(f"with {name}, the script stays on the CPU")
+
+    def _at_edit(self, ran: Ran) -> bool:
+        """Whether a run stopped on the way through the line of an edit."""
+        return any((str(edit.file), edit.line) in ran.trail for edit in self.found.kept)
 
     def chooses_device(self, edits: Sequence[Edit]) -> bool:
         """Whether edits say otherwise where something runs."""
@@ -198,12 +207,24 @@ class _Checker:
         left = sorted((edit for edit in self.found.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
         self.found.left += [Suggestion(edit.finding, why) for edit in left]
         self.found.kept = [edit for edit in self.found.kept if edit in fewer]
+        if left and not self.chooses_device(self.found.kept):
+            self.found.notes.clear()  # they tell of a program that runs elsewhere
 
     def _leave_unreached(self, changed: Program, after: Ran) -> None:
-        """Edits that choose a device, and to which the run on mps did not come: it says nothing about them."""
+        """Edits that choose a device, and to which the run on mps did not come: it says nothing about them.
+
+        Those stay that use what another edit changes, such as `args.cuda`: now it sends a Mac there, too.
+        """
         came = [edit for edit in self.found.kept if _came_to(edit, self._program, changed, after)]
         other = [edit for edit in self.found.kept if edit not in came and not self.chooses_device([edit])]
-        self._keep([*came, *other], "the run on mps did not reach its line")
+        given = {name for edit in came for name in _given_by(edit, self._program)}
+        rest = [edit for edit in self.found.kept if edit not in (*came, *other)]
+        along = [edit for edit in rest if given & _used_by(edit, self._program)]
+        self._keep([*came, *other, *along], "the run on mps did not reach its line")
+        self.found.notes += [
+            f"the run on mps did not reach {edit.file.name}:{edit.line}, which uses what other lines change"
+            for edit in reversed(along)
+        ]
 
     def _ran(self, *orders: Order) -> list[Ran]:
         """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
@@ -215,13 +236,13 @@ class _Checker:
         return found
 
 
-def _against(before: Ran, after: Ran) -> str:
+def _against(before: Ran, after: Ran, answered: Ran | None = None) -> str:
     """What speaks against edits in a run before and after them; empty if nothing does."""
     if stops_short(before, after):
         return f"the script stops {after.stopped}"
     if (before.cut or after.cut) and not (before.losses and after.losses):
         return "no loss was computed in time"
-    return difference(before, after)
+    return difference(before, after, answered)
 
 
 def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
@@ -230,6 +251,42 @@ def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
     line = line_between(program, changed, str(edit.file), edit.line)
     first, last = with_branches(text, statement_lines(text, line))
     return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
+
+
+def _given_by(edit: Edit, program: Program) -> set[tuple[str, ...]]:
+    """The names and attributes to which an edit's statement gives a value.
+
+    A name is one of its file and function, an attribute one of any: `args.cuda` of the script is `self.args.cuda` of a
+    module.
+    """
+    place = program.script(edit.file).place(edit.line)
+    stored = (
+        []
+        if place is None
+        else [node for node in place.code.nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+    )
+    return {name for node in stored for name in _known_as(node, str(edit.file), place.function if place else "")}
+
+
+def _used_by(edit: Edit, program: Program) -> set[tuple[str, ...]]:
+    """What its statement, and each test around it, reads."""
+    place = program.script(edit.file).place(edit.line)
+    if place is None:
+        return set()
+    nodes = (*place.code.nodes, *(node for test in place.tests for node in ast.walk(test)))
+    read = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load)]
+    return {
+        name
+        for node in read
+        for scope in (place.function, "<module>")
+        for name in _known_as(node, str(edit.file), scope)
+    }
+
+
+def _known_as(node: ast.AST, file: str, function: str) -> list[tuple[str, ...]]:
+    if isinstance(node, ast.Attribute):
+        return [(node.attr,)]
+    return [(file, function, node.id)] if isinstance(node, ast.Name) else []
 
 
 def line_between(one: Program, other: Program, file: str, line: int) -> int:

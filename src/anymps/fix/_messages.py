@@ -12,7 +12,11 @@ _DIGITS: Final = re.compile(r"(?<![A-Za-z_\d])\d(?:[\d.,:_]*\d)?(?:[eE][-+]?\d+)
 _LIST: Final = re.compile(r"#(?:,? #)+")
 
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
-_CLOCK: Final = re.compile(r"\b\d{1,4}-\d\d-\d\d\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b")
+_CLOCK: Final = re.compile(  # 2026-11-28T14:04:11.8 and 20261128-140411, also within a name; 28-11-26; 14:04
+    r"(?<!\d)\d{4}-\d\d-\d\d[T_ -]\d\d[:_-]\d\d(?:[:_-]\d\d(?:[.,]\d+)?)?(?!\d)"
+    r"|(?<!\d)(?:19|20)\d\d(?:0[1-9]|1[0-2])[0-3]\d[T_-]?\d{4}(?:\d\d)?(?!\d)"
+    r"|\b\d{1,4}-\d\d-\d\d\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"
+)
 _DEVICE_INDEX: Final = re.compile(r"\b(?:mps|cuda|cpu):\d+\b")
 _OF_TENSOR: Final = re.compile(r",\s*device='(?:mps|cuda)(?::\d+)?'")
 _DEVICE: Final = re.compile(r"\b(?:mps|cuda|cpu)(?::\d+)?\b")
@@ -38,7 +42,7 @@ def comparable(message: str) -> str:
     All numbers become `#`, sizes too: which of two alike errors is meant is told by the line that raised it. Digits in
     names, as in float64, stay.
     """
-    text = _TEMPORARY.sub("<temporary>", message)
+    text = _CLOCK.sub("#", _TEMPORARY.sub("<temporary>", message))
     text = _IDENTIFIER.sub("#", text)
     text = _HEXADECIMAL.sub("#", text)
     return _LIST.sub("#", _DIGITS.sub("#", text))

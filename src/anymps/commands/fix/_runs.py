@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,7 +138,7 @@ class Runs:
             error=why,
             losses=tuple(map(float, facts.get("losses", ()))),
             printed=numbers(printed),
-            files=_written(folder / FILES, set(changed)),
+            files=_written(folder / FILES, set(changed), {new.data: old.data for old, new in program.differences()}),
             trail=tuple((file, line) for file, line in trail if program.owns(Site(file, line))),
             worker=_of_worker(errors) if why else "",
             reached=frozenset((str(file), int(line)) for file, line in facts.get("reached", ())),
@@ -151,8 +151,11 @@ class Runs:
         )
 
 
-def _written(folder: Path, sources: set[str]) -> dict[str, str | None]:
-    """What the script wrote, by its path without numbers of one run; None for what is no text, or is very long."""
+def _written(folder: Path, sources: set[str], unchanged: Mapping[bytes, bytes]) -> dict[str, str | None]:
+    """What the script wrote, by its path without numbers of one run; None for what is no text, or is very long.
+
+    Scripts keep copies of their sources beside their results: `unchanged` has what a changed source was.
+    """
     from anymps.fix import comparable
 
     found: dict[str, str | None] = {}
@@ -163,6 +166,7 @@ def _written(folder: Path, sources: set[str]) -> dict[str, str | None]:
         name = comparable(_shown(place))
         try:
             data = path.read_bytes() if path.stat().st_size <= _LONGEST_TEXT else b"\0"
+            data = unchanged.get(data, data)
             text = None if b"\0" in data else data.decode("utf-8")
         except (OSError, UnicodeDecodeError):
             text = None

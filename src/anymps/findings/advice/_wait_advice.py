@@ -134,7 +134,7 @@ def _seldom(what: str, fix: str) -> Advice:
 def copy_advice(line: AtLine) -> Advice:
     """A tensor that is copied to the CPU."""
     what = f"A blocking copy to the CPU of {line.moved_bytes / line.count:.0f} bytes on average made the host wait"
-    code = UserLine.of(line.site.source)
+    code = UserLine.at(line.site)
     if any(_PACKING.match(wait.site.via) for wait in line.occurrences):
         return Advice(
             what,
@@ -170,7 +170,7 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
         moved = "with its tensors moved there before the loop."
         return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
-    return Advice(what)
+    return Advice(what, _RETURNED if isinstance(code.statement, ast.Return) else "")
 
 
 _ENVIRONMENT: Final = (
@@ -179,6 +179,10 @@ _ENVIRONMENT: Final = (
 )
 _GRADIENT: Final = (
     "Join the gradients into one flat tensor on the device, and copy that once: one wait instead of one per parameter."
+)
+_RETURNED: Final = (
+    "Return the tensor, and copy it where the CPU needs it. One copy for each call stays where the caller goes on by "
+    "the value, as with the action of an agent."
 )
 _SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has to read every weight."
 

@@ -77,14 +77,18 @@ def names_in_file(tree: ast.Module, line: int) -> Names:
     """The names that are bound where a line of a file runs: those of its functions, and those of the module."""
     found = _Collector(line)
     found.collect(tree, visible=True, in_function=False)
+    nodes = tuple(ast.walk(tree))
+    if "torch" not in found.given and any(map(_imports_all, nodes)) and any(map(_is_in_torch, nodes)):
+        found.imports["torch"] = "torch"
+        found.bound.add("torch")
     return Names(
         found.imports,
         frozenset(found.bound),
         True,
         {name: tuple(all_of) for name, all_of in found.given.items()},
         frozenset(found.given),
-        limited_names(ast.walk(tree)),
-        _seeds(ast.walk(tree), found.imports),
+        limited_names(nodes),
+        _seeds(nodes, found.imports),
     )
 
 
@@ -188,7 +192,7 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
             elif isinstance(node, ast.arg):
                 bound.add(node.arg)
                 given.setdefault(node.arg, []).append(Given(None, line, True))
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+            elif _is_in_torch(node):
                 guessed.add("torch")
             elif _is_of_torch(node):
                 guessed.add(node.value.value.id)  # type: ignore[attr-defined]
@@ -209,6 +213,16 @@ def _seeds(nodes: Iterable[ast.AST], imports: Mapping[str, str]) -> frozenset[st
     names = Names(imports)
     calls = (node for node in nodes if isinstance(node, ast.Call) and node.args)
     return frozenset(ast.unparse(call.args[0]) for call in calls if names.meaning(call.func) == "torch.manual_seed")
+
+
+def _is_in_torch(node: ast.AST) -> bool:
+    """`torch.ones`."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch"
+
+
+def _imports_all(node: ast.AST) -> bool:
+    """`from utils import *`, which may be where torch comes from."""
+    return isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
 
 
 def _is_of_torch(node: ast.AST) -> bool:

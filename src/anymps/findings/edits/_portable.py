@@ -19,6 +19,7 @@ from anymps.findings.edits._limits import widened
 from anymps.findings.edits._model import Insert, Rewritten
 from anymps.findings.edits._names import Names
 from anymps.findings.edits._place import Place
+from anymps.findings.edits._tensor_place import of_block, owner_around, tells_of_tensor
 
 # What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
 _ACCELERATOR: Final = {
@@ -114,10 +115,6 @@ def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     return Rewritten(splices, tuple(writer.inserts)) if splices else None
 
 
-def _tells_of_tensor(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "is_cuda"
-
-
 class _Writer:
     """Finds what asks for CUDA in a statement."""
 
@@ -143,7 +140,7 @@ class _Writer:
         """What becomes of a node as a whole; None where its parts are to be looked at."""
         if isinstance(node, (ast.IfExp, ast.BoolOp)) and any(map(mentions_mps, ast.walk(node))):
             return []  # portable already
-        if isinstance(node, ast.IfExp) and any(_tells_of_tensor(part) for part in ast.walk(node.test)):
+        if isinstance(node, ast.IfExp) and any(tells_of_tensor(part) for part in ast.walk(node.test)):
             return self._of_tensor(node)
         if isinstance(node, ast.IfExp) and self._is_device(node.body):
             return self._where_taken(node, self._choice(node))
@@ -157,6 +154,8 @@ class _Writer:
             )
         if isinstance(node, ast.Call):
             return self._call(node)
+        if isinstance(node, ast.Attribute) and tells_of_tensor(node):
+            return of_block(self._place, node)
         return None
 
     def _of_tensor(self, node: ast.IfExp) -> list[Splice]:
@@ -357,8 +356,10 @@ class _Writer:
         return self._instead(node, f'{self._code.source(function.value)}.to("mps"{rest})')
 
     def _device(self) -> str:
-        """`device` where it is the GPU there, or can be made; else the choice itself."""
+        """`device` where it is the GPU there, or can be made; else the choice itself. Under `if x.is_cuda:` x's own."""
         names = self._place.names
+        if owner := owner_around(self._place):
+            return f"{owner}.device"
         if "device" in names.mentioned:
             return "device" if self._is_gpu() else f'"mps" if {self._mps} else "cuda"'
         if not self.inserts:

@@ -78,6 +78,10 @@ _DEVICE_TYPE: Final = (
     'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")`: compare `x.device.type == '
     '"mps"`.'
 )
+_NO_VERSION: Final = (
+    "`torch.version.cuda` is None in a torch without CUDA, such as that for macOS: write `(torch.version.cuda or "
+    '"0.0")`.'
+)
 _MISTAKES: Final = (
     (
         re.compile(r"'dict' object has no attribute 'to'"),
@@ -86,6 +90,10 @@ _MISTAKES: Final = (
     (
         re.compile(r"metal_capture\(\) missing 1 required positional argument"),
         'Pass the name of the trace file: `torch.mps.profiler.metal_capture("step")`.',
+    ),
+    (
+        re.compile(r"module 'torch\.backends\.mps' has no attribute '(empty_cache|manual_seed|seed|synchronize)'"),
+        r"It is a function of `torch.mps`: `torch.mps.\1`.",
     ),
     (
         re.compile(r"same dtype, but got|Input type \(MPS\w+\) and (?:weight|bias) type \(MPS\w+\) should be the same"),
@@ -124,7 +132,10 @@ def _known(ended: Ending) -> str:
     """What to do about a mistake that scripts for mps often make; empty for another."""
     if ended.raised_by == "program" and _COMPARED.search(ended.site.source):
         return _DEVICE_TYPE
-    return next((fix for words, fix in _MISTAKES if words.search(ended.message)), "")
+    if "torch.version.cuda" in ended.site.source and "NoneType" in ended.message:
+        return _NO_VERSION
+    found = ((words.search(ended.message), fix) for words, fix in _MISTAKES)
+    return next((match.expand(fix) for match, fix in found if match is not None), "")
 
 
 def nothing_ran(recording: Recording) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
-from anymps.record import Recording, Varied
+from anymps.findings.edits import place_at
+from anymps.record import Recording, Site, Varied
 
 _OPERATORS = (
     *("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::_mps_convolution"),
@@ -24,6 +27,8 @@ _GROWS = (
     "its place, and mask the rest."
 )
 
+_NAMED = (ast.Name, ast.Attribute, ast.Subscript)
+_BEFORE = re.compile(r"past|prev|cache", re.IGNORECASE)
 _MOST_NAMED = 3  # operators of the sentence
 _LEAST = 8  # different sizes: fewer are the last batch, a validation, a few buckets
 
@@ -74,9 +79,8 @@ def find(recording: Recording) -> Iterator[Finding]:
     ranked = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"`{name}` {number(count)}" for name, count in ranked[:_MOST_NAMED])
     worst = max(places, key=lambda place: (not is_library(place.site), place.site.known, place.signatures))
-    joined = max(
-        (use for use in recording.varied(_JOINS) if _changes(use)), key=lambda use: use.signatures, default=None
-    )
+    joins = (use for use in recording.varied(_JOINS) if _changes(use) and _grows(use.site))
+    joined = max(joins, key=lambda use: use.signatures, default=None)
     graphs = sum(place.signatures for place in places)
     yield SIZES.finding(
         worst.site,
@@ -90,6 +94,18 @@ def find(recording: Recording) -> Iterator[Finding]:
         related_sites=() if joined is None else (joined.site,),
         related_as="joined at",
     )
+
+
+def _grows(site: Site) -> bool:
+    """Whether a line joins something to what it was before: `keys = torch.cat([keys, key])`, `cat([past, key])`."""
+    place = place_at(site)
+    statement = place.code.statement if place is not None else None
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return)) or statement.value is None:
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    given = {ast.unparse(target) for target in targets if target is not None}
+    parts = [ast.unparse(node) for node in ast.walk(statement.value) if isinstance(node, _NAMED)]
+    return any(part in given or _BEFORE.search(part) for part in parts)
 
 
 def _changes(place: Varied) -> bool:

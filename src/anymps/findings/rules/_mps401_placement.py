@@ -10,7 +10,7 @@ from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings._refusals import Refused, refused_as
-from anymps.findings.edits import fits, place_at
+from anymps.findings.edits import fits, place_at, recorded_statements
 from anymps.record import Recording, RefusalKind
 
 DEVICES = Rule(
@@ -103,6 +103,12 @@ def _devices(refused: Refused) -> Finding:
         fix = f"Move `{name}` to the device of the others: `.to(device)`."
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
             fix += " In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too."
+    elif asked := _asked_for_cuda(refused):
+        tensor, line = asked
+        fix = (
+            f"`{tensor}.is_cuda` in line {line} is False on mps: write `{tensor}.is_cuda or {tensor}.is_mps` there, "
+            f"and `.to({tensor}.device)` for `.cuda()` below it."
+        )
     unreached = _beyond_default(refused)
     if unreached:
         fix = f"{unreached} {fix or DEVICES.fix}"
@@ -113,6 +119,19 @@ def _devices(refused: Refused) -> Finding:
         fix=fix,
         related_sites=[refused.origin],
     )
+
+
+_NEAR = 5  # lines above
+
+
+def _asked_for_cuda(refused: Refused) -> tuple[str, int] | None:
+    """The tensor of an `if x.is_cuda:` just above the line, below which others would be moved, and its line."""
+    for line, statement in recorded_statements(refused.site):
+        if not isinstance(statement, ast.If) or not refused.site.line - _NEAR <= line < refused.site.line:
+            continue
+        if isinstance(statement.test, ast.Attribute) and statement.test.attr == "is_cuda":
+            return ast.unparse(statement.test.value), line
+    return None
 
 
 _OLD_MAKERS = re.compile(

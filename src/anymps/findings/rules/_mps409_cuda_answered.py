@@ -158,6 +158,8 @@ def _answered(recording: Recording) -> Iterator[Finding]:
         if place is not None and asks_for_mps(place):
             portable_choice = True
             continue
+        if _ASKED_BY_TORCH.match(site.via) and "cuda" not in site.source.lower():
+            continue  # nn.DataParallel(model), which hands all on to the model where there is no CUDA
         changes = change_at(Placed(edit, (site,), Safety.SAFE)) is not None
         asks = changes or ("cuda" in site.source.lower() and not (place is not None and tests_device(place)))
         lines.append(_Answered(site, count_of(notes), place, asks))
@@ -251,6 +253,7 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
     )
 
 
+_ASKED_BY_TORCH: Final = re.compile(r"torch/(?:nn/parallel/data_parallel|_utils)\.py:")
 _ELSEWHERE: Final = (
     "Choose mps first where the device is named, such as in an option's default. What uses the device can stay."
 )
@@ -303,7 +306,10 @@ def _why(place: Place | None) -> str:
             "Only `--cuda-as-mps` makes it act on mps. Without it, a GradScaler for CUDA switches itself off on a Mac."
         )
     if chooses_device(place) and any(isinstance(node, ast.IfExp) for node in place.code.nodes):
-        return f"{_WHY}Without it the script chooses the CPU."
+        other = "" if "is_available" in names else ", or stops where it uses this device"
+        return f"{_WHY}Without it the script chooses the CPU{other}."
+    if _only_names(place):
+        return f"{_WHY}Without it the script stops where it uses this device."
     if "is_available" in names:
         return f"{_WHY}Without it the answer is no, and the script does what it does on a CPU."
     if "device_count" in names and "current_device" not in names:
@@ -318,6 +324,15 @@ def _why(place: Place | None) -> str:
     if "empty_cache" in names:
         return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
     return f"{_WHY}Without it the line raises{', if the script reaches it' if place.tests else ''}."
+
+
+def _only_names(place: Place) -> bool:
+    """Whether a statement gives a name a device, or an argument its default, and makes nothing there."""
+    calls = (node for node in place.code.nodes if isinstance(node, ast.Call))
+    return chooses_device(place) and all(
+        place.names.meaning(call.func) in ("torch.device", "str") or getattr(call.func, "attr", "") == "format"
+        for call in calls
+    )
 
 
 def _words_of(place: Place) -> set[str]:
