@@ -182,13 +182,10 @@ def test_the_tests_of_shards_add_up() -> None:
     def shard(**suite: object) -> Recording:
         return RecordingBuilder(meta={**META, "suite": {"name": "tests", "strict": True, **suite}}).close()
 
-    whole = joined(
-        shard(passed=3, failed=1, folder="a", expected=[["test_a", "fails"], ["test_b", "waits"]]),
-        shard(passed=4, folder="b", expected=[["test_b", "waits"]]),
-    )
+    rows = [{"file": "test_a.py", "line": 1, "why": "fails"}, {"file": "test_b.py", "line": 2, "why": "waits"}]
+    whole = joined(shard(passed=3, failed=1, folder="a", expected=rows), shard(passed=4, folder="b", expected=rows[1:]))
     assert whole.meta["suite"] == {
-        "name": "tests", "strict": True, "passed": 7, "failed": 1,
-        "expected": [["test_a", "fails"], ["test_b", "waits"]],
+        "name": "tests", "strict": True, "passed": 7, "failed": 1, "expected": rows,
     }  # fmt: skip
 
 
