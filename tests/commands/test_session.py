@@ -24,7 +24,7 @@ from anymps.commands._last_run import LastRun
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.findings import Finding, Severity
-from anymps.record import RecordingBuilder, Site
+from anymps.record import Meta, RecordingBuilder, Site
 from anymps.report import Output, Outputs
 
 
@@ -49,7 +49,7 @@ class FakeRecording:
     """A recording that is only asked for the facts about its run."""
 
     def __init__(self) -> None:
-        self.meta = {"directory": "/home/me"}
+        self.run = Meta(directory="/home/me")
 
     def __str__(self) -> str:
         return "the recording"

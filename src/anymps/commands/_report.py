@@ -52,8 +52,8 @@ def _start(recording: Recording, root: str | None) -> Path:
 
     A recording may come from elsewhere; it is not for it to say which files are read.
     """
-    directory, script = (recording.meta.get(key) for key in ("directory", "script"))
-    if isinstance(directory, str) and isinstance(script, str):
+    directory, script = recording.run.directory, recording.run.script
+    if directory and script:
         with suppress(OSError, ValueError):  # no name of a file at all
             place = Path(directory, script).resolve()
             if (

@@ -142,7 +142,7 @@ def _numbers(recording: Recording, findings: tuple[Finding, ...]) -> dict[str, f
         "operators_on_cpu_per_step": sum(share.on_cpu for share in shares),
         "memory_peak_bytes": peak.allocated if peak is not None else 0,
     }
-    if recording.meta.get("virtual") is False:
+    if recording.run.on_mac:
         numbers["step_seconds"] = sum(share.time_ns for share in shares) / 1e9
     return {f"anymps/{name}": float(value) for name, value in numbers.items()}
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anymps.record._join_file import check_alike, join_into
     from anymps.record._known_lines import Known, known_as, known_from
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
-    from anymps.record._meta import EndingFacts, Meta, Part, Suite
+    from anymps.record._meta import NOWHERE, EndingFacts, Meta, Part, SourcePlace, Suite
     from anymps.record._place import check_recordable, move_recording, remove_recording
     from anymps.record._processes import LinesByProcess
     from anymps.record._recording import Recording
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from anymps.record._writer import RecordingWriter
 
 __all__ = [
+    "NOWHERE",
     "PHASE_NUMBERS",
     "Allocation",
     "Call",
@@ -84,6 +85,7 @@ __all__ = [
     "Sample",
     "Signature",
     "Site",
+    "SourcePlace",
     "Span",
     "Step",
     "StepMemory",
@@ -120,7 +122,7 @@ if not TYPE_CHECKING:
             "_join_file": "check_alike join_into",
             "_known_lines": "Known known_as known_from",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
-            "_meta": "EndingFacts Meta Part Suite",
+            "_meta": "EndingFacts NOWHERE Meta Part SourcePlace Suite",
             "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",
