@@ -23,7 +23,7 @@ from anymps.commands import _judge
 from anymps.commands._last_run import LastRun
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
-from anymps.findings import Finding, Severity
+from anymps.findings import Finding, Severity, Story
 from anymps.record import Meta, RecordingBuilder, Site
 from anymps.report import Output, Outputs
 
@@ -87,6 +87,12 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def print_summary(recording: object, findings: list[Finding], stream: TextIO, *, whole: str) -> None:
         stream.write(f"{recording} in short; whole: {whole}\n")
 
+    of = Story.of
+
+    def story_of(recording: Any) -> Any:
+        return recording if isinstance(recording, FakeRecording) else of(recording)
+
+    monkeypatch.setattr(Story, "of", story_of)
     monkeypatch.setattr(anymps, "enable", enable)
     monkeypatch.setattr(anymps, "is_virtual", lambda: True)
     monkeypatch.setattr(anymps, "record", record)
