@@ -17,6 +17,7 @@ from typing import Final
 import torch
 
 import anymps
+from anymps.findings import Story
 from anymps.report import real_share
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -36,7 +37,7 @@ def measure(case: Case, is_checked: bool) -> tuple[int, int, int, list[str]]:
                 train(case(), "mps", "adamw", STEPS)
                 compared = checked.compared
             wrong = [str(found) for found in checked.found]
-    share = real_share(capture.recording)
+    share = real_share(Story.of(capture.recording))
     assert share is not None
     return share.of, share.calls, compared, wrong
 

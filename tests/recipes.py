@@ -31,7 +31,7 @@ RECIPES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "READ
 RUN = """
 import gc, json, os, pathlib, sys
 import torch, anymps
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.report import render_summary
 anymps.enable({mac!r}, start_method="system")
 found = {{}}
@@ -45,7 +45,7 @@ for path in map(pathlib.Path, {paths!r}):
         else:
             capture.close({{"status": 0}})
     findings = find(capture.recording)
-    found[path.stem] = [[it.id for it in findings], render_summary(capture.recording, findings, width=500)]
+    found[path.stem] = [[it.id for it in findings], render_summary(Story.of(capture.recording), findings, width=500)]
     gc.collect()
     if "PYTORCH_MPS_HIGH_WATERMARK_RATIO" not in os.environ:
         torch.mps.set_per_process_memory_fraction(1.7)  # the default

@@ -20,7 +20,7 @@ from anymps.commands._session import RunSession
 from anymps.commands._target import Target
 from anymps.commands.doctor import _command as _doctor
 from anymps.commands.doctor._facts import Facts
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Output, Outputs, render_terminal
 from processes import clean_environment, run_python
@@ -287,7 +287,7 @@ def test_report_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
     builder.end_step(20_000)
     builder.close()
     with Recording.open(path) as recording:
-        expected = render_terminal(recording, find(recording))
+        expected = render_terminal(Story.of(recording), find(recording))
     assert "M1 8GB" in expected
     assert status_of("report", str(path)) == 0
     assert capsys.readouterr() == (expected, "")
@@ -306,7 +306,7 @@ def test_report_of_the_last_run(
         RecordingBuilder(RecordingWriter(last.open(), {"mac": mac})).close()
         assert last.keep()
     with Recording.open(tmp_path / "runs" / "last.anymps") as recording:
-        expected = render_terminal(recording, find(recording))
+        expected = render_terminal(Story.of(recording), find(recording))
     assert "M2 8GB" in expected
     assert status_of("report") == 0
     assert capsys.readouterr() == (expected, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anymps.commands import main
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Diff, compare, diff_document, render_diff_json, rendered
 from anymps.report.diff._compare import Change
@@ -19,7 +19,7 @@ from recordings import META, MODEL, SCRIPT, training
 
 def diff_of(before: Recording, after: Recording) -> Diff:
     """The comparison of two recordings with their own findings."""
-    return compare(before, after, find(before), find(after))
+    return compare(Story.of(before), Story.of(after), find(before), find(after))
 
 
 def text_of(diff: Diff) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from anymps.capture._endings import ending_of
 from anymps.device import written_by_torch
-from anymps.findings import Finding, Outcome, Severity, find, judge
+from anymps.findings import Finding, Outcome, Severity, Story, find
 from anymps.findings._endings import ending_refusal
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from anymps.report._words import verdict
@@ -115,7 +115,7 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
     assert (finding.id, finding.severity, finding.site.line) == (rule, Severity.ERROR, 9)
     first = message.partition("\n")[0]
     assert finding.what == f"torch raised {exception}: {first}"
-    assert verdict(recording, [finding]) == [
+    assert verdict(Story.of(recording), [finding]) == [
         f"Would not run on M3 Pro 18GB: train.py:9 raises {exception}.",
         f"1 finding: 1 error. Change first: train.py:9 ({rule}).",
     ]
@@ -187,7 +187,9 @@ def test_a_kernel_over_a_limit(message: str, said: str) -> None:
     finding = only(recording)
     assert (finding.id, finding.severity, finding.site.line) == ("MPS836", Severity.ERROR, 9)
     assert finding.what == f"Metal refused a kernel: {said}."
-    assert verdict(recording, [finding])[0] == "Would not run on M3 Pro 18GB: train.py:9 raises InductorError."
+    assert (
+        verdict(Story.of(recording), [finding])[0] == "Would not run on M3 Pro 18GB: train.py:9 raises InductorError."
+    )
 
 
 def test_a_batch_that_a_worker_could_not_send() -> None:
@@ -259,7 +261,7 @@ def test_torch_raised_something_of_any_device() -> None:
         'Run the script with `device = "cpu"`: if it raises there too, the bug is in the script. If it raises only on '
         "mps, run this line on the CPU."
     )
-    assert verdict(recording, [finding])[0] == "The script ended with RuntimeError at train.py:9."
+    assert verdict(Story.of(recording), [finding])[0] == "The script ended with RuntimeError at train.py:9."
 
 
 def test_a_message_that_ends_with_a_full_stop() -> None:
@@ -284,7 +286,7 @@ def test_an_exception_of_the_program(exception: str, message: str, raised_by: st
     finding = only(recording)
     assert (finding.id, finding.severity) == ("MPS003", Severity.INFO)
     assert finding.what == f"The script ended with {exception}: {message}. MPS did not raise it."
-    assert judge(recording, [finding]).outcome is Outcome.FAILED
+    assert Story.of(recording).judge([finding]).outcome is Outcome.FAILED
 
 
 def test_a_refusal_explains_its_own_exception() -> None:
@@ -296,7 +298,7 @@ def test_a_refusal_explains_its_own_exception() -> None:
     builder.refusal(RefusalKind.FLOAT64, "TypeError", "no", operator="aten::_to_copy", start_ns=0, site=site)
     recording = builder.close()
     assert only(recording).id == "MPS301"
-    assert judge(recording, find(recording)).outcome is Outcome.RAISES
+    assert Story.of(recording).judge(find(recording)).outcome is Outcome.RAISES
 
 
 @pytest.mark.parametrize(("kind", "ended_it"), [("memory", True), ("determinism", True), ("index", False)])
@@ -329,8 +331,8 @@ def test_what_stops_a_script_on_macos_and_would_run_exclude_each_other(rule: str
     recording = loader(**facts)
     findings = find(recording)
     assert [finding.id for finding in findings] == [rule]
-    assert verdict(recording, findings)[0] == f"Would not run on M3 Pro 18GB: train.py:12 stops it ({rule})."
-    assert verdict(recording, [])[0] == "Would run on M3 Pro 18GB."  # where the project has left it out
+    assert verdict(Story.of(recording), findings)[0] == f"Would not run on M3 Pro 18GB: train.py:12 stops it ({rule})."
+    assert verdict(Story.of(recording), [])[0] == "Would run on M3 Pro 18GB."  # where the project has left it out
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,7 @@ def test_workers_that_did_not_start_are_told_once(
     recording = loader({"status": 1, "exception": exception, "message": message, "place": place}, **facts)
     findings = find(recording)
     assert sorted(finding.id for finding in findings) == ids
-    assert judge(recording, findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
+    assert Story.of(recording).judge(findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,7 @@ def test_processes_that_did_not_start_are_told_once(
     recording = builder.close()
     findings = find(recording)
     assert sorted(finding.id for finding in findings) == ids
-    assert judge(recording, findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
+    assert Story.of(recording).judge(findings).outcome is (Outcome.FAILED if ids == ["MPS003"] else Outcome.STOPS)
 
 
 def test_wrong_results_are_in_the_verdict() -> None:
@@ -409,4 +411,6 @@ def test_wrong_results_are_in_the_verdict() -> None:
     builder.entry("aten::relu", start_ns=0, duration_ns=5, site=site)
     recording = builder.close()
     wrong = Finding("MPS601", Severity.ERROR, "", Site(SCRIPT, 7, "main"), 1, 0.0, (0, 0), "", "", "", "")
-    assert verdict(recording, [wrong])[0] == "Would run on M3 Pro 18GB, with wrong results: train.py:7 (MPS601)."
+    assert (
+        verdict(Story.of(recording), [wrong])[0] == "Would run on M3 Pro 18GB, with wrong results: train.py:7 (MPS601)."
+    )

@@ -15,7 +15,7 @@ import pytest
 
 from anymps import UsageError
 from anymps.commands import main
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import FORMATS, Output, Outputs, renderer, write_file
 from processes import clean_environment
@@ -39,7 +39,7 @@ def recording(tmp_path: Path) -> Path:
 def expected(recording: Path, form: str) -> str:
     """What the renderer makes of it."""
     with Recording.open(recording) as opened:
-        return "".join(renderer(form).pieces(opened, find(opened)))
+        return "".join(renderer(form).pieces(Story.of(opened), find(opened)))
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -187,7 +187,7 @@ def test_a_reader_of_a_run_that_goes_away(recording: Path) -> None:
     os.close(reader)
     path = recording.with_name("b")
     with os.fdopen(writer, "w") as stream, Recording.open(recording) as opened:
-        Outputs((Output("json", "-"), Output("json", str(path)))).write(opened, find(opened), stream)
+        Outputs((Output("json", "-"), Output("json", str(path)))).write(Story.of(opened), find(opened), stream)
     assert path.read_text() == expected(recording, "json")
 
 
@@ -199,7 +199,7 @@ def test_one_failure_does_not_keep_others_back(recording: Path) -> None:
     outputs.check()
     folder.rmdir()
     with Recording.open(recording) as opened, pytest.raises(UsageError) as error:
-        outputs.write(opened, find(opened), sys.stdout)
+        outputs.write(Story.of(opened), find(opened), sys.stdout)
     assert str(error.value) == f"{folder / 'a'} cannot be written: No such file or directory"
     assert json.loads((recording.parent / "b").read_text())["format"] == "anymps-report"
 

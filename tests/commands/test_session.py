@@ -23,8 +23,8 @@ from anymps.commands import _judge
 from anymps.commands._last_run import LastRun
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
-from anymps.findings import Finding, Severity
-from anymps.record import RecordingBuilder, Site
+from anymps.findings import Finding, Severity, Story
+from anymps.record import Meta, RecordingBuilder, Site
 from anymps.report import Output, Outputs
 
 
@@ -49,7 +49,7 @@ class FakeRecording:
     """A recording that is only asked for the facts about its run."""
 
     def __init__(self) -> None:
-        self.meta = {"directory": "/home/me"}
+        self.run = Meta(directory="/home/me")
 
     def __str__(self) -> str:
         return "the recording"
@@ -87,6 +87,12 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def print_summary(recording: object, findings: list[Finding], stream: TextIO, *, whole: str) -> None:
         stream.write(f"{recording} in short; whole: {whole}\n")
 
+    of = Story.of
+
+    def story_of(recording: Any) -> Any:
+        return recording if isinstance(recording, FakeRecording) else of(recording)
+
+    monkeypatch.setattr(Story, "of", story_of)
     monkeypatch.setattr(anymps, "enable", enable)
     monkeypatch.setattr(anymps, "is_virtual", lambda: True)
     monkeypatch.setattr(anymps, "record", record)

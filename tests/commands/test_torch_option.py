@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from anymps.findings import Story
 from anymps.forecast import forecast
 from anymps.record import Recording, RecordingWriter, join
 from anymps.report import render_terminal
@@ -62,8 +63,10 @@ def test_the_note_is_in_the_report() -> None:
             steps.product(10)
             steps.end()
         recording = steps.close()
-        assert (NOTE in " ".join(render_terminal(recording, ()).split())) is told
-        assert predicted_in_short(recording).startswith("A step with torch 2.11: about " if told else "A step: about ")
+        assert (NOTE in " ".join(render_terminal(Story.of(recording), ()).split())) is told
+        assert predicted_in_short(Story.of(recording)).startswith(
+            "A step with torch 2.11: about " if told else "A step: about "
+        )
 
 
 def test_a_joined_recording_keeps_the_release() -> None:

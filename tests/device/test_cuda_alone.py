@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording
 from anymps.report import render_summary
 from processes import MAC, run_command
@@ -54,7 +54,7 @@ def test_the_rest_of_the_script_is_seen(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "run.anymps") as recording:
         findings = find(recording)
         told = {finding.site.line: finding.what for finding in findings if finding.id == "MPS411"}
-        first = render_summary(recording, findings).partition(". ")[0]
+        first = render_summary(Story.of(recording), findings).partition(". ")[0]
         assert first == f"Would not run on {MAC}: train.py:6 stops it (MPS411)"
     model = "torch.nn.parallel.DistributedDataParallel of a model on mps"
     lost = "of a tensor on mps has no counterpart on a Mac, and was passed over."

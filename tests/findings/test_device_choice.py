@@ -13,7 +13,7 @@ from anymps.capture import _device_choice
 from anymps.capture._device_choice import device_choice
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Judge
-from anymps.findings import Finding, Severity, find
+from anymps.findings import Finding, Severity, Story, find
 from anymps.record import Fate, RecordingBuilder
 from anymps.report import render_summary, render_terminal, renderer
 from anymps.report._words import verdict
@@ -104,7 +104,7 @@ def test_nothing_ran_on_mps_is_an_error() -> None:
     assert finding.what == "No tensor reached mps. This line chooses the device, and it did not choose mps."
     assert finding.fix == f"Let the line choose mps too: `d = {BETTER}`. Other machines behave as before."
     recording = RecordingBuilder(meta=META).close()
-    assert verdict(recording, [finding]) == [
+    assert verdict(Story.of(recording), [finding]) == [
         "Nothing ran on mps, so this says nothing about M3 Pro 18GB.",
         "1 finding: 1 error. Change first: train.py:3 (MPS002).",
     ]
@@ -167,9 +167,9 @@ def test_steps_of_which_nothing_ran_on_mps_have_no_table() -> None:
         builder.end_step((step + 1) * 1000)
     recording = builder.close()
     findings = list(find(recording))
-    assert "phase" not in render_terminal(recording, findings, width=100)
-    assert "step-table" not in "".join(renderer("html").pieces(recording, findings))
-    assert "A step" not in render_summary(recording, findings, whole="anymps report")
+    assert "phase" not in render_terminal(Story.of(recording), findings, width=100)
+    assert "step-table" not in "".join(renderer("html").pieces(Story.of(recording), findings))
+    assert "A step" not in render_summary(Story.of(recording), findings, whole="anymps report")
 
 
 def test_nothing_ran_and_nothing_chose() -> None:

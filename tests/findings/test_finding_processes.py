@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Fate, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait, join
 from anymps.report import render_summary, renderer
 
@@ -90,7 +90,7 @@ def test_each_form_says_it(refused: list[int], said: str) -> None:
     found = find(recording)
 
     def form(name: str) -> str:
-        return "".join(renderer(name).pieces(recording, found))
+        return "".join(renderer(name).pieces(Story.of(recording), found))
 
     assert " ".join(f"seen in {said}".split()) in " ".join(form("terminal").split())
     assert f"<dt>Seen in</dt><dd>{said}</dd>" in form("html")
@@ -105,12 +105,12 @@ def test_each_form_says_it(refused: list[int], said: str) -> None:
 
 def test_the_short_report_says_which_processes_are_in() -> None:
     """Those that ran anything on mps; nothing is said of a run of one process."""
-    named = render_summary(joined(rank(), rank()), [])
+    named = render_summary(Story.of(joined(rank(), rank())), [])
     assert "\n2 processes ran on mps: rank 0 and rank 1.\n" in named
-    many = render_summary(joined(*(rank() for _ in range(9))), [])
+    many = render_summary(Story.of(joined(*(rank() for _ in range(9)))), [])
     assert "\n9 processes ran on mps: rank 0, rank 1, rank 2 and 6 more.\n" in many
-    assert "\n1 process ran on mps: rank 0.\n" in render_summary(joined(rank()), [])
-    assert "ran on mps:" not in render_summary(rank(), [])
+    assert "\n1 process ran on mps: rank 0.\n" in render_summary(Story.of(joined(rank())), [])
+    assert "ran on mps:" not in render_summary(Story.of(rank()), [])
 
 
 def test_notes_of_habits_are_nothing_that_ran() -> None:
@@ -120,7 +120,7 @@ def test_notes_of_habits_are_nothing_that_ran() -> None:
     starter.entry("anymps::process {}", start_ns=1, duration_ns=0, fate=Fate.MARK, site=site)
     with RecordingWriter.in_memory() as writer:
         join([("main process", starter.close()), ("rank 0", rank()), ("rank 1", rank())], writer)
-    assert "\n2 processes ran on mps: rank 0 and rank 1.\n" in render_summary(writer.recording(), [])
+    assert "\n2 processes ran on mps: rank 0 and rank 1.\n" in render_summary(Story.of(writer.recording()), [])
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_every_step_is_no_mean_over_ranks(ranks: list[bool], said: str, per_step
     recording = joined(*(rank(reads=reads) for reads in ranks))
     found = [finding for finding in find(recording) if finding.id == "MPS201"]
     assert [finding.per_step for finding in found] == [per_step]
-    assert re.search(rf"{said}[.;]", render_summary(recording, found))
+    assert re.search(rf"{said}[.;]", render_summary(Story.of(recording), found))
 
 
 def test_a_part_of_a_run_is_that_of_each_process() -> None:
@@ -146,5 +146,5 @@ def test_a_part_of_a_run_is_that_of_each_process() -> None:
         join([("rank 0", rank()), ("rank 1", rank())], writer)
         writer.set_meta("steps", [2, 5])
         writer.set_meta("steps_seen", 4)
-    whole = "".join(renderer("terminal").pieces(writer.recording(), []))
+    whole = "".join(renderer("terminal").pieces(Story.of(writer.recording()), []))
     assert "12 complete steps (steps 2:5 of each process)" in " ".join(whole.split())

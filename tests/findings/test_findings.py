@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from anymps.findings import RULES, Severity, find, notes
+from anymps.findings import RULES, Severity, Story, find
 from anymps.findings._model import _is_at
 from anymps.findings.edits._model import Change
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
@@ -213,12 +213,12 @@ def test_reads_in_too_few_steps() -> None:
     """Two steps do not make a routine; a note says what is needed."""
     recording = loop(waiting("total += loss.item()", Wait.ITEM), steps=2)
     assert find(recording) == []
-    assert notes(recording) == [
+    assert list(Story.of(recording).notes) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 "
         "complete training steps, and the recording has 2. A training step ends with `optimizer.step()`, or is a round "
         "with a `backward()`."
     ]
-    assert notes(loop(steps=3)) == []
+    assert Story.of(loop(steps=3)).notes == ()
 
 
 def test_read_by_the_optimizer() -> None:

@@ -57,7 +57,7 @@ def test_indices_that_are_no_finding() -> None:
 def test_a_copy_of_an_index_is_a_wait() -> None:
     """It stands in the table of waits, which names the finding, and counts in the step; one on mps does not."""
     script = """
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.report import render_terminal
 data, order = torch.rand(40, 4).to("mps"), torch.randperm(40)
 there = order.to("mps")
@@ -67,7 +67,7 @@ with anymps.record() as capture:
         z = data[there[i : i + 2]]
 recording = capture.recording
 print([(wait.wait.label, wait.count) for wait in recording.waits()])
-text = " ".join(render_terminal(recording, find(recording), width=100).split())
+text = " ".join(render_terminal(Story.of(recording), find(recording), width=100).split())
 print("Copies to the device wait too; the findings say how to avoid that:" in text)
 """
     assert run_with_torch(ENABLE + script).lines == ["[('copy to mps', 20)]", "True"]
@@ -76,7 +76,7 @@ print("Copies to the device wait too; the findings say how to avoid that:" in te
 def test_indices_on_the_device() -> None:
     """Both ways of use, in a loop that trains nothing."""
     script = """
-from anymps.findings import find
+from anymps.findings import Story, find
 def use():
     data, order = torch.rand(40, 4).to("mps"), torch.randperm(40)
     for i in range(20):
@@ -94,7 +94,7 @@ for source in ("native", "observer"):
 def test_index_copies_are_needless_waits() -> None:
     """The number of needless waits has those that a finding about copies is about, beside the read of the loss."""
     script = """
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.report import render_summary
 weight = torch.nn.Parameter(torch.rand(4, device="mps"))
 optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -108,7 +108,7 @@ with anymps.record() as capture:
         optimizer.step()
         loss.item()
 recording = capture.recording
-print(" ".join(render_summary(recording, find(recording), width=100).split()))
+print(" ".join(render_summary(Story.of(recording), find(recording), width=100).split()))
 """
     (line,) = run_with_torch(ENABLE + script).lines
     assert "4 waits in every step; without them the host could queue whole steps without waiting." in line

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.findings import find, growth_per_step
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
 from processes import ENABLE, run_with_torch
@@ -353,7 +353,7 @@ def test_memory_that_is_not_left_behind(recording: Recording) -> None:
 def test_growth_per_step() -> None:
     """The mean of what each step leaves more; none unless every step does, or where steps are too few to tell."""
     recordings = (growing(2 * MIB), growing(256), growing(2 * MIB, kept=False), growing(2 * MIB, steps=2))
-    assert [growth_per_step(recording) for recording in recordings] == [2 * MIB, 256, 0, 0]
+    assert [Story.of(recording).growth_per_step for recording in recordings] == [2 * MIB, 256, 0, 0]
 
 
 def test_a_cache_that_grows_with_changing_sizes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import RULES, Severity, find
+from anymps.findings import RULES, Severity, Story, find
 from anymps.record import Phase, RecordingBuilder, Site, Wait
 from anymps.report import render_summary
 from rule_loops import LIBRARY, META, OPTIMIZER, Extra, ids, loop, once, only
@@ -226,7 +226,7 @@ def test_broken_numbers_come_before_what_is_slow() -> None:
     recording = loop(extra)
     findings = find(recording)
     assert [finding.id for finding in findings][:2] == ["MPS307", "MPS201"]
-    assert "Change first: train.py:12\n  MPS307" in render_summary(recording, findings)
+    assert "Change first: train.py:12\n  MPS307" in render_summary(Story.of(recording), findings)
 
 
 def test_wrong_results_come_before_what_raises() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from anymps import parse_mac
 from anymps.cost import Happening, OperatorCall, predict_operator
-from anymps.findings import Finding, find, wait_places
+from anymps.findings import Finding, Story, find
 from anymps.findings._costs import FALLBACK, ITEM, LAUNCH
 from anymps.findings._prices import cost_without
 from anymps.forecast import forecast, with_fused_optimizer, without_fills
@@ -46,7 +46,7 @@ def test_a_wait_costs_what_the_step_would_save() -> None:
         low, high = findings[rule].cost_per_step_ns
         assert low == pytest.approx(saved[wait] * step.time.low / step.time.seconds, abs=1)
         assert high == pytest.approx(saved[wait] * step.time.high / step.time.seconds, abs=1)
-        (place,) = (candidate for candidate in wait_places(recording) if candidate.site == findings[rule].site)
+        (place,) = (candidate for candidate in Story.of(recording).waits if candidate.site == findings[rule].site)
         assert place.cost_per_step_ns == pytest.approx((low, high), abs=1)
     assert saved["fallback"] > 10 * saved["item"]
     assert saved["fallback"] > 39 * MS
@@ -61,7 +61,7 @@ def test_a_wait_at_an_unknown_line_has_one_cost() -> None:
         steps.item()
         steps.end()
     recording = steps.close()
-    (place,) = wait_places(recording)
+    (place,) = Story.of(recording).waits
     assert not place.site.known
     assert found(recording)["MPS201"].cost_per_step_ns == pytest.approx(place.cost_per_step_ns, abs=1)
 
@@ -89,11 +89,11 @@ def test_without_a_prediction_the_public_ranges_stand() -> None:
     findings = found(unknown)
     assert findings["MPS201"].cost_ns == pytest.approx(ITEM.of(5, 20), abs=1)
     assert findings["MPS102"].cost_ns == pytest.approx(FALLBACK.of(5, 5 << 20), abs=1)
-    assert limits(unknown)[0] == (
+    assert limits(Story.of(unknown))[0] == (
         "Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs, without the cost of "
         "draining a long queue."
     )
-    assert limits(recording)[0] == (
+    assert limits(Story.of(recording))[0] == (
         "Times are this machine's, except those marked as the M3 Pro 18GB's, which are predicted. The cost of "
         "waits and launches is what the predicted step would save without them; other costs are ranges from public "
         "measurements. "

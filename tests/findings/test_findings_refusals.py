@@ -371,7 +371,7 @@ def test_how_to_move_a_tensor(detail: dict[str, str], fix: str) -> None:
 
 @pytest.mark.parametrize(
     ("suite", "own"),
-    [({"own": ["tests", "monai"]}, True), ({"own": ["nnunet"]}, False), ({"own": 1}, False), ({}, False)],
+    [({"own": ["tests", "monai"]}, True), ({"own": ["nnunet"]}, False), ({}, False)],
 )
 def test_a_package_of_ones_own(suite: dict[str, object], own: bool) -> None:
     """The line of a package that the suite's project makes is the one to change, also where it is installed."""

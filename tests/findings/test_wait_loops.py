@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Finding, Severity, find, wait_places
+from anymps.findings import Finding, Severity, Story, find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import renderer
 from processes import ENABLE, run_with_torch
@@ -144,7 +144,7 @@ def test_waits_inside_a_package() -> None:
     for _ in range(12):
         run.rounds(1, file=LIBRARY)
         run.builder.end_step(run.time + 1000)
-    (place,) = wait_places(run.builder.close())
+    (place,) = Story.of(run.builder.close()).waits
     assert (place.hurts, place.reason) == (False, "inside the package `timm`, in 12 of 12 steps")
 
 
@@ -189,14 +189,14 @@ def test_fallbacks(rounds: int, rule: str) -> None:
         assert finding.what == (
             "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 device switches."
         )
-        text = "".join(renderer("html").pieces(recording, [finding]))
+        text = "".join(renderer("html").pieces(Story.of(recording), [finding]))
         assert "the findings say how to avoid that: timm/utils.py:12 (MPS102)." in text
 
 
 def test_in_a_report() -> None:
     """The waits that a finding is about are not among those that belong."""
     recording = Run().rounds(10).rounds(3, "print(x.item())", line=20).close()
-    text = "".join(renderer("html").pieces(recording, find(recording)))
+    text = "".join(renderer("html").pieces(Story.of(recording), find(recording)))
     assert (
         "Loops without a training step wait too; the findings say how to avoid that: evaluate.py:12 (MPS207)." in text
     )
@@ -207,7 +207,7 @@ def test_in_a_report() -> None:
 def test_two_loops_one_after_the_other() -> None:
     """A wait in each step of the first of two trainings is told, though most steps are those of the second."""
     script = """
-from anymps.findings import find, notes, wait_places
+from anymps.findings import Story, find
 def train(net, data, steps):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
@@ -224,17 +224,18 @@ with anymps.record() as capture:
         pass
 recording = capture.recording
 print([(finding.id, finding.what) for finding in find(recording) if finding.id == "MPS201"])
-print(notes(recording))
+story = Story.of(recording)
+print(*story.notes)
 from anymps.report._predicted import predicted_in_short, predicted_sentence
 in_full, in_short = "In loop {} of 2, a step would take about", "A step of loop {}: about"
 for said, words in ((predicted_sentence, in_full), (predicted_in_short, in_short)):
-    print(*(words.format(loop) in said(recording) for loop in (1, 2, 3)))
-print([place.on_mac_ns is not None for place in wait_places(recording) if place.hurts])
+    print(*(words.format(loop) in said(story) for loop in (1, 2, 3)))
+print([place.on_mac_ns is not None for place in story.waits if place.hurts])
 """
     assert run_with_torch(ENABLE + script).lines == [
         "[('MPS201', 'Reading a value made the host wait once a step.')]",
-        '["The script trains in 2 loops, one after the other. The step table is that of all steps together, and the '
-        "Mac's times in it are those of a step of loop 2; `--steps 9` shows the first loop by itself.\"]",
+        "The script trains in 2 loops, one after the other. The step table is that of all steps together, and the "
+        "Mac's times in it are those of a step of loop 2; `--steps 9` shows the first loop by itself.",
         "True True False",
         "True True False",
         "[True]",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anymps.findings import Ahead, Finding, Severity, ahead, find, wait_places
+from anymps.findings import Finding, Severity, Story, find
+from anymps.findings._wait_places import Ahead
 from anymps.record import (
     Direction,
     Fate,
@@ -32,7 +33,7 @@ Extra = Callable[[RecordingBuilder, int, int], None]
 
 def section_of(recording: Recording, *findings: Finding) -> tuple[dict[str, Table], tuple[str, ...]]:
     """The tables of the section on waits, and its remarks."""
-    (section,) = waits_section(recording, findings)
+    (section,) = waits_section(Story.of(recording), findings)
     tables = {block.anchor: block for block in section.blocks if isinstance(block, Table)}
     remarks = [sentence for block in section.blocks if isinstance(block, Prose) for sentence in block.sentences]
     return tables, tuple(remarks)
@@ -83,7 +84,7 @@ def told(recording: Recording) -> list[tuple[int, str, bool, str]]:
     """Line, kinds, whether it hurts, and why it belongs, for each place."""
     return [
         (place.site.line, ", ".join(kind.label for kind in place.kinds), place.hurts, place.reason)
-        for place in wait_places(recording)
+        for place in Story.of(recording).waits
     ]
 
 
@@ -165,7 +166,7 @@ def test_lines_are_one_place_whatever_function_they_call() -> None:
         builder.end_step(100 * step + 100)
     recording = builder.close()
     assert [(queue.wait, queue.count) for queue in recording.queues()] == [(Wait.ITEM, 8), (Wait.COPY_TO_CPU, 4)]
-    (place,) = wait_places(recording)
+    (place,) = Story.of(recording).waits
     assert (place.hurts, place.kinds, place.per_step) == (True, (Wait.ITEM, Wait.COPY_TO_CPU), 3.0)
 
 
@@ -193,7 +194,7 @@ def test_a_recording_without_waits() -> None:
     """No wait, no place; an empty recording neither."""
     assert loop().close().queues() == ()
     assert RecordingBuilder().close().queues() == ()
-    assert wait_places(RecordingBuilder().close()) == ()
+    assert Story.of(RecordingBuilder().close()).waits == ()
 
 
 @pytest.mark.parametrize(
@@ -212,10 +213,10 @@ def test_a_recording_without_waits() -> None:
 def test_waits_that_belong(extra: Extra, reason: str) -> None:
     """Set-up, the batch's way, a log every few steps and a validation between steps belong, and make no finding."""
     recording = loop(extra).close()
-    (place,) = wait_places(recording)
+    (place,) = Story.of(recording).waits
     assert (place.hurts, place.reason) == (False, reason)
     assert [finding.id for finding in find(recording) if finding.severity is not Severity.INFO] == []
-    assert ahead(recording, []) is None
+    assert Story.of(recording).ahead([]) is None
 
 
 @pytest.mark.parametrize(
@@ -241,10 +242,10 @@ def test_an_odd_step_is_not_in_the_number_of_a_step() -> None:
             waiting(20, Wait.ITEM, 700 + number)(builder, step, time)
 
     recording = loop(sample, steps=10).close()
-    (place,) = wait_places(recording)
+    (place,) = Story.of(recording).waits
     (finding,) = (each for each in find(recording) if each.id == "MPS201")
     assert (place.per_step, finding.per_step, finding.count) == (3, 3, 77)
-    assert words.waits(recording, [finding]).startswith("3 waits in every step; ")
+    assert words.waits(Story.of(recording), [finding]).startswith("3 waits in every step; ")
 
 
 def test_a_number_that_only_some_steps_reach_is_a_typical_ones() -> None:
@@ -256,7 +257,7 @@ def test_a_number_that_only_some_steps_reach_is_a_typical_ones() -> None:
 
     recording = loop(sample, steps=10).close()
     (finding,) = (each for each in find(recording) if each.id == "MPS201")
-    assert words.waits(recording, [finding]).startswith("6 waits in a typical step; ")
+    assert words.waits(Story.of(recording), [finding]).startswith("6 waits in a typical step; ")
 
 
 def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
@@ -275,7 +276,7 @@ def test_an_odd_step_is_not_in_the_number_of_an_operator_on_the_cpu() -> None:
     assert (finding.per_step, finding.count) == (2, 68)
     assert finding.what == "`aten::heaviside.out` ran on the CPU twice a step: 4 device switches a step."
     assert sum(share.on_cpu for share in recording.step_table().median) == 2
-    assert _step.remarks(recording, recording.step_table())[-1] == (
+    assert _step.remarks(Story.of(recording), recording.step_table())[-1] == (
         "One of the 9 steps does more: 48 operators on the CPU and 48 waits beyond these numbers."
     )
 
@@ -300,7 +301,7 @@ def test_the_table_tells_how_often_a_step_does_more(steps: tuple[int, ...], sent
     recording = loop(READ, save, steps=19).close()
     table = recording.step_table()
     assert sum(share.waits for share in table.median) == 1
-    assert sentence in _step.remarks(recording, table)
+    assert sentence in _step.remarks(Story.of(recording), table)
 
 
 def test_what_one_step_does_more_is_not_told_of_others() -> None:
@@ -315,7 +316,7 @@ def test_what_one_step_does_more_is_not_told_of_others() -> None:
 
     recording = loop(READ, more, steps=19).close()
     sentence = "3 of 18 steps do more: up to 40 waits beyond these numbers."
-    assert sentence in _step.remarks(recording, recording.step_table())
+    assert sentence in _step.remarks(Story.of(recording), recording.step_table())
 
 
 def test_a_finding_about_something_rare_tells_how_often() -> None:
@@ -336,7 +337,7 @@ def test_a_finding_about_something_rare_tells_how_often() -> None:
 def test_the_timeline_tells_the_waits_that_hurt_from_all() -> None:
     """Its sentence has both numbers: that of the step table and that of the headline."""
     for waits, words_ in ((MOVE, READ), "2 waits (1 that hurts)"), ((READ,), "1 wait that hurts"), ((MOVE,), "1 wait"):
-        drawing = timeline_drawing(loop(*waits).close())
+        drawing = timeline_drawing(Story.of(loop(*waits).close()))
         assert drawing is not None
         assert drawing["sentence"].endswith(f" long: a typical step. {words_}.")
 
@@ -416,8 +417,9 @@ def test_what_hurts_comes_first() -> None:
 def test_how_far_ahead(extras: list[Extra], reach: Ahead | None, sentence: str) -> None:
     """The most operators between two waits, round the end of the step, as it is and without what hurts."""
     recording = loop(*extras).close()
-    assert ahead(recording, [place for place in wait_places(recording) if place.hurts]) == reach
-    assert words.waits(recording, find(recording)) == sentence
+    story = Story.of(recording)
+    assert story.ahead(place for place in story.waits if place.hurts) == reach
+    assert words.waits(story, find(recording)) == sentence
 
 
 def test_an_action_for_an_environment_is_no_needless_wait() -> None:
@@ -432,11 +434,11 @@ def test_an_action_for_an_environment_is_no_needless_wait() -> None:
 
     recording = loop(act).close()
     findings = find(recording)
-    assert [(place.hurts, place.needless) for place in wait_places(recording)] == [(True, False)]
+    assert [(place.hurts, place.needless) for place in Story.of(recording).waits] == [(True, False)]
     assert [finding.id for finding in findings] == ["MPS204"]
-    assert words.waits(recording, findings) == ""
+    assert words.waits(Story.of(recording), findings) == ""
     recording = loop(act, READ).close()
-    assert words.waits(recording, find(recording)) == "1 of a step's 2 waits is needless."
+    assert words.waits(Story.of(recording), find(recording)) == "1 of a step's 2 waits is needless."
 
 
 @pytest.mark.parametrize(("now", "without", "told"), [(75, 76, False), (100, 109, False), (100, 110, True)])
@@ -444,19 +446,19 @@ def test_how_far_ahead_is_told_from_a_tenth_on(
     monkeypatch: pytest.MonkeyPatch, now: int, without: int, told: bool
 ) -> None:
     """A host that would get hardly further gives no reason to change anything."""
-    monkeypatch.setattr(words, "ahead", lambda recording, hurting: Ahead(now, without, whole=False))
+    monkeypatch.setattr(Story, "ahead", lambda self, hurting: Ahead(now, without, whole=False))
     recording = loop(MOVE, READ).close()
     more = f"; without it the host could run {without} operators ahead, not {now}" if told else ""
-    assert words.waits(recording, find(recording)) == f"1 of a step's 2 waits is needless{more}."
+    assert words.waits(Story.of(recording), find(recording)) == f"1 of a step's 2 waits is needless{more}."
 
 
 def test_the_verdict_leaves_out_what_was_left_out() -> None:
     """Findings that were selected away are not in the verdict either."""
     recording = training().close()
-    assert words.verdict(recording, find(recording))[1].endswith(
+    assert words.verdict(Story.of(recording), find(recording))[1].endswith(
         "2 of a step's 4 waits are needless; without them the host could run 277 operators ahead, not 202."
     )
-    assert words.verdict(recording, [])[1] == "No findings."
+    assert words.verdict(Story.of(recording), [])[1] == "No findings."
 
 
 def test_a_queue_that_is_not_known() -> None:
@@ -480,13 +482,13 @@ def test_many_places_that_belong() -> None:
     table = tables.pop("waits-belonging")
     assert (len(table.rows), table.rest, tables, remarks) == (8, "3 more places.", {}, ())
     assert table.rows[0] == ("train.py:100", "item", "1", "in 1 of 6 steps")
-    assert list(waits_section(RecordingBuilder().close())) == []
+    assert list(waits_section(Story.of(RecordingBuilder().close()))) == []
 
 
 def test_copies_that_a_finding_is_about_do_not_belong() -> None:
     """A copy to the device of which MPS4xx says how to do without it is told apart from those that belong."""
     recording = loop(waiting(30, Wait.COPY_TO_MPS, 850), waiting(31, Wait.COPY_TO_MPS, 870)).close()
-    copy = next(place.site for place in wait_places(recording) if place.site.line == 30)
+    copy = next(place.site for place in Story.of(recording).waits if place.site.line == 30)
     avoidable = Finding("MPS404", Severity.WARNING, "copied", copy, 6, 1.0, (0, 0), "what", "why", "fix", "source")
     tables, remarks = section_of(recording, avoidable)
     assert remarks == ("Copies to the device wait too; the findings say how to avoid that: train.py:30 (MPS404).",)

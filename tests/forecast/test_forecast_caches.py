@@ -67,8 +67,8 @@ def test_a_batch_is_made_by_such_code_and_a_fallback_is_not() -> None:
     assert [happening.work for happening in found] == pytest.approx([200e-6, 400e-6])
 
 
-@pytest.mark.parametrize("measured", [None, [], [30.0, 20.0], [42.0, 20.0], "98"])
-def test_warm_caches_change_nothing(measured: object) -> None:
+@pytest.mark.parametrize("measured", [[], [30.0, 20.0], [42.0, 20.0]])
+def test_warm_caches_change_nothing(measured: list[float]) -> None:
     """Nor does a recording that holds no such figures."""
     assert Caches.of(measured) == Caches()
     step = [Happening("kernel", None, 50e-6)]

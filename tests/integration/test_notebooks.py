@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anymps.findings import Story
 from anymps.notebook import html
 from anymps.record import Recording
 from plans import planned
@@ -247,7 +248,7 @@ def test_pages_of_plans_and_comparisons() -> None:
     from anymps.report import compare
 
     before, after = training().close(), training(clean=True).close()
-    for thing in (before, compare(before, after, find(before), find(after)), planned("M1 8GB")):
+    for thing in (before, compare(Story.of(before), Story.of(after), find(before), find(after)), planned("M1 8GB")):
         frame = html(thing)
         assert frame.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
         assert frame.count("<") == 2  # the frame's own

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording
 from anymps.report import compare, diff_document, rendered, renderer
 from plans import evil, plan_page, planned, resting
@@ -110,7 +110,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, file: Path, shown: Recording | Plan, **context: Any) -> tuple[Page, list[str]]:
     """The page of a recording or plan in the browser, and all that it complained about or asked the network for."""
     if isinstance(shown, Recording):
-        return opened_text(browser, file, "".join(renderer("html").pieces(shown, find(shown))), **context)
+        return opened_text(browser, file, "".join(renderer("html").pieces(Story.of(shown), find(shown))), **context)
     return opened_text(browser, file, plan_page(shown), **context)
 
 
@@ -173,7 +173,9 @@ def test_what_matters_is_on_the_screen(browser: Browser, tmp_path: Path, width: 
 def test_diff_page(browser: Browser, tmp_path: Path, hostility: bool, width: int, scheme: Any) -> None:
     """The page of a comparison is as readable, and interprets nothing of a script's either."""
     before, after = (training(clean=True).close(), hostile()) if hostility else (training().close(), small())
-    text = "".join(rendered(diff_document(compare(before, after, find(before), find(after))), "html"))
+    text = "".join(
+        rendered(diff_document(compare(Story.of(before), Story.of(after), find(before), find(after))), "html")
+    )
     context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     page, troubles = opened_text(browser, tmp_path / "diff.html", text, **context)
     assert troubles == []

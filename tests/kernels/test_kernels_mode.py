@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from anymps.findings import Story
 from anymps.report import RealShare, render_summary, render_terminal
 from anymps.report._real_kernels import real_object, real_share
 from kernel_files import bitcode, metallib, module
@@ -202,18 +203,18 @@ def test_the_words_of_a_share() -> None:
 def test_a_recording_without_real_kernels_says_nothing() -> None:
     """No sentence in any report, and null for programs."""
     recording = training().close()
-    assert real_share(recording) is None
-    assert real_object(recording) is None
-    assert "own kernels" not in render_terminal(recording, []) + render_summary(recording, [])
+    assert real_share(Story.of(recording)) is None
+    assert real_object(Story.of(recording)) is None
+    assert "own kernels" not in render_terminal(Story.of(recording), []) + render_summary(Story.of(recording), [])
 
 
 def test_a_recording_with_real_kernels_says_it_everywhere() -> None:
     """The short report has the count, the whole one what it is worth, too."""
     recording = training(real_calls={"aten::add.Tensor": 12}).close()
-    share = real_share(recording)
+    share = real_share(Story.of(recording))
     assert share is not None
-    assert share.in_short in render_summary(recording, [])
-    assert share.in_full in " ".join(render_terminal(recording, []).split())
+    assert share.in_short in render_summary(Story.of(recording), [])
+    assert share.in_full in " ".join(render_terminal(Story.of(recording), []).split())
 
 
 def _needs_the_wheel() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import anymps
+from anymps.findings import Story
 from anymps.record import Phase, RecordingBuilder
 from anymps.report._words import limits
 
@@ -36,7 +37,7 @@ def told(*operators: str) -> list[str]:
     builder = RecordingBuilder()
     for operator in operators:
         builder.entry(operator, start_ns=0, phase=Phase.FORWARD, inputs=["float32[...]"], outputs=["float32[...]"])
-    return limits(builder.close())
+    return limits(Story.of(builder.close()))
 
 
 def test_a_report_says_so() -> None:

@@ -18,7 +18,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from anymps.commands import main
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind
 from anymps.record._redact import redact, redact_arguments, redact_source
 from anymps.record._secret_forms import HIDDEN, hide_forms
@@ -240,7 +240,7 @@ def test_no_part_of_a_recording_holds_a_secret(tmp_path: Path) -> None:
     builder.close().close()
     assert b"hunter2" not in (tmp_path / "run").read_bytes()
     with Recording.open(tmp_path / "run") as recording:
-        reports = ["".join(renderer(form).pieces(recording, find(recording))) for form in FORMATS]
+        reports = ["".join(renderer(form).pieces(Story.of(recording), find(recording))) for form in FORMATS]
         assert recording.meta["arguments"] == ["--password", "***", "https://***@host"]
     assert not any("hunter2" in report for report in reports)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from anymps import RecordingError
+from anymps.findings import Story
 from anymps.record import (
     Direction,
     Fate,
@@ -88,15 +89,15 @@ def test_the_card_of_each_process() -> None:
     h100 = "NVIDIA H100 80GB HBM3"
     apart = joined(*(worker(card=f"cuda:{number % 2}, {h100}", virtual=True) for number in range(3)))
     assert [part.card for part in apart.parts] == [f"cuda:{number}, {h100}" for number in (0, 1, 0)]
-    assert dict(environment(apart))["device"] == (
+    assert dict(environment(Story.of(apart)))["device"] == (
         f"virtual: computed on cuda:0, {h100} (gw0, gw2), on cuda:1, {h100} (gw1) by the rules of MPS"
     )
     shared = joined(*(worker(card=f"cuda:0, {h100}", virtual=True) for _ in range(3)))
-    assert dict(environment(shared))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
+    assert dict(environment(Story.of(shared)))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
     plain = joined(worker(virtual=True), worker(virtual=True))
     queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
-    assert [queued in not_modelled(recording) for recording in (apart, shared, plain)] == [True, True, False]
-    assert dict(environment(plain))["device"] == "virtual: computed on this machine by the rules of MPS"
+    assert [queued in not_modelled(Story.of(recording)) for recording in (apart, shared, plain)] == [True, True, False]
+    assert dict(environment(Story.of(plain)))["device"] == "virtual: computed on this machine by the rules of MPS"
 
 
 def test_queues_end_with_their_process() -> None:
@@ -182,13 +183,10 @@ def test_the_tests_of_shards_add_up() -> None:
     def shard(**suite: object) -> Recording:
         return RecordingBuilder(meta={**META, "suite": {"name": "tests", "strict": True, **suite}}).close()
 
-    whole = joined(
-        shard(passed=3, failed=1, folder="a", expected=[["test_a", "fails"], ["test_b", "waits"]]),
-        shard(passed=4, folder="b", expected=[["test_b", "waits"]]),
-    )
+    rows = [{"file": "test_a.py", "line": 1, "why": "fails"}, {"file": "test_b.py", "line": 2, "why": "waits"}]
+    whole = joined(shard(passed=3, failed=1, folder="a", expected=rows), shard(passed=4, folder="b", expected=rows[1:]))
     assert whole.meta["suite"] == {
-        "name": "tests", "strict": True, "passed": 7, "failed": 1,
-        "expected": [["test_a", "fails"], ["test_b", "waits"]],
+        "name": "tests", "strict": True, "passed": 7, "failed": 1, "expected": rows,
     }  # fmt: skip
 
 

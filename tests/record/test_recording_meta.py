@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
-from anymps.record._strict import META
+import anymps
+from anymps.record._meta import EndingFacts, Meta
+from anymps.record._typed import UnfitError
 from anymps.record.format import MOST
 
 TEXT: tuple[tuple[object, ...], tuple[object, ...]] = (("", "x"), (1, None, ["x"], True))
@@ -25,6 +31,10 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "steps_seen": WHOLE,
     "allocations_dropped": ((True, 0, 3), (MOST + 1, "3", None)),
     "arguments": (([], ["--lr", "1"]), ("--lr", [1], {"a": "b"})),
+    "suite": (
+        ({}, {"tests": 3, "expected": [{"file": "a.py", "line": 1, "why": "x"}]}),
+        ([], {"tests": "3"}, {"own": 1}),
+    ),
     "steps": (([0, 3],), ([], [0], [0, 3, 5], [0, 0.5], [0, "3"], "03", None)),
     "parts": (
         ([], [PART], [PART, {**PART, "card": "cuda:0"}]),
@@ -62,16 +72,52 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
 }
 
 
+KEYS = tuple(field.name for field in fields(Meta))
+
+
+def fits(name: str, value: object) -> bool:
+    """Whether a recording may say this of its run."""
+    try:
+        Meta.read({name: value})
+    except UnfitError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("name", FACTS)
 def test_a_fact_has_its_type(name: str) -> None:
     """What makes sense is read; its nearest neighbours, which make none, are damage."""
     good, bad = FACTS[name]
-    assert [value for value in good if not META[name](value)] == []
-    assert [value for value in bad if META[name](value)] == []
+    assert [value for value in good if not fits(name, value)] == []
+    assert [value for value in bad if fits(name, value)] == []
 
 
-@pytest.mark.parametrize("name", META)
+@pytest.mark.parametrize("name", KEYS)
 def test_no_fact_may_be_anything(name: str) -> None:
     """Each one refuses something: a check that takes whatever comes is none."""
     odd: tuple[object, ...] = (None, -1, 0.0, float("nan"), "", [None], {"x": None}, True)
-    assert not all(META[name](value) for value in odd)
+    assert not all(fits(name, value) for value in odd)
+
+
+def test_an_old_recording_reads_the_same() -> None:
+    """What 0.1.0 wrote, and what another version may add, next to what is not there at all."""
+    old = {"script": "train.py", "ending": {"kind": "ValueError", "error": "ValueError: no"}, "hostname": ["a", 1]}
+    assert Meta.read(old) == Meta(script="train.py", ending=EndingFacts(kind="ValueError", error="ValueError: no"))
+    assert Meta.read({}) == Meta()
+    with pytest.raises(UnfitError, match="script"):
+        Meta.read({**old, "script": 1})
+    assert (Meta().virtual, Meta().on_mac, Meta.read({"virtual": False}).on_mac) == (None, False, True)
+
+
+def test_facts_have_one_list() -> None:
+    """What is written of a run is a field, and the page of the format names each field."""
+    source = Path(anymps.__file__).parent
+    texts = [path.read_text() for path in source.rglob("*.py")]
+    written = {key for text in texts for key in re.findall(r'(?:set_meta|note_fact)\("(\w+)"', text)}
+    facts = (source / "capture/_run_facts.py").read_text().partition("def machine_facts")[2]
+    written |= set(re.findall(r'^        (?:\*\*\(\{)?"(\w+)":', facts, re.MULTILINE))
+    assert {"ending", "torch_version", "card"} <= written
+    assert written - set(KEYS) == set()
+    page = (Path(__file__).parents[2] / "docs/architecture/recording-file.md").read_text()
+    listed = page.partition("Keys of `meta`")[2]
+    assert [key for key in KEYS if f"`{key}`" not in listed] == []

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import anymps
-from anymps.findings import find, notes
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RoundKind
 from anymps.record.loop import Round, Rounds, cycles
 from anymps.report import render_terminal
@@ -126,7 +126,7 @@ def test_an_update_by_hand_is_a_training(source: str) -> None:
     assert shares[Phase.BACKWARD] >= 4
     assert shares[Phase.OTHER] == 2
     assert [finding.id for finding in find(recording)] == ["MPS202"]
-    assert notes(recording) == []
+    assert Story.of(recording).notes == ()
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -139,10 +139,10 @@ def test_a_read_after_two_optimizers_is_in_every_step(source: str) -> None:
 def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[str]) -> None:
     """The table is of rounds of the loop; the rules about a training leave it alone and say so."""
     recording = recorded(inference, "native")
-    text = render_terminal(recording, find(recording), width=100)
+    text = render_terminal(Story.of(recording), find(recording), width=100)
     assert "One round of the loop  median of 5 steps, without the first" in text
     assert [finding.id for finding in find(recording)] == []
-    assert notes(recording) == [
+    assert list(Story.of(recording).notes) == [
         "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 complete training "
         "steps, and the recording has none. A training step ends with `optimizer.step()`, or is a round with a "
         "`backward()`."

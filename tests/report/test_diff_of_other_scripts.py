@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import Diff, compare, diff_document, render_diff_json
 from anymps.report import rendered as as_form
@@ -37,7 +37,7 @@ def run(script: str, *reads: tuple[str, int, str, str], directory: str = FOLDER)
 
 def diff(before: Recording, after: Recording) -> Diff:
     """The comparison with the findings of both."""
-    return compare(before, after, find(before), find(after))
+    return compare(Story.of(before), Story.of(after), find(before), find(after))
 
 
 def counts(found: Diff) -> tuple[int, int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, Role
 from anymps.report import renderer
 from recordings import META, MODEL, SCRIPT
@@ -32,7 +32,7 @@ def run() -> Recording:
 def rendered(form: str) -> str:
     """The whole report."""
     recording = run()
-    return "".join(renderer(form).pieces(recording, find(recording)))
+    return "".join(renderer(form).pieces(Story.of(recording), find(recording)))
 
 
 def test_terminal_has_the_peak_and_what_held_it() -> None:
@@ -87,7 +87,11 @@ def test_rounding_is_told_apart() -> None:
     builder.allocation(19 * MIB, "aten::mm", requested=3 * MIB, reserved=32 * MIB, site=line, phase=Phase.BACKWARD)
     builder.end_step(1000)
     recording = builder.close()
-    section = "".join(renderer("terminal").pieces(recording, ())).partition("\nMemory\n")[2].partition("\nFindings")[0]
+    section = (
+        "".join(renderer("terminal").pieces(Story.of(recording), ()))
+        .partition("\nMemory\n")[2]
+        .partition("\nFindings")[0]
+    )
     assert section == (
         "\n"
         "  Peak 19 MiB in tensors (step 1, backward), <1 % of the working set of 13.3 GiB; the allocator took\n"
@@ -103,6 +107,6 @@ def test_rounding_is_told_apart() -> None:
         "    size  requested  buffers  what       operator  where\n"
         "  19 MiB      3 MiB        1  gradients  aten::mm  train.py:30\n"
     )
-    peak = json.loads("".join(renderer("json").pieces(recording, ())))["memory_peak"]
+    peak = json.loads("".join(renderer("json").pieces(Story.of(recording), ())))["memory_peak"]
     assert (peak["allocated_bytes"], peak["rounding_bytes"]) == (19 * MIB, 16 * MIB)
     assert [(line["bytes"], line["requested_bytes"]) for line in peak["lines"]] == [(19 * MIB, 3 * MIB)]

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from anymps.findings import Severity, find
+from anymps.findings import Severity, Story, find
 from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
 from anymps.report import renderer
 from recordings import small
@@ -53,7 +53,7 @@ class Page(HTMLParser):
 
 def page(recording: Recording) -> Page:
     """The page of a recording with its own findings."""
-    return Page("".join(renderer("html").pieces(recording, find(recording))))
+    return Page("".join(renderer("html").pieces(Story.of(recording), find(recording))))
 
 
 def evil() -> Recording:
@@ -126,7 +126,7 @@ def quoted(text: str, recorded: str, line: int = 3) -> list[str]:
     site = builder.site("/p/train.py", line, "main", recorded, text=text)
     builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0, site=site)
     recording = builder.close()
-    report = "".join(renderer("html").pieces(recording, find(recording)))
+    report = "".join(renderer("html").pieces(Story.of(recording), find(recording)))
     block = re.search(r"<pre[^>]*>(.*?)</pre>", report, re.DOTALL)
     rows = re.findall(r'class="no">(.*?)</span><code>(.*?)</code>', block[1]) if block is not None else []
     return [f"{number}: {text}" for number, text in rows]
@@ -197,7 +197,7 @@ def test_a_line_with_one_fix_is_to_be_changed_once() -> None:
     number = replace(fault, id="MPS696", what="its numbers", sequence=1)
     again = replace(fault, id="MPS695", what="its NaN", sequence=2)
     other = replace(fault, what="another thing", fix="Another fix.")
-    tree = Page("".join(renderer("html").pieces(recording, [fault, other, number, again])))
+    tree = Page("".join(renderer("html").pieces(Story.of(recording), [fault, other, number, again])))
     first = tree.text.partition("What to change first")[2].partition("Findings")[0]
     assert [first.count(what) for what in ("the fault", "its numbers", "its NaN", "another thing")] == [1, 0, 0, 1]
     assert first.index("the fault") < first.index("another thing")

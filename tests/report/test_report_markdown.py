@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording, RefusalKind
 from anymps.report import Output, compare, diff_document, plan_document, renderer
 from anymps.report import rendered as as_form
@@ -49,13 +49,15 @@ def tokens(markdown: str) -> list[Token]:
 
 def rendered(recording: Recording) -> str:
     """The whole report."""
-    return "".join(renderer("markdown").pieces(recording, find(recording)))
+    return "".join(renderer("markdown").pieces(Story.of(recording), find(recording)))
 
 
 def compared() -> str:
     """The comparison of a harmless recording with one that looks like Markdown and HTML."""
     before, after = small(), marked_up()
-    return "".join(as_form(diff_document(compare(before, after, find(before), find(after))), "markdown"))
+    return "".join(
+        as_form(diff_document(compare(Story.of(before), Story.of(after), find(before), find(after))), "markdown")
+    )
 
 
 REPORTS = {

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Recording
 from anymps.report import render_summary, renderer
 from anymps.report._text import count, duration
@@ -107,8 +107,8 @@ def forms(recording: Recording) -> dict[str, str]:
     """The report in every form that has the numbers."""
     found = find(recording)
     names = ("terminal", "markdown", "html", "json")
-    texts = {name: "".join(renderer(name).pieces(recording, found)) for name in names}
-    return {**texts, "summary": render_summary(recording, found)}
+    texts = {name: "".join(renderer(name).pieces(Story.of(recording), found)) for name in names}
+    return {**texts, "summary": render_summary(Story.of(recording), found)}
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

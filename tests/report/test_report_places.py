@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, Site, Wait
 from anymps.report import render_terminal
 from anymps.report._text import place
@@ -69,7 +69,7 @@ def test_the_table_of_memory_keeps_its_words_whole() -> None:
     deep = builder.site(f"{DIRECTORY}/segment_anything/modeling/encoders/image_encoder.py", 358, "forward", "x + y")
     builder.allocation(1 << 30, "aten::convolution_backward", site=deep)
     recording = builder.close()
-    text = render_terminal(recording, [], width=100)
+    text = render_terminal(Story.of(recording), [], width=100)
     assert "aten::convolution_backward  .../encoders/image_encoder.py:358" in text
 
 
@@ -77,6 +77,6 @@ def test_the_table_of_memory_keeps_its_words_whole() -> None:
 def test_a_place_is_not_cut_inside_a_word(steps: int) -> None:
     """The tables of a terminal keep places whole, however narrow it is."""
     recording = waiting(steps=steps)
-    text = render_terminal(recording, find(recording), width=80)
+    text = render_terminal(Story.of(recording), find(recording), width=80)
     assert "transformers/.../modeling_llama.py:312" in text
     assert "the run has no steps to judge it by" in " ".join(text.split()) or steps

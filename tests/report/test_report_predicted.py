@@ -11,7 +11,7 @@ import pytest
 
 from anymps import parse_mac
 from anymps.cost import OperatorCall, predict_operator
-from anymps.findings import RULES
+from anymps.findings import RULES, Story
 from anymps.forecast import forecast, try_forecast
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Site, Wait
 from anymps.report import (
@@ -62,37 +62,41 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert time.mac == parse_mac("M3 Pro 14-core GPU 18GB")
     assert time.time.device == pytest.approx(19 * one.device)
     assert (time.time.calls, time.time.predicted, time.bound) == (19, 19, "compute")
-    shown = predicted_sentence(made)
+    shown = predicted_sentence(Story.of(made))
     assert shown == "A step would take about 81.9 ms on an M3 Pro 18GB (55.0 to 121 ms), bound by compute."
-    assert shown in render_terminal(made, []).replace("\n", " ")
-    assert "A step: about 81.9 ms (55.0 to 121 ms), bound by compute." in render_summary(made, []).replace("\n", " ")
-    assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(made, []))
-    report = json.loads("".join(renderer("json").pieces(made, [])))
+    assert shown in render_terminal(Story.of(made), []).replace("\n", " ")
+    assert "A step: about 81.9 ms (55.0 to 121 ms), bound by compute." in render_summary(Story.of(made), []).replace(
+        "\n", " "
+    )
+    assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(Story.of(made), []))
+    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
     assert report["predicted_step"]["seconds"] == time.time.seconds
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
     assert report["predicted_step"]["graphs"] == 1
     said = "The first step there also compiles a graph, about 2.12 ms (1.61 to 4.91 ms). These times leave that out."
-    assert said in words(render_terminal(made, []))
-    assert "also compiles a graph" in "".join(renderer("html").pieces(made, []))
+    assert said in words(render_terminal(Story.of(made), []))
+    assert "also compiles a graph" in "".join(renderer("html").pieces(Story.of(made), []))
 
 
 def test_what_stops_on_a_mac_takes_no_time_there() -> None:
     """The short report leaves the time out where a finding says that the script stops."""
     made = recording(20, 0)
     stopped = RULES["MPS802"].finding(Site("train.py", 9), what="", count=1)
-    assert "A step: about" in render_summary(made, [])
-    assert "A step: about" not in render_summary(made, [stopped])
+    assert "A step: about" in render_summary(Story.of(made), [])
+    assert "A step: about" not in render_summary(Story.of(made), [stopped])
 
 
 def test_the_step_table_has_a_column_of_the_macs_time() -> None:
     """In the terminal and on the page; without a prediction there is no such column."""
     made, without = recording(20, 0), recording(8, 2)
-    assert "on the Mac" in render_terminal(made, [])
-    assert ">on the Mac</th>" in "".join(renderer("html").pieces(made, []))
-    assert "On the Mac: what a phase adds to the predicted step of an M3 Pro 18GB." in render_terminal(made, [])
-    assert "on the Mac" not in render_terminal(without, [])
-    assert ">on the Mac</th>" not in "".join(renderer("html").pieces(without, []))
+    assert "on the Mac" in render_terminal(Story.of(made), [])
+    assert ">on the Mac</th>" in "".join(renderer("html").pieces(Story.of(made), []))
+    assert "On the Mac: what a phase adds to the predicted step of an M3 Pro 18GB." in render_terminal(
+        Story.of(made), []
+    )
+    assert "on the Mac" not in render_terminal(Story.of(without), [])
+    assert ">on the Mac</th>" not in "".join(renderer("html").pieces(Story.of(without), []))
 
 
 @pytest.mark.parametrize(
@@ -120,12 +124,12 @@ def test_without_ground_a_sentence_says_why(known: int, unknown: int, meta: dict
     """In the terminal, on the page and in JSON, which has null for the number; the short report has none of it."""
     made = recording(known, unknown, **meta)
     assert try_forecast(made) is None
-    assert predicted_sentence(made) == reason
-    assert render_terminal(made, []).replace("\n", " ").count(reason) == 1
-    assert "".join(renderer("html").pieces(made, [])).count(reason.replace("'", "&#39;")) == 1
-    report = json.loads("".join(renderer("json").pieces(made, [])))
+    assert predicted_sentence(Story.of(made)) == reason
+    assert render_terminal(Story.of(made), []).replace("\n", " ").count(reason) == 1
+    assert "".join(renderer("html").pieces(Story.of(made), [])).count(reason.replace("'", "&#39;")) == 1
+    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
     assert (report["predicted_step"], report["no_predicted_step"]) == (None, reason)
-    assert "o time is" not in render_summary(made, [])
+    assert "o time is" not in render_summary(Story.of(made), [])
 
 
 def test_one_step_alone_tells_programs_what_the_gpu_does() -> None:
@@ -134,7 +138,7 @@ def test_one_step_alone_tells_programs_what_the_gpu_does() -> None:
     steps.product(10, gap=500_000_000)
     steps.end()
     made = steps.close()
-    report = json.loads("".join(renderer("json").pieces(made, [])))
+    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
     jsonschema.validate(report, json.loads((SCHEMAS / "report-1.json").read_text(encoding="utf-8")))
     step = report["predicted_step"]
     assert (step["seconds"], step["host_seconds"], step["shares"], step["phases"]) == (None, None, [], [])
@@ -145,8 +149,8 @@ def test_one_step_alone_tells_programs_what_the_gpu_does() -> None:
 def test_a_run_without_steps_needs_no_reason() -> None:
     """No loop came round: there is no step of which a time could be told."""
     made = RecordingBuilder(meta=META).close()
-    assert predicted_sentence(made) == ""
-    report = json.loads("".join(renderer("json").pieces(made, [])))
+    assert predicted_sentence(Story.of(made)) == ""
+    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
     assert (report["predicted_step"], report["no_predicted_step"]) == (None, "")
 
 
@@ -160,14 +164,14 @@ def test_a_step_without_work_for_the_gpu_has_no_time() -> None:
         )  # fmt: skip
         builder.end_step((step + 1) * 1_000_000)
     assert (
-        predicted_sentence(builder.close())
+        predicted_sentence(Story.of(builder.close()))
         == "No time can be predicted for this Mac: nothing in the step works on its GPU."
     )
 
 
 def test_a_few_calls_may_be_unknown() -> None:
     """One in eleven: the number stands, and JSON tells what it leaves out."""
-    report = json.loads("".join(renderer("json").pieces(recording(10, 1), [])))
+    report = json.loads("".join(renderer("json").pieces(Story.of(recording(10, 1)), [])))
     reason = "aten::linalg_svd has no class of cost: its time is not predicted"
     assert report["predicted_step"]["left_out"] == [{"reason": reason, "calls": 1}]
 
@@ -175,7 +179,7 @@ def test_a_few_calls_may_be_unknown() -> None:
 def test_a_comparison_has_the_macs_times() -> None:
     """Before and after by phase, where both recordings have a time; the JSON keeps to its schema."""
     before, after, without = recording(20, 0), recording(10, 0), recording(8, 2)
-    diff = compare(before, after, [], [])
+    diff = compare(Story.of(before), Story.of(after), [], [])
     shown = "".join(rendered(diff_document(diff), "terminal"))
     (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
     assert "on the Mac  its ratio" in shown
@@ -185,14 +189,14 @@ def test_a_comparison_has_the_macs_times() -> None:
     jsonschema.Draft202012Validator(schema).validate(document)
     assert document["step"][-1]["predicted_seconds"]["before"] == pytest.approx(forecast(before).time.seconds)
     assert ">on the Mac</th>" in "".join(rendered(diff_document(diff), "html"))
-    other = compare(before, without, [], [])
+    other = compare(Story.of(before), Story.of(without), [], [])
     assert "on the Mac" not in "".join(rendered(diff_document(other), "terminal"))
     assert json.loads(render_diff_json(other))["step"][-1]["predicted_seconds"] is None
 
 
 def test_a_trace_has_the_step_in_the_macs_time() -> None:
     """A process of its own with host and GPU; none without a prediction."""
-    events = json.loads("".join(renderer("trace").pieces(recording(20, 0), [])))["traceEvents"]
+    events = json.loads("".join(renderer("trace").pieces(Story.of(recording(20, 0)), [])))["traceEvents"]
     ours = [event for event in events if event["pid"] == 2]
     names = [event["args"]["name"] for event in ours if event["ph"] == "M"]
     assert names == ["the typical step (number 2) on an M3 Pro 18GB, predicted", "host", "GPU"]
@@ -202,7 +206,7 @@ def test_a_trace_has_the_step_in_the_macs_time() -> None:
     assert device[0]["dur"] == pytest.approx(1e6 * one.device, abs=0.01)
     assert device[0]["args"] == {"bound by": "compute"}
     assert {event["name"] for event in ours if event["ph"] == "X" and event["tid"] == 1} >= {"launches", "waits"}
-    plain = json.loads("".join(renderer("trace").pieces(recording(8, 2), [])))["traceEvents"]
+    plain = json.loads("".join(renderer("trace").pieces(Story.of(recording(8, 2)), [])))["traceEvents"]
     assert {event["pid"] for event in plain} == {1}
 
 
@@ -214,6 +218,6 @@ def test_the_page_begins_with_the_time_of_the_mac() -> None:
             for _ in range(10):
                 steps.entry(operator, 1000, inputs=(SIDE, SIDE), outputs=(SIDE,))
             steps.end()
-        page = "".join(renderer("html").pieces(steps.close(), []))
+        page = "".join(renderer("html").pieces(Story.of(steps.close()), []))
         names = re.findall(r"<dt>([^<]*)</dt>", page)
         assert names[: 2 if first else 1] == [*([first] if first else []), "a step here"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from anymps.findings import Severity, find
+from anymps.findings import Severity, Story, find
 from anymps.record import Recording, RecordingBuilder, RefusalKind
 from anymps.report import print_summary, render_summary, render_terminal
 from recordings import META, hostile, refusing, training
@@ -13,7 +13,7 @@ from recordings import META, hostile, refusing, training
 
 def summary(recording: Recording, whole: str = "anymps report") -> str:
     """The plain short report with the recording's own findings."""
-    return render_summary(recording, find(recording), whole=whole)
+    return render_summary(Story.of(recording), find(recording), whole=whole)
 
 
 WITH_FINDINGS = """\
@@ -87,7 +87,7 @@ def test_a_line_of_a_package() -> None:
     first, second = find(recording)
     assert (first.caller, first.change, second.caller) == ("train.py:8", None, "train.py:9")
     assert second.fix == "Move it to the device of the others before the call at train.py:9."
-    assert "Change first: train.py:8 (MPS301)." in render_terminal(recording, [first, second], width=200)
+    assert "Change first: train.py:8 (MPS301)." in render_terminal(Story.of(recording), [first, second], width=200)
 
 
 def test_what_has_no_line() -> None:
@@ -103,7 +103,7 @@ def test_what_has_no_line() -> None:
     (note,) = find(ended)
     error = replace(note, severity=Severity.ERROR)
     for cost, said in (((0, 0), ""), ((3_000_000, 4_000_000), " about 3.00 to 4.00 ms in this run on a Mac")):
-        lines = render_summary(ended, [replace(error, cost_ns=cost)]).splitlines()
+        lines = render_summary(Story.of(ended), [replace(error, cost_ns=cost)]).splitlines()
         assert lines[1:3] == [f"Change first:{said}", "  MPS003  The script did not finish"]
 
 
@@ -111,7 +111,7 @@ def test_more_findings_than_rows() -> None:
     """What does not fit the table is counted."""
     recording = training().close()
     many = [*find(recording), *find(recording) * 3]
-    shown = render_summary(recording, many, whole="page.html")
+    shown = render_summary(Story.of(recording), many, whole="page.html")
     assert "\n  and 2 more\n" in shown
     assert shown.endswith("Full report: page.html\n")
 
@@ -121,7 +121,7 @@ def test_a_place_in_many_folders() -> None:
     recording = training().close()
     first, second = find(recording)
     deep = replace(second, site=replace(second.site, file="vector_quantize_pytorch/vector_quantize_pytorch.py"))
-    lines = render_summary(recording, [first, deep]).splitlines()
+    lines = render_summary(Story.of(recording), [first, deep]).splitlines()
     assert lines[lines.index("Then:") + 1] == (
         "  MPS201 warning  .../vector_quantize_pytorch.py:36  Value read back in every step"
     )
@@ -130,7 +130,7 @@ def test_a_place_in_many_folders() -> None:
 def test_nothing_in_a_script_disturbs_it() -> None:
     """Markup and control characters of names and lines are shown as they are written, or made visible."""
     recording = hostile()
-    shown = render_summary(recording, find(recording), whole="\x1b[2J")
+    shown = render_summary(Story.of(recording), find(recording), whole="\x1b[2J")
     assert "\x1b" not in shown
     assert "Full report: \\x1b[2J" in shown
 
@@ -139,5 +139,5 @@ def test_a_stream_that_is_no_terminal() -> None:
     """A pipe gets 100 columns and no colour; a character that it cannot take becomes a question mark."""
     recording = training(clean=True).close()
     stream = io.StringIO()
-    print_summary(recording, [], stream, whole="anymps report")
+    print_summary(Story.of(recording), [], stream, whole="anymps report")
     assert stream.getvalue() == CLEAN

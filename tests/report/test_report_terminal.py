@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from anymps.findings import find
+from anymps.findings import Story, find
 from anymps.record import Fate, Flag, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait
 from anymps.report import Renderer, print_terminal, render_terminal, renderer
 from anymps.report._words import limits
@@ -18,7 +18,7 @@ from recordings import META, SCRIPT, hostile, refusing, training
 
 def report(recording: Recording, width: int = 100) -> str:
     """The plain report with the recording's own findings."""
-    return render_terminal(recording, find(recording), width=width)
+    return render_terminal(Story.of(recording), find(recording), width=width)
 
 
 WITH_FINDINGS = """\
@@ -389,7 +389,7 @@ def test_verdict_on_a_run_without_mps(ending: dict[str, object], lines: list[str
     builder.note("loader", start_ns=5, workers=0, pin_memory=False)
     recording = builder.close()
     assert report(recording).splitlines()[:2] == lines
-    assert f'<span class="state {mark}"' in "".join(renderer("html").pieces(recording, ()))
+    assert f'<span class="state {mark}"' in "".join(renderer("html").pieces(Story.of(recording), ()))
 
 
 def test_verdict_on_a_real_mac() -> None:
@@ -425,7 +425,7 @@ def test_the_devices_own_time_on_a_real_mac(measured: int, expected: str) -> Non
             builder.entry(
                 "anymps::device_time {}", start_ns=0, duration_ns=1_500_000, fate=Fate.MARK, flags=Flag.PAIR, site=site
             )
-        assert (expected in limits(builder.close())) == (not virtual)
+        assert (expected in limits(Story.of(builder.close()))) == (not virtual)
 
 
 def test_dropped_detail_is_a_limit() -> None:
@@ -446,7 +446,7 @@ def test_dropped_detail_is_a_limit() -> None:
 def test_nothing_in_a_script_is_interpreted(color: bool) -> None:
     """Markup is shown as it is and control characters as escapes, in colour too."""
     recording = hostile()
-    shown = render_terminal(recording, find(recording), width=120, color=color)
+    shown = render_terminal(Story.of(recording), find(recording), width=120, color=color)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert "\x07" not in shown
     assert "\x1b" not in plain
@@ -460,7 +460,7 @@ def test_nothing_in_a_script_is_interpreted(color: bool) -> None:
 def test_colour_changes_no_word() -> None:
     """The coloured report is the plain one with control sequences."""
     recording = training().close()
-    coloured = render_terminal(recording, find(recording), width=100, color=True)
+    coloured = render_terminal(Story.of(recording), find(recording), width=100, color=True)
     stripped = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
     assert coloured != stripped
     assert [line.rstrip() for line in stripped.splitlines()] == report(recording).splitlines()
@@ -512,7 +512,7 @@ def test_pipe_gets_the_plain_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "70")
     recording = training().close()
     stream = Terminal(terminal=False)
-    print_terminal(recording, find(recording), stream)
+    print_terminal(Story.of(recording), find(recording), stream)
     assert stream.text == WITH_FINDINGS
 
 
@@ -522,11 +522,11 @@ def test_terminal_gets_colour_and_its_own_width(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("COLUMNS", "70")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    expected = render_terminal(recording, find(recording), width=70, color=True)
+    expected = render_terminal(Story.of(recording), find(recording), width=70, color=True)
     for variable, value, plain in (("NO_COLOR", "", False), ("NO_COLOR", "1", True), ("TERM", "dumb", True)):
         monkeypatch.setenv(variable, value)
         stream = Terminal(terminal=True)
-        print_terminal(recording, find(recording), stream)
+        print_terminal(Story.of(recording), find(recording), stream)
         assert stream.text == (report(recording, 70) if plain else expected)
         monkeypatch.setenv("NO_COLOR", "")
 
@@ -536,7 +536,7 @@ def test_stream_that_knows_few_characters() -> None:
     builder = RecordingBuilder(meta=META)
     builder.entry("aten::mm", start_ns=0, site=builder.site(SCRIPT, 1, "main", "größe = x.größe()"))
     stream = Terminal(terminal=False, encoding="ascii")
-    print_terminal(builder.close(), [], stream)
+    print_terminal(Story.of(builder.close()), [], stream)
     assert "gr??e = x.gr??e()" in stream.text
 
 
@@ -544,7 +544,7 @@ def test_terminal_renderer_is_a_renderer() -> None:
     """The renderer fits the protocol that every form of a report has."""
     shape: Renderer = renderer("terminal")
     recording = training().close()
-    assert (shape.name, "".join(shape.pieces(recording, find(recording)))) == ("terminal", WITH_FINDINGS)
+    assert (shape.name, "".join(shape.pieces(Story.of(recording), find(recording)))) == ("terminal", WITH_FINDINGS)
 
 
 PLACES = ("models/transformers/modeling_qwen2_vl.py:1234", "train.py:36")

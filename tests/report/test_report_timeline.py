@@ -9,6 +9,7 @@ import pytest
 
 from anymps import parse_mac
 from anymps.cost import OperatorCall, WalkedStep, predict_operator, walk_step
+from anymps.findings import Story
 from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import render_terminal, renderer
@@ -48,7 +49,7 @@ def recording(products: int = 20, *, reads: bool = True, fallback: bool = False,
 
 def lanes(made: Recording) -> dict[str, list[dict[str, Any]]]:
     """The spans of each lane of the drawing, by the first word of its title and what follows up to a bracket."""
-    drawing = timeline_drawing(made)
+    drawing = timeline_drawing(Story.of(made))
     assert drawing is not None
     return {lane["title"].partition(" (")[0].partition(",")[0]: lane["spans"] for lane in drawing["lanes"]}
 
@@ -103,7 +104,7 @@ def test_spans_are_no_finer_than_asked_for() -> None:
 def test_the_page_draws_the_step_on_the_mac() -> None:
     """Its sentence, its lanes, its legend and its caption say whose time it is."""
     made = recording()
-    drawing = timeline_drawing(made)
+    drawing = timeline_drawing(Story.of(made))
     assert drawing is not None
     seconds = forecast(made).time.seconds
     assert drawing["sentence"] == (
@@ -132,11 +133,11 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
         ("wait", "item", "train.py:12"),
         ("host", "other", ""),
     ]
-    page = "".join(renderer("html").pieces(made, []))
+    page = "".join(renderer("html").pieces(Story.of(made), []))
     assert "Times are predicted for the M3 Pro 18GB, not measured here." in page
     assert '<th scope="col" class="num">host idle</th>' in page
-    assert "host idle" in render_terminal(made, [])
-    (wait,) = json.loads("".join(renderer("json").pieces(made, [])))["predicted_step"]["waits"]
+    assert "host idle" in render_terminal(Story.of(made), [])
+    (wait,) = json.loads("".join(renderer("json").pieces(Story.of(made), [])))["predicted_step"]["waits"]
     assert wait["host_idle_seconds"] == pytest.approx(forecast(made).waits[0].stands)
 
 
@@ -150,12 +151,12 @@ def test_the_page_draws_the_step_on_the_mac() -> None:
 def test_without_a_prediction_and_on_a_mac_times_are_measured_ones(meta: dict[str, object], caption: str) -> None:
     """Of a Mac without data nothing is predicted; what a Mac itself took is no prediction."""
     made = recording(**meta)
-    drawing = timeline_drawing(made)
+    drawing = timeline_drawing(Story.of(made))
     assert drawing is not None
     assert drawing["caption"].startswith(caption)
     assert not drawing["legend"]
     assert drawing["sentence"].startswith("Step 2, 1.00 ms long: a typical step.")
-    assert "host idle" not in render_terminal(made, [])
+    assert "host idle" not in render_terminal(Story.of(made), [])
 
 
 @pytest.mark.parametrize("form", ["html", "trace"])
@@ -169,6 +170,6 @@ def test_a_report_walks_through_the_step_once(form: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(_forecast, "walk_step", counted)
     made = recording()
-    shown = "".join(renderer(form).pieces(made, []))
+    shown = "".join(renderer(form).pieces(Story.of(made), []))
     assert "on the Mac" in shown or "the typical step" in shown
     assert len(walks) == 1

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from anymps._errors import RecordingError
 from anymps._numbers import whole
@@ -290,13 +290,13 @@ def _ending(own: Recording, parts: list[tuple[str, Recording]]) -> dict[str, obj
 
     Of several the first counts: those that wait for it at a collective fail because it is gone.
     """
-    launcher = own.meta.get("ending")
-    if not isinstance(launcher, dict) or launcher.get("exception") not in _LAUNCHERS:
+    launcher = own.run.ending
+    if launcher.exception not in _LAUNCHERS:
         return {}
     for name, part in parts:
-        failed = part.meta.get("ending")
-        if isinstance(failed, dict) and failed.get("exception", "KeyboardInterrupt") != "KeyboardInterrupt":
-            return {"ending": {**failed, "status": launcher.get("status", 1), "process": name}}
+        if part.run.ending.exception not in ("", "KeyboardInterrupt"):
+            status = 1 if launcher.status is None else launcher.status
+            return {"ending": {**cast("dict[str, object]", part.meta["ending"]), "status": status, "process": name}}
     return {}
 
 

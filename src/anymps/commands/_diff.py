@@ -21,14 +21,14 @@ WORSE = 1
 @takes("diff")
 def diff(asked: DiffSettings, before: Path, after: Path) -> int:
     """Compare two recordings: findings that are new or gone, the step side by side, operators on the CPU."""
-    from anymps.findings import find
+    from anymps.findings import Story, find
     from anymps.record import Recording
     from anymps.report import compare, diff_document, render_diff_json, rendered
 
     wanted = Output(asked.form, asked.output)
     Outputs((wanted,)).check()
     with Recording.open(before) as first, Recording.open(after) as second:
-        result = compare(first, second, find(first), find(second))
+        result = compare(Story.of(first), Story.of(second), find(first), find(second))
     target = sys.stdout if wanted.to_stdout else None
     pieces = [render_diff_json(result)] if asked.form == "json" else rendered(diff_document(result), asked.form, target)
     wanted.write(pieces, sys.stdout)

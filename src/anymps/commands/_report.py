@@ -16,6 +16,7 @@ from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording
 from anymps.commands._options import takes
 from anymps.commands._show import show
+from anymps.findings import Story
 from anymps.report import FORMATS, STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
     with opened_as_one(files) as recording:
         judge = Judge(_start(recording, asked.root), asked)
         selection = judge.judge(recording)
+        story = Story.of(recording)
         if asked.form == FORMATS[0] and asked.output == STDOUT:
-            show(recording, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
+            show(story, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
         else:
-            outputs.write(recording, selection.findings, sys.stdout)
+            outputs.write(story, selection.findings, sys.stdout)
         return judge.conclude(recording, selection)
 
 
@@ -52,8 +54,8 @@ def _start(recording: Recording, root: str | None) -> Path:
 
     A recording may come from elsewhere; it is not for it to say which files are read.
     """
-    directory, script = (recording.meta.get(key) for key in ("directory", "script"))
-    if isinstance(directory, str) and isinstance(script, str):
+    directory, script = recording.run.directory, recording.run.script
+    if directory and script:
         with suppress(OSError, ValueError):  # no name of a file at all
             place = Path(directory, script).resolve()
             if (

@@ -16,7 +16,7 @@ from anymps.commands._last_run import LastRun, last_recording
 from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
 from anymps.commands.live import Live, LivePage
-from anymps.findings import nothing_ran
+from anymps.findings import Story, nothing_ran
 from anymps.report import Outputs, check_file, plural
 
 if TYPE_CHECKING:
@@ -149,13 +149,16 @@ class RunSession:
     def _report(self, recording: Recording, findings: Sequence[Finding], kept: bool) -> None:
         """Show the report that was asked for, and write the files; `kept` as the last run's recording."""
         asked = self._asked
+        if not (asked.report or self._outputs):
+            return
+        story = Story.of(recording)
         try:
             if asked.report and (asked.verbose or asked.report_to is not None):
-                show(recording, findings, asked.report_to, self._stderr)
+                show(story, findings, asked.report_to, self._stderr)
             elif asked.report:
-                show_summary(recording, findings, self._whole(kept), self._stderr)
+                show_summary(story, findings, self._whole(kept), self._stderr)
         finally:  # a terminal that is gone is no reason to lose the files
-            self._outputs.write(recording, findings, self._stdout)
+            self._outputs.write(story, findings, self._stdout)
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording; no report, but a page that says it is of a run that goes on must not stay."""

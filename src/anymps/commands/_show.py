@@ -13,8 +13,7 @@ from anymps._errors import BuildError, UsageError
 from anymps._text import tell
 
 if TYPE_CHECKING:
-    from anymps.findings import Finding
-    from anymps.record import Recording
+    from anymps.findings import Finding, Story
     from anymps.report import Document
 
 _FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending
@@ -46,7 +45,7 @@ def show_document(document: Callable[[], Document], path: Path | None, as_json: 
     write_file(pieces, path)
 
 
-def show(recording: Recording, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:
+def show(story: Story, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:
     """Write the terminal report to a file, or to ``stream`` if no file is named.
 
     Raises UsageError if the file or the stream cannot be written.
@@ -55,20 +54,20 @@ def show(recording: Recording, findings: Sequence[Finding], path: Path | None, s
 
     with _shown(stream):
         if path is None:
-            print_terminal(recording, findings, stream)
+            print_terminal(story, findings, stream)
             stream.flush()
         else:
             text = io.StringIO()
-            print_terminal(recording, findings, text)
+            print_terminal(story, findings, text)
             write_file([text.getvalue()], path)
 
 
-def show_summary(recording: Recording, findings: Sequence[Finding], whole: str, stream: TextIO) -> None:
+def show_summary(story: Story, findings: Sequence[Finding], whole: str, stream: TextIO) -> None:
     """Write the short report; `whole` says where the whole one is. Raises UsageError if it cannot be written."""
     from anymps.report import print_summary
 
     with _shown(stream):
-        print_summary(recording, findings, stream, whole=whole)
+        print_summary(story, findings, stream, whole=whole)
         stream.flush()
 
 

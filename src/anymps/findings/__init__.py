@@ -5,14 +5,13 @@ from __future__ import annotations
 from anymps.findings._baseline import read_baseline, write_baseline
 from anymps.findings._catalogue import RULES, nearest_rule, rule_of
 from anymps.findings._example import Example
-from anymps.findings._judgement import Judgement, Outcome, judge, unused
-from anymps.findings._memory_limits import memory_limits
+from anymps.findings._judgement import Judgement, Outcome, unused
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import numbered
-from anymps.findings._prices import step_on_mac
-from anymps.findings._registry import find, is_refusal, notes
+from anymps.findings._registry import find, is_refusal
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
-from anymps.findings._wait_places import Ahead, WaitPlace, ahead, hurting_in, needless_in, needless_places, wait_places
+from anymps.findings._story import Story, TypicalStep
+from anymps.findings._wait_places import WaitPlace
 from anymps.findings.advice import equivalent
-from anymps.findings.rules import NOTHING_RAN, growth_per_step, nothing_ran
+from anymps.findings.rules import NOTHING_RAN, nothing_ran

@@ -18,9 +18,7 @@ from anymps.record import Recording
 def with_callers(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about a package's own line with the call that led there, where the recording has it."""
     callers: dict[tuple[str, int], str] = {}
-    suite = recording.meta.get("suite")
-    noted = suite.get("own") if isinstance(suite, dict) else None
-    own = {name for name in noted if isinstance(name, str)} if isinstance(noted, list) else set()
+    own = set(recording.run.suite.own) if recording.run.suite is not None else set()
     for refusal in recording.refusals():
         caller = refusal.detail.get("caller")
         if isinstance(caller, str) and caller and is_library(refusal.site):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anymps._text import error_words
-from anymps.record import Recording, Refusal, RefusalKind, Site
-
-NOWHERE = Site("", 0)
+from anymps.record import NOWHERE, Recording, Refusal, RefusalKind, Site
 
 
 @dataclass(frozen=True)
@@ -35,33 +33,26 @@ class Ending:
 
 def ending(recording: Recording) -> Ending:
     """How the run of a recording ended."""
-    facts = recording.meta.get("ending")
-    facts = facts if isinstance(facts, dict) else {}
+    facts = recording.run.ending
     # `error` was written by 0.1.0 for a `with anymps.record():` block.
-    name, _, said = str(facts.get("error", "")).partition(": ")
-    name, message = str(facts.get("exception", name)), str(facts.get("message", said))
-    process = str(facts.get("process", ""))
+    name, _, said = facts.error.partition(": ")
+    name, message = facts.exception or name, facts.message or said
     interrupted = name == "KeyboardInterrupt"
     if name and not interrupted:
-        raised_by = str(facts.get("raised_by", ""))
-        return Ending(name, message, _site(facts.get("place")), raised_by, _cut(recording), process)
-    how, status = str(facts.get("how", "")), facts.get("status", 0)
+        return Ending(name, message, facts.place.site, facts.raised_by, _cut(recording), facts.process)
     if not recording.complete:
         return Ending(early=_cut(recording))
     if interrupted:
         return Ending(early="Ctrl-C ended the run")
-    if how.startswith("SIG"):
-        return Ending(early=f"{how} ended the run")
-    return Ending(early=f"The script ended with status {status}" if status else "")
+    if facts.how.startswith("SIG"):
+        return Ending(early=f"{facts.how} ended the run")
+    return Ending(early=f"The script ended with status {facts.status}" if facts.status else "")
 
 
 def ending_messages(recording: Recording) -> tuple[str, ...]:
     """The messages of the exceptions that nothing caught: the run's, and in a joined recording each process's."""
-    parts = recording.meta.get("parts")
-    processes = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    endings = (facts.get("ending") for facts in (recording.meta, *processes))
-    messages = (str(facts.get("message", "")) for facts in endings if isinstance(facts, dict))
-    return tuple(dict.fromkeys(message for message in messages if message))
+    endings = (recording.run.ending, *(part.ending for part in recording.parts))
+    return tuple(dict.fromkeys(ended.message for ended in endings if ended.message))
 
 
 def ending_refusal(recording: Recording) -> Refusal | None:
@@ -77,9 +68,3 @@ def ending_refusal(recording: Recording) -> Refusal | None:
 
 def _cut(recording: Recording) -> str:
     return "" if recording.complete else "The recording stops in the middle of the run"
-
-
-def _site(place: object) -> Site:
-    if not isinstance(place, dict) or not isinstance(place.get("line"), int):
-        return NOWHERE
-    return Site(str(place.get("file", "")), place["line"], str(place.get("function", "")), str(place.get("source", "")))

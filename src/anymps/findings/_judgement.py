@@ -1,20 +1,20 @@
 """The verdict on a run: whether it would run on that Mac. All report formats use it.
 
-It is a function of the recording and its findings, so a finding that stops a script on macOS and "would run" cannot
-stand on one page.
+It goes by how the run ended and by its findings, so a finding that stops a script on macOS and "would run" cannot stand
+on one page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from anymps.findings._catalogue import rule_of
-from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
+from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._model import Finding, Severity
 from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
-from anymps.record import Recording, RefusalKind, Site
+from anymps.record import NOWHERE, Recording, RefusalKind, Site
 
 
 class Outcome(Enum):
@@ -59,9 +59,8 @@ def unused(recording: Recording) -> bool:
     return not recording.operators() and not recording.refusals() and recording.memory_story.peak is None
 
 
-def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
-    """What became of a run, by its recording and the findings that are shown with it."""
-    # What ended the run comes before what a finding says of it, and both before what is wrong at its end.
+def how_it_ended(recording: Recording) -> Judgement:
+    """What became of a run, by its recording alone."""
     ended, refused = ending(recording), len(recording.refusals())
     refusal, cuda = ending_refusal(recording), asked_for_cuda(recording)
     if refusal is not None:
@@ -71,19 +70,27 @@ def judge(recording: Recording, findings: Sequence[Finding]) -> Judgement:
         return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
     if rule_of_ending(recording) is not None or ended_by_sharing(recording):
         return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
-    stopping = _first(finding for finding in findings if rule_of(finding).stops)
-    if stopping is not None:
-        return Judgement(Outcome.STOPS, ended, stopping.site, stopping, refused)
     if ended.exception:
         return Judgement(Outcome.FAILED, ended, ended.site, refused=refused)
     if ended.early:
         return Judgement(Outcome.CUT, ended, refused=refused)
     if unused(recording):
         return Judgement(Outcome.UNUSED, ended)
-    wrong = _first(finding for finding in findings if rule_of(finding).wrong)
-    if wrong is not None:
-        return Judgement(Outcome.WRONG, ended, wrong.site, wrong, refused)
     return Judgement(Outcome.RUNS, ended, refused=refused)
+
+
+def judge(end: Judgement, findings: Sequence[Finding]) -> Judgement:
+    """What became of a run with the findings that are shown with it."""
+    # What ended the run comes before what a finding says of it, and both before what is wrong at its end.
+    if end.outcome in (Outcome.RAISES, Outcome.NO_CUDA):
+        return end
+    stopping = _first(finding for finding in findings if rule_of(finding).stops)
+    if stopping is not None:
+        return replace(end, outcome=Outcome.STOPS, site=stopping.site, finding=stopping)
+    wrong = _first(finding for finding in findings if rule_of(finding).wrong)
+    if wrong is not None and end.outcome is Outcome.RUNS:
+        return replace(end, outcome=Outcome.WRONG, site=wrong.site, finding=wrong)
+    return end
 
 
 def _first(findings: Iterable[Finding]) -> Finding | None:

@@ -36,7 +36,7 @@ def memory_limits(recording: Recording) -> MemoryLimits | None:
     mac = _mac(recording)
     if mac is None:
         return None
-    ratio = watermark_ratio(HIGH_WATERMARK, environment(recording))
+    ratio = watermark_ratio(HIGH_WATERMARK, recording.run.environment)
     working_set = mac.recommended_max_memory
     return MemoryLimits(
         mac=mac,
@@ -44,12 +44,6 @@ def memory_limits(recording: Recording) -> MemoryLimits | None:
         largest_buffer=mac.max_buffer_length,
         high_watermark=int(ratio * working_set) if 0 < ratio <= 2 else None,
     )
-
-
-def environment(recording: Recording) -> dict[str, str]:
-    """The environment variables that the recording holds."""
-    known = recording.meta.get("environment")
-    return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
 
 
 def by_category(moment: Moment) -> list[tuple[Category, int]]:
@@ -75,9 +69,9 @@ def line_words(lines: Sequence[Holding]) -> str:
 
 def _mac(recording: Recording) -> Mac | None:
     """From the details, which name the macOS and a raised limit, or from the short name."""
-    details = str(recording.meta.get("mac_details") or "")
+    details = recording.run.mac_details
     wired = _WIRED.search(details)
-    text = details.partition(":")[0] or str(recording.meta.get("mac") or "")
+    text = details.partition(":")[0] or recording.run.mac
     try:
         return parse_mac(text, wired_limit_mb=digits(wired[1]) if wired else 0)
     except MacError:

@@ -26,8 +26,7 @@ def is_refusal(finding: Finding) -> bool:
 
 def find(recording: Recording) -> list[Finding]:
     """What a recording means: its findings, the most severe first, then the costliest, then by place."""
-    version = recording.meta.get("torch_version")
-    torch_version = version if isinstance(version, str) else None
+    torch_version = recording.run.torch_version or None
     findings = [
         finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
     ]

@@ -10,13 +10,13 @@ from anymps.rules.faults import Check, Hazard, all_hazards
 
 def release_of(recording: Recording) -> tuple[int, int] | None:
     """(major, minor) of the recording's torch; None where it is not known."""
-    return release_in(recording, "torch_version")
+    return release_in(recording.run.torch_version)
 
 
-def release_in(recording: Recording, fact: str) -> tuple[int, int] | None:
-    """(major, minor) of the version that a fact of the recording names; None where it names none."""
+def release_in(version: str) -> tuple[int, int] | None:
+    """(major, minor) of a version of torch; None where the text is none."""
     try:
-        return parse_torch_version(str(recording.meta.get(fact, ""))).release
+        return parse_torch_version(version).release
     except UnsupportedTorchError:
         return None
 

@@ -30,8 +30,7 @@ class Selection:
 
 def roots(recording: Recording, settings: Settings) -> tuple[str, ...]:
     """The directories that files are named from: the project's, and the one that the recording was made in."""
-    directory = recording.meta.get("directory")
-    return (str(settings.root), directory) if isinstance(directory, str) and directory else (str(settings.root),)
+    return tuple(filter(None, (str(settings.root), recording.run.directory)))
 
 
 def select(

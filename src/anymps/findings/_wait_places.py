@@ -17,7 +17,7 @@ from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import cost_in, steps_on_mac
 from anymps.findings.advice import reads_action
 from anymps.forecast import Forecast, Place
-from anymps.record import Phase, Recording, Site, Step, Wait, WaitQueue
+from anymps.record import Phase, Recording, Site, StepQueues, Wait, WaitQueue
 
 HURTING: Final = frozenset(Wait) - {Wait.NONE, Wait.COPY_TO_MPS}
 """Kinds of wait that hurt in every step. A copy to the device is how the batch gets there."""
@@ -113,12 +113,8 @@ def _on_mac(steps: list[Forecast], queues: list[WaitQueue], *, hurts: bool) -> t
     return cost_in(steps, places, sum(queue.per_step for queue in queues))
 
 
-def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
-    """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
-    step = recording.typical_step()
-    if step is None:
-        return None
-    queues = recording.step_queues(step)
+def ahead(queues: StepQueues, hurting: Iterable[WaitPlace]) -> Ahead | None:
+    """How far ahead the host gets in a step; None if nothing hurts in it."""
     hurts = {kind_at(queue.site, queue.wait) for place in hurting for queue in place.queues}
     kept = [kind_at(wait.site, wait.wait) not in hurts for wait in queues.waits]
     if all(kept):
@@ -128,13 +124,8 @@ def ahead(recording: Recording, hurting: Iterable[WaitPlace]) -> Ahead | None:
     return Ahead(_longest(counts, every, queues.left), _longest(counts, kept, queues.left), whole=not any(kept))
 
 
-def hurting_in(recording: Recording, step: Step) -> int:
-    """How many waits of one step are among those that hurt."""
-    return _waits_at([place for place in wait_places(recording) if place.hurts], recording, step)
-
-
-def needless_places(recording: Recording, findings: Iterable[Finding]) -> list[WaitPlace]:
-    """Places whose waits the program could do without: by what they are, or by a finding about copies to the device."""
+def needless_places(places: Iterable[WaitPlace], findings: Iterable[Finding]) -> list[WaitPlace]:
+    """Those whose waits the program could do without: by what they are, or by a finding about copies to the device."""
     serious = [finding for finding in findings if finding.severity is not Severity.INFO]
     copies = {
         site.file_line: finding.per_step
@@ -144,21 +135,17 @@ def needless_places(recording: Recording, findings: Iterable[Finding]) -> list[W
     }
     return [
         place
-        for place in wait_places(recording)
+        for place in places
         if place.needless
         # A line that copies the batch, too, is not among them.
         or (place.kinds == (Wait.COPY_TO_MPS,) and 0 < place.per_step <= copies.get(place.site.file_line, 0.0))
     ]
 
 
-def needless_in(recording: Recording, step: Step, findings: Iterable[Finding]) -> int:
-    """How many waits of one step the program could do without."""
-    return _waits_at(needless_places(recording, findings), recording, step)
-
-
-def _waits_at(places: list[WaitPlace], recording: Recording, step: Step) -> int:
+def waits_at(places: Iterable[WaitPlace], queues: StepQueues) -> int:
+    """How many waits of a step are at these places."""
     kinds = {kind_at(queue.site, queue.wait) for place in places for queue in place.queues}
-    return sum(kind_at(wait.site, wait.wait) in kinds for wait in recording.step_queues(step).waits)
+    return sum(kind_at(wait.site, wait.wait) in kinds for wait in queues.waits)
 
 
 def _longest(counts: list[int], kept: list[bool], left: int) -> int:

@@ -28,9 +28,9 @@ class Caches(NamedTuple):
     most: float = 0.0
 
     @classmethod
-    def of(cls, measured: object) -> Caches:
+    def of(cls, measured: Sequence[float]) -> Caches:
         """By the microseconds of a first and of a second run that a recording holds."""
-        if not isinstance(measured, list) or len(measured) != 2:
+        if len(measured) != 2:
             return cls()
         first, again = measured
         usual = _USUAL * again

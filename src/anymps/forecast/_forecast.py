@@ -225,8 +225,8 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step |
     mac = mac or named
     if mac is None:
         raise CostError("anymps: no time can be predicted: the recording names no known Mac")
-    made_by = str(recording.meta.get("torch_version") or "")
-    torch = torch or str(recording.meta.get("times_of") or made_by)
+    made_by = recording.run.torch_version
+    torch = torch or recording.run.times_of or made_by
     if not torch:
         raise CostError("anymps: no time can be predicted: the recording does not say which torch made it")
     step, seen, speed = _happenings(recording, named, typical)
@@ -266,7 +266,7 @@ def _on_cpu(recording: Recording, typical: Step, mac: Mac, speed: float) -> floa
     was held up; others do other work, such as an evaluation. For small operators only: of large ones the number of
     cores decides, and how they are built.
     """
-    if recording.meta.get("virtual") is not True or recording.meta.get("real_calls") or not mac.cpu_speed:
+    if not recording.run.virtual or recording.run.real_calls or not mac.cpu_speed:
         return None
     steps = recording.step_sums()
     alike = {(step.waits, step.on_cpu) for step in steps if step.step == typical.step}
@@ -290,13 +290,11 @@ def _happenings(recording: Recording, named: Mac | None, step: Step | None = Non
 
 def _speeds(recording: Recording, named: Mac | None) -> Speeds:
     """Those of the machine that made the recording; one of an earlier version holds one for both."""
-    if recording.meta.get("virtual") is False:
+    if recording.run.on_mac:
         speed = (named.cpu_speed if named is not None else None) or 1.0
         return Speeds(speed, speed)
-    measured = recording.meta.get("core_speed")
-    code = measured if isinstance(measured, float) else _SPEED_HERE
-    computes = recording.meta.get("compute_speed")
-    return Speeds(code, computes if isinstance(computes, float) else code)
+    code = recording.run.core_speed or _SPEED_HERE
+    return Speeds(code, recording.run.compute_speed or code)
 
 
 def _missing(time: WalkedStep) -> str:
@@ -322,9 +320,7 @@ def _no_time(recording: Recording, mac: Mac, time: WalkedStep) -> str:
 
 def _named(recording: Recording) -> Mac | None:
     """The Mac that the recording names: its details name the GPU cores, which the short name leaves out."""
-    return _read(str(recording.meta.get("mac_details") or "").partition(":")[0]) or _read(
-        str(recording.meta.get("mac") or "")
-    )
+    return _read(recording.run.mac_details.partition(":")[0]) or _read(recording.run.mac)
 
 
 def _read(text: str) -> Mac | None:

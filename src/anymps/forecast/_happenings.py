@@ -119,7 +119,7 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
 
     With speeds of 0, as of a run on shapes, the times are left out.
     """
-    looks = Looks(recording.meta.get("looks"), recording.meta.get("cold_code"), speeds)
+    looks = Looks(recording.run.looks, recording.run.cold_code, speeds)
     chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}
     listed = ", ".join(map(str, sorted(chosen)))
     reader = _Reader(recording)

@@ -58,9 +58,9 @@ class Beside(NamedTuple):
 class Looks:
     """The looks of a recording. One of an earlier version, or of a run without an optimizer, holds none."""
 
-    def __init__(self, recorded: object, cold_code: object, speeds: Speeds) -> None:
+    def __init__(self, recorded: Sequence[Sequence[Any]], cold_code: Sequence[float], speeds: Speeds) -> None:
         """`cold_code` and `speeds` are those of the whole run, for steps beside which there is no look."""
-        self._rows: list[list[Any]] = recorded if isinstance(recorded, list) and speeds.code else []
+        self._rows = recorded if speeds.code else ()
         self._begins = [row[0] for row in self._rows]
         self._whole = Beside(speeds, Caches.of(cold_code))
         self._again = _again([row for row in self._rows if row[5]])
@@ -86,14 +86,14 @@ class Looks:
         caches = Caches.of([statistics.fmean(cold), self._again / code]) if cold else self._whole.caches
         return Beside(Speeds(code, compute), caches, looked, spilled)
 
-    def _within(self, step: Step) -> list[list[Any]]:
+    def _within(self, step: Step) -> Sequence[Sequence[Any]]:
         end = step.start_ns if step.end_ns is None else step.end_ns
         return self._rows[bisect_left(self._begins, step.start_ns) : bisect_left(self._begins, end)]
 
-    def _before(self, step: Step) -> list[Any]:
+    def _before(self, step: Step) -> Sequence[Any]:
         """The look that ends where the step begins; empty where there is none."""
         at = bisect_left(self._begins, step.start_ns)
-        return self._rows[at - 1] if at and step.start_ns - self._rows[at - 1][1] < _AT_ONCE_NS else []
+        return self._rows[at - 1] if at and step.start_ns - self._rows[at - 1][1] < _AT_ONCE_NS else ()
 
 
 def _again(rows: Sequence[Sequence[Any]]) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anymps._errors import AnympsError
 from anymps._text import tell
 from anymps.capture import record
-from anymps.findings import Finding, Settings, Severity, find, needless_in, read_settings, roots, select
+from anymps.findings import Finding, Settings, Severity, Story, find, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import plural, print_summary, render_terminal, renderer, write_file
 
@@ -100,11 +100,12 @@ class Steps:
     def _judge(self, recording: Recording) -> Judged:
         assert self._settings is not None
         found = select(find(recording), self._settings, roots(recording, self._settings)).findings
-        text, page = render_terminal(recording, found, width=120), self._folder / "report.html"
+        story = Story.of(recording)
+        text, page = render_terminal(story, found, width=120), self._folder / "report.html"
         write_file([text], self._folder / "report.txt")
-        write_file(renderer("html").pieces(recording, found), page)
-        print_summary(recording, found, sys.stderr, whole=str(page))
-        return Judged(found, _numbers(recording, found), text, page, self._folder / "steps.anymps")
+        write_file(renderer("html").pieces(story, found), page)
+        print_summary(story, found, sys.stderr, whole=str(page))
+        return Judged(found, _numbers(story, found), text, page, self._folder / "steps.anymps")
 
     def __enter__(self) -> Steps:
         self.begin()
@@ -129,20 +130,19 @@ def steps(
     return Steps(first, last, folder, log)
 
 
-def _numbers(recording: Recording, findings: tuple[Finding, ...]) -> dict[str, float]:
+def _numbers(story: Story, findings: tuple[Finding, ...]) -> dict[str, float]:
     """What a logger draws. Times only on a Mac: here they would be this machine's."""
-    shares = recording.step_table().typical
-    peak = recording.memory_story.peak
-    step = recording.typical_step()
+    shares = story.step_table.typical
+    peak = story.memory.peak
     numbers: dict[str, Any] = {
         "errors": sum(finding.severity is Severity.ERROR for finding in findings),
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
-        "needless_waits_per_step": needless_in(recording, step, findings) if step is not None else 0,
+        "needless_waits_per_step": story.in_typical(story.needless(findings)),
         "operators_on_mps_per_step": sum(share.on_mps for share in shares),
         "operators_on_cpu_per_step": sum(share.on_cpu for share in shares),
         "memory_peak_bytes": peak.allocated if peak is not None else 0,
     }
-    if recording.meta.get("virtual") is False:
+    if story.run.on_mac:
         numbers["step_seconds"] = sum(share.time_ns for share in shares) / 1e9
     return {f"anymps/{name}": float(value) for name, value in numbers.items()}
 

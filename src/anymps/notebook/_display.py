@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anymps._own_imports import own_imports
-from anymps.findings import Finding, find, read_settings, roots, select
+from anymps.findings import Finding, Story, find, read_settings, roots, select
 from anymps.notebook._original_python import as_it_was
 from anymps.plan import Plan
 from anymps.record import Recording
@@ -34,7 +34,7 @@ def markdown(thing: Recording | Plan | Diff) -> str:
 
 def _whole(thing: Recording | Plan | Diff, form: str) -> str:
     if isinstance(thing, Recording):
-        return "".join(renderer(form).pieces(thing, _findings(thing)))
+        return "".join(renderer(form).pieces(Story.of(thing), _findings(thing)))
     return "".join(rendered(plan_document(thing) if isinstance(thing, Plan) else diff_document(thing), form))
 
 
@@ -44,7 +44,7 @@ def text(thing: Recording | Plan) -> str:
         if isinstance(thing, Plan):
             shown = "".join(rendered(plan_document(thing, short=True), "terminal"))
         else:
-            shown = render_summary(thing, _findings(thing))
+            shown = render_summary(Story.of(thing), _findings(thing))
     return shown.rstrip("\n")
 
 

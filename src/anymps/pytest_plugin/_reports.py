@@ -14,7 +14,7 @@ import pytest
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
 from anymps._paths import whole_path
-from anymps.findings import find, read_settings, roots, select
+from anymps.findings import Story, find, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import STDOUT, Output, Outputs
 
@@ -44,7 +44,7 @@ class Reports:
         try:
             with Recording.open(self.path) as recording:
                 found = select(find(recording), self._settings, roots(recording, self._settings))
-                self._outputs.write(recording, found.findings, sys.stdout)
+                self._outputs.write(Story.of(recording), found.findings, sys.stdout)
         except AnympsError as error:
             return [f"--mps-report: {error.reason}"], False
         return [f"mps report ({output.form}): {output.path}" for output in self._outputs.items], True

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         Noted,
         Occurrence,
         OperatorUse,
-        Part,
         Refusal,
         Signature,
         Site,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from anymps.record._join_file import check_alike, join_into
     from anymps.record._known_lines import Known, known_as, known_from
     from anymps.record._memory import Allocation, Category, Holding, MemoryStory, Moment, Sample, StepMemory
+    from anymps.record._meta import NOWHERE, EndingFacts, Meta, Part, SourcePlace, Suite
     from anymps.record._place import check_recordable, move_recording, remove_recording
     from anymps.record._processes import LinesByProcess
     from anymps.record._recording import Recording
@@ -48,12 +48,14 @@ if TYPE_CHECKING:
     from anymps.record._writer import RecordingWriter
 
 __all__ = [
+    "NOWHERE",
     "PHASE_NUMBERS",
     "Allocation",
     "Call",
     "Category",
     "ClockPair",
     "Direction",
+    "EndingFacts",
     "Fate",
     "Flag",
     "Form",
@@ -63,6 +65,7 @@ __all__ = [
     "LinesByProcess",
     "MemorySample",
     "MemoryStory",
+    "Meta",
     "Moment",
     "Noted",
     "Occurrence",
@@ -82,6 +85,7 @@ __all__ = [
     "Sample",
     "Signature",
     "Site",
+    "SourcePlace",
     "Span",
     "Step",
     "StepMemory",
@@ -89,6 +93,7 @@ __all__ = [
     "StepSum",
     "StepTable",
     "StepTimeline",
+    "Suite",
     "UnsafeCopy",
     "Varied",
     "Wait",
@@ -109,7 +114,7 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Part Refusal Signature Site UnsafeCopy "
+                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Refusal Signature Site UnsafeCopy "
                 "Varied WaitQueue"
             ),
             "_form": "Form",
@@ -117,6 +122,7 @@ if not TYPE_CHECKING:
             "_join_file": "check_alike join_into",
             "_known_lines": "Known known_as known_from",
             "_memory": "Allocation Category Holding MemoryStory Moment Sample StepMemory",
+            "_meta": "EndingFacts NOWHERE Meta Part SourcePlace Suite",
             "_place": "check_recordable move_recording remove_recording",
             "_processes": "LinesByProcess",
             "_recording": "Recording",

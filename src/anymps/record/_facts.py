@@ -41,20 +41,6 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One process of a joined recording: `begin_ns` is where it begins on the clock of the whole.
-
-    `complete` is false if its recording stopped in the middle. `card` is the NVIDIA card that computed, such as
-    `cuda:0, NVIDIA H100 80GB HBM3`; empty for the CPU.
-    """
-
-    name: str
-    begin_ns: int
-    complete: bool
-    card: str = ""
-
-
-@dataclass(frozen=True)
 class Occurrence:
     """Calls of one operator at one site that have the same fate, wait and direction.
 

@@ -12,6 +12,7 @@ from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import damaged
 from anymps.record._form import Form
+from anymps.record._meta import Meta
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import closed_on_error, connect_memory
 from anymps.record._strict import (
@@ -73,8 +74,8 @@ class OpenFile:
         except DAMAGE as error:
             raise self.damaged(error) from None
 
-    def meta(self) -> dict[str, object]:
-        """The facts about the run."""
+    def meta(self) -> tuple[dict[str, object], Meta]:
+        """The facts about the run, as they are stored and as they are typed."""
         return self._read(read_meta, self.rows("SELECT key, value FROM meta ORDER BY key"))
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:

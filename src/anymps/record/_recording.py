@@ -23,7 +23,6 @@ from anymps.record._facts import (
     Noted,
     Occurrence,
     OperatorUse,
-    Part,
     Refusal,
     Signature,
     Site,
@@ -74,18 +73,7 @@ class Recording:
     `complete` is True if the file holds the whole run. `parts` are the processes of a joined recording; empty for a
     single process.
 
-    Facts under `meta`, all optional: `script`, `arguments` (list), `directory` (where it ran), `mac` (short name),
-    `mac_details`, `virtual` (bool), `fallback` (bool: `PYTORCH_ENABLE_MPS_FALLBACK`), `environment` (variables by
-    name), `torch_version`, `python_version`, `platform`, `anymps_version`, `started` (text), `rounds` (bool: whether
-    loops were watched), `steps` (first and last, if only this part was to be recorded), `steps_seen` (how many steps
-    the run made), `begin_ns` (when the part began), `times_of` (another release of torch, whose times are predicted),
-    `core_speed` (how fast a core of the recording machine runs code, relative to an M1's), `compute_speed` (how fast it
-    computes), `cold_code` (microseconds of a first and of a second run of some code between two steps; empty: not
-    measured), `looks` (each time this was measured: begin and end in ns, microseconds without a core, both speeds, both
-    times), `loop` ("inference" if the steps are not a training's), and `ending`: how the run ended, with `status` (int)
-    and, if they apply, `exception` (class name), `message`, `how` (a signal's name or `os._exit`) and `process` (the
-    name of the process whose exception made the script fail). For a `with` block, `ending` has `kind` and `error`
-    (class name and message) instead.
+    `run` are the facts about it, each with its type; `meta` are the same as they are stored.
     """
 
     def __init__(self, connection: sqlite3.Connection, name: str, *, foreign: bool = False) -> None:
@@ -100,18 +88,15 @@ class Recording:
         try:
             if foreign:
                 self._file.check()
-            self._meta = self._file.meta()
-            if self._meta.get("complete") is not True:
+            self._meta, self.run = self._file.meta()
+            if not self.run.complete:
                 self._file.settle(foreign=foreign)
-                self._meta = self._file.meta()
+                self._meta, self.run = self._file.meta()
         except BaseException:
             self.close()
             raise
-        parts = cast("list[dict[str, Any]]", self._meta.get("parts", []))
-        self.parts = tuple(
-            Part(part["name"], part["begin_ns"], part["complete"], part.get("card", "")) for part in parts
-        )
-        self.complete = self._meta.get("complete") is True and all(part.complete for part in self.parts)
+        self.parts = self.run.parts
+        self.complete = self.run.complete and all(part.complete for part in self.parts)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Recording:
@@ -134,7 +119,7 @@ class Recording:
 
     @property
     def meta(self) -> dict[str, object]:
-        """The facts about the run (see the class)."""
+        """The facts about the run as they are stored, without those that are not known."""
         return dict(self._meta)
 
     @cached_property
@@ -168,7 +153,7 @@ class Recording:
     @property
     def trains(self) -> bool:
         """Whether the steps are those of a training, not of a validation or an inference."""
-        return self._meta.get("loop") != "inference"
+        return self.run.loop != "inference"
 
     @cached_property
     def training_steps(self) -> int:
@@ -368,9 +353,8 @@ class Recording:
         rows = self.stream("SELECT * FROM allocations ORDER BY id")
         ((last_step,),) = self._rows("SELECT COALESCE(MAX(step), 0) FROM allocations")
         operators = dict(self._rows("SELECT s.id, o.name FROM signatures s JOIN operators o ON o.id = s.operator"))
-        ending = self._meta.get("ending")
-        cut_short = not self.complete or (isinstance(ending, dict) and bool(ending.get("status")))
-        dropped = bool(self._meta.get("allocations_dropped"))
+        cut_short = not self.complete or bool(self.run.ending.status)
+        dropped = bool(self.run.allocations_dropped)
         return tell(rows, last_step, operators, self._modules, self._sites, dropped, cut_short)
 
     @cached_property

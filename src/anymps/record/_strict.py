@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._form import LAYOUTS, NUMBERS, Form
+from anymps.record._meta import Meta
+from anymps.record._typed import UnfitError
 from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
@@ -176,13 +178,13 @@ def read_facts(what: str, text: str) -> dict[str, object]:
     return facts
 
 
-def read_meta(rows: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> dict[str, object]:
-    """The facts about a run. Those that anymps knows have the types it gives them; others may be anything."""
-    meta = {key: read_json(value) for key, value in rows}
-    for key, value in meta.items():
-        if key in META and not META[key](value):
-            raise DamageError(f"meta {key!r} is invalid")
-    return meta
+def read_meta(rows: list[tuple[str, str]]) -> tuple[dict[str, object], Meta]:
+    """The facts about a run as they are stored, and with their types; what anymps does not know may be anything."""
+    stored = {key: read_json(value) for key, value in rows}
+    try:
+        return stored, Meta.read(stored)
+    except UnfitError as error:
+        raise DamageError(f"meta {str(error)!r} is invalid") from None
 
 
 def _check_depth(value: object, level: int = 0) -> None:
@@ -205,46 +207,8 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
 
 
-def _seconds(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST
-
-
 def _texts(value: object) -> bool:
     return isinstance(value, list) and all(map(_text, value))
-
-
-def _texts_by_name(value: object) -> bool:
-    return isinstance(value, dict) and all(map(_text, value.values()))
-
-
-def _ending(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        _whole(each) if key == "status" else _place(each) if key == "place" else _text(each)
-        for key, each in value.items()
-    )
-
-
-def _place(value: object) -> bool:
-    """A line of code, or of `device_choice`, with what is said of it."""
-    return isinstance(value, dict) and all(
-        _whole(each) and each > 0 if key in ("line", "first") else _truth(each) if key == "chosen" else _text(each)
-        for key, each in value.items()
-    )
-
-
-def _parts(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(part, dict)
-        and _text(part.get("name"))
-        and _whole(part.get("begin_ns"))
-        and _truth(part.get("complete"))
-        and _text(part.get("card", ""))
-        for part in value
-    )
-
-
-def _counts(value: object) -> bool:
-    return isinstance(value, dict) and all(_whole(each) and each > 0 for each in value.values())
 
 
 _NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
@@ -260,67 +224,3 @@ _NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
         ),
     },
 }  # fmt: skip
-
-
-def _part(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_whole, value))
-
-
-def _speed(value: object) -> bool:
-    return isinstance(value, float) and 0.0 < value < 100.0
-
-
-def _cold(value: object) -> bool:
-    """Microseconds of a first run of some code, and of a second one, which takes no longer; or nothing."""
-    if not isinstance(value, list) or len(value) not in (0, 2) or not all(isinstance(one, float) for one in value):
-        return False
-    return not value or 0.0 < value[1] <= value[0] < 1e6
-
-
-def _looks(value: object) -> bool:
-    """Rows: begin, end and what was lost between them, two speeds, microseconds of two runs of some code, or 0."""
-    return isinstance(value, list) and all(
-        isinstance(row, list)
-        and len(row) == 7
-        and all(map(_whole, row[:3]))
-        and row[0] <= row[1]
-        and row[2] >= 0
-        and all(map(_speed, row[3:5]))
-        and (row[5:] == [0.0, 0.0] or _cold(row[5:]))
-        for row in value
-    )
-
-
-def _checked(value: object) -> bool:
-    """What the check of numbers compared, and what it left out by reason."""
-    if not isinstance(value, dict) or set(value) != {"compared", "operators", "wrong", "left_out"}:
-        return False
-    return _counts(value["left_out"]) and all(_whole(value[key]) for key in ("compared", "operators", "wrong"))
-
-
-META: Final[Mapping[str, Callable[[object], bool]]] = {
-    **dict.fromkeys(
-        (
-            "anymps_version", "directory", "kernels_torch", "mac", "mac_details", "machine", "platform",
-            "python_version", "script", "source", "started", "torch_version", "loop", "times_of",
-        ),
-        _text,
-    ),
-    **dict.fromkeys(("complete", "fallback", "rounds", "used_by_children", "virtual"), _truth),
-    **dict.fromkeys(("begin_ns", "process", "schema_version", "steps_seen", "threads"), _whole),
-    "allocations_dropped": lambda value: _truth(value) or _whole(value),
-    "arguments": _texts,
-    "device_choice": _place,
-    "ending": _ending,
-    "environment": _texts_by_name,
-    "parts": _parts,
-    "steps": _part,
-    "unmoved": lambda value: isinstance(value, list) and all(map(_place, value)),
-    "real_calls": _counts,
-    "numbers": _checked,
-    "wall_seconds": _seconds,
-    **dict.fromkeys(("core_speed", "compute_speed"), _speed),
-    "cold_code": _cold,
-    "looks": _looks,
-}  # fmt: skip
-"""The facts that anymps writes and reads, each with the check of its value."""

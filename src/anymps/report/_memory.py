@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import step_name
-from anymps.findings import growth_per_step, memory_limits
-from anymps.record import Holding, Moment, Phase, Recording
+from anymps.findings import Story
+from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
-from anymps.report._words import fact
 from anymps.report.document import Block, Column, Drawing, Prose, Section, Table
 
 MOST_LINES: Final = 3
@@ -27,15 +26,15 @@ _LINES: Final = (
 )
 
 
-def memory_section(recording: Recording, drawing: Drawing | None = None) -> Iterator[Section]:
+def memory_section(story: Story, drawing: Drawing | None = None) -> Iterator[Section]:
     """The peak, what held it and how it grew; nothing if the recording holds no allocation."""
-    peak = recording.memory_story.peak
+    peak = story.memory.peak
     if peak is None:
         return
-    directory = fact(recording, "directory")
+    directory = story.run.directory
     sizes = sorted(peak.by_category.items(), key=lambda row: -row[1])
     held = tuple((kind.value, text.size(size), text.percent(size, peak.allocated)) for kind, size in sizes if size)
-    blocks: list[Block] = [Prose(tuple(_sentences(recording, peak)))]
+    blocks: list[Block] = [Prose(tuple(_sentences(story, peak)))]
     if drawing is not None:
         blocks.append(drawing)
     more = tuple(row for row in beyond(peak) if row[1])
@@ -56,23 +55,23 @@ def beyond(peak: Moment) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _sentences(recording: Recording, peak: Moment) -> list[str]:
-    story, limits = recording.memory_story, memory_limits(recording)
+def _sentences(story: Story, peak: Moment) -> list[str]:
+    limits = story.memory_limits
     when = step_name(peak.step) + (f", {peak.phase.label}" if peak.phase is not Phase.OTHER else "")
     first = f"Peak {text.size(peak.allocated) or '0'} in tensors ({when})"
     if limits is not None:
         share = text.percent(peak.allocated, limits.working_set)
         first += f", {share or '0 %'} of the working set of {text.size(limits.working_set)}"
-    sentences = [f"{first}; the allocator took up to {text.size(story.peak_reserved) or '0'} in heaps."]
+    sentences = [f"{first}; the allocator took up to {text.size(story.memory.peak_reserved) or '0'} in heaps."]
     if peak.rounding > max(_MUCH * peak.allocated, _LITTLE):
         sentences.append(
             f"{text.size(peak.rounding)} of the peak was not requested: the allocator rounds sizes up, and gives a "
             "buffer of its cache as a whole."
         )
-    growth = growth_per_step(recording)
+    growth = story.growth_per_step
     if growth:
         sentences.append(f"Each step leaves {text.size(growth)} more than the one before.")
-    if story.dropped:
+    if story.memory.dropped:
         sentences.append("The run continued after the last recorded buffer; this covers only the part before it.")
     return sentences
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from anymps.findings import Finding, Severity
-from anymps.record import Recording, Site
+from anymps.findings import Finding, Severity, Story
+from anymps.record import Site
 from anymps.report import _text as text
-from anymps.report._words import cost, fact, seen_in, times
+from anymps.report._words import cost, seen_in, times
 from anymps.report.document import Note, SourceLine, Spot, State
 
 _LONGEST: Final = 400  # characters of a line of source that are shown
@@ -19,9 +19,9 @@ STATES: Final[dict[Severity | None, State]] = {
 }
 
 
-def note(anchor: str, finding: Finding, recording: Recording) -> Note:
+def note(anchor: str, finding: Finding, story: Story) -> Note:
     """Everything that a report of one run says of a finding."""
-    directory = fact(recording, "directory")
+    directory = story.run.directory
     return Note(
         anchor=anchor,
         id=finding.id,
@@ -32,7 +32,7 @@ def note(anchor: str, finding: Finding, recording: Recording) -> Note:
         times=times(finding),
         related_as=finding.related_as,
         related=tuple(_spot(site, directory, function=False) for site in finding.related_sites),
-        seen_in=seen_in(recording, finding),
+        seen_in=seen_in(story, finding),
         cost=cost(finding),
         why=text.clean(finding.why),
         fix=text.clean(finding.fix),

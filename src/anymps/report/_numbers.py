@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anymps._errors import UnsupportedTorchError
 from anymps._text import base_name
-from anymps.record import Fate, Recording
+from anymps.findings import Story
+from anymps.record import Fate
 from anymps.report._text import percent, plural
 from anymps.rules import has_metal_kernel, parse_torch_version
 
@@ -25,7 +27,7 @@ class Numbers:
     compared: int
     operators: int
     wrong: int
-    left_out: dict[str, int]
+    left_out: Mapping[str, int]
     graphs: int
     calls: int
     release: str = ""
@@ -59,30 +61,28 @@ class Numbers:
         return " ".join(sentences)
 
 
-def numbers_of(recording: Recording) -> Numbers | None:
+def numbers_of(story: Story) -> Numbers | None:
     """What the check of a recording compared; None if nothing was checked."""
-    facts = recording.meta.get("numbers")
-    if not isinstance(facts, dict):
+    checked = story.run.numbers
+    if checked is None:
         return None
-    graphs, calls = graph_share(recording)
-    kernels, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
-    release = kernels if kernels != torch.partition("+")[0] else ""
-    left_out = {str(reason): int(count) for reason, count in facts["left_out"].items()}
-    return Numbers(facts["compared"], facts["operators"], facts["wrong"], left_out, graphs, calls, release)
+    graphs, calls = graph_share(story)
+    kernels = story.run.kernels_torch
+    release = kernels if kernels != story.run.torch_version.partition("+")[0] else ""
+    return Numbers(checked.compared, checked.operators, checked.wrong, checked.left_out, graphs, calls, release)
 
 
-def graph_share(recording: Recording) -> tuple[int, int]:
+def graph_share(story: Story) -> tuple[int, int]:
     """Calls of operators that have no kernel of PyTorch's own, and all calls; no copies.
 
     In the release whose numbers the run had: that of the Metal kernels that it ran on, else the installed one.
     """
     try:
-        version = recording.meta.get("kernels_torch") or recording.meta.get("torch_version", "")
-        release = parse_torch_version(str(version)).release
+        release = parse_torch_version(story.run.kernels_torch or story.run.torch_version).release
     except UnsupportedTorchError:
         return 0, 0
     graphs = calls = 0
-    for use in recording.operators():
+    for use in story.operators:
         base = base_name(use.name)
         if use.fate is not Fate.NATIVE or not use.name.startswith("aten::") or base in _COPIES:
             continue
@@ -91,9 +91,9 @@ def graph_share(recording: Recording) -> tuple[int, int]:
     return graphs, calls
 
 
-def numbers_object(recording: Recording) -> dict[str, object] | None:
+def numbers_object(story: Story) -> dict[str, object] | None:
     """The same for a program."""
-    found = numbers_of(recording)
+    found = numbers_of(story)
     if found is None:
         return None
     return {

@@ -6,15 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 from anymps._atomic import check_writable, replace_text
 from anymps._errors import UsageError
-from anymps.findings import Finding
+from anymps.findings import Finding, Story
 from anymps.report.run import FORMATS, renderer
-
-if TYPE_CHECKING:
-    from anymps.record import Recording
 
 STDOUT: Final = "-"
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
@@ -86,14 +83,13 @@ class Outputs:
             if output.to_stdout or not os.path.exists(place) or os.path.isfile(place):
                 taken.add(place)
 
-    def write(self, recording: Recording, findings: Sequence[Finding], stdout: TextIO) -> None:
+    def write(self, story: Story, findings: Sequence[Finding], stdout: TextIO) -> None:
         """Write every report; one that fails does not keep the others from being written.
 
         Raises UsageError for the first that could not be written.
         """
         tried = (
-            _failure(output, renderer(output.form, self.root).pieces(recording, findings), stdout)
-            for output in self.items
+            _failure(output, renderer(output.form, self.root).pieces(story, findings), stdout) for output in self.items
         )
         failures = [failure for failure in tried if failure is not None]
         if failures:

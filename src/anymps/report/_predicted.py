@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps._text import duration, estimate
-from anymps.forecast import Forecast, loop_forecasts, try_forecast, why_no_forecast
-from anymps.record import Phase, Recording
+from anymps.findings import Story
+from anymps.forecast import Forecast
+from anymps.record import Phase
 
 ON_MAC = "on the Mac"
 """The column of the step table with the Mac's time."""
 
 
-def predicted_sentence(recording: Recording) -> str:
+def predicted_sentence(story: Story) -> str:
     """The prediction in words, or why there is none; the empty text for a run without steps."""
-    if loops := loop_forecasts(recording):
+    if loops := story.loop_forecasts:
         return " ".join(f"In loop {number} of {len(loops)}, {_told(found)}" for number, found in enumerate(loops, 1))
-    found = try_forecast(recording)
-    return found.sentence if found is not None else why_no_prediction(recording)
+    found = story.forecast
+    return found.sentence if found is not None else why_no_prediction(story)
 
 
 def _told(found: Forecast | None) -> str:
@@ -25,20 +26,20 @@ def _told(found: Forecast | None) -> str:
     return f"{sentence[0].lower()}{sentence[1:]}"
 
 
-def why_no_prediction(recording: Recording) -> str:
+def why_no_prediction(story: Story) -> str:
     """Why there is no prediction, in one sentence; empty where there is one, and for a run without work in steps."""
-    works = any(share.on_mps or share.on_cpu or share.waits for share in recording.step_table().typical)
-    return why_no_forecast(recording) if works else ""
+    works = any(share.on_mps or share.on_cpu or share.waits for share in story.step_table.typical)
+    return story.no_forecast if works else ""
 
 
-def predicted_in_short(recording: Recording) -> str:
+def predicted_in_short(story: Story) -> str:
     """`A step: about 2.75 ms (1.47 to 5.35 ms), bound by launches.`, or why its time is not to be told.
 
     Another release of torch than that of the run is named. The empty text where too little is known of it.
     """
-    if loops := loop_forecasts(recording):
+    if loops := story.loop_forecasts:
         return " ".join(filter(None, (_in_short(found, f" of loop {at}") for at, found in enumerate(loops, 1))))
-    return _in_short(try_forecast(recording))
+    return _in_short(story.forecast)
 
 
 def _in_short(found: Forecast | None, of: str = "") -> str:
@@ -51,23 +52,23 @@ def _in_short(found: Forecast | None, of: str = "") -> str:
     return f"A step{of}{step}: about {about} ({span}), bound by {found.bound}.{more}"
 
 
-def mac_seconds(recording: Recording) -> dict[Phase, float]:
+def mac_seconds(story: Story) -> dict[Phase, float]:
     """What each phase of the typical step takes on the Mac; empty where none can be told."""
-    found = try_forecast(recording)
+    found = story.forecast
     if found is None or found.no_time:
         return {}
     return {phase: found.time.parts.get(phase, 0.0) for phase in Phase}
 
 
-def mac_times(recording: Recording) -> Callable[[Phase | None], str]:
+def mac_times(story: Story) -> Callable[[Phase | None], str]:
     """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where none can be told."""
-    seconds = mac_seconds(recording)
+    seconds = mac_seconds(story)
     return lambda phase: duration(1e9 * (sum(seconds.values()) if phase is None else seconds.get(phase, 0.0)))
 
 
-def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
+def standing_seconds(story: Story) -> dict[tuple[str, int], float]:
     """For how long the host is idle at each line of the typical step on the Mac; empty where none can be told."""
-    found = try_forecast(recording)
+    found = story.forecast
     seconds: dict[tuple[str, int], float] = {}
     for wait in found.waits if found is not None and not found.no_time else ():
         at = wait.place.file, wait.place.line
@@ -75,9 +76,9 @@ def standing_seconds(recording: Recording) -> dict[tuple[str, int], float]:
     return seconds
 
 
-def predicted_object(recording: Recording) -> dict[str, object] | None:
+def predicted_object(story: Story) -> dict[str, object] | None:
     """The prediction for programs."""
-    found = try_forecast(recording)
+    found = story.forecast
     if found is None:
         return None
     time, told = found.time, not found.no_time

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anymps._text import OWN_KERNELS, kernels_of
-from anymps.record import Fate, Recording
+from anymps.findings import Story
+from anymps.record import Fate
 from anymps.report._text import percent, plural
 
 _WORTH = (
@@ -21,7 +23,7 @@ class RealShare:
     `kernels` is what a sentence calls the kernels.
     """
 
-    operators: dict[str, int]
+    operators: Mapping[str, int]
     of: int
     kernels: str = OWN_KERNELS
 
@@ -51,21 +53,18 @@ class RealShare:
         return _WORTH if self.kernels == OWN_KERNELS else _WORTH.replace("the Mac", "a Mac with that release")
 
 
-def real_share(recording: Recording) -> RealShare | None:
+def real_share(story: Story) -> RealShare | None:
     """The share of a recording; None if the run had no such kernels, or its end was not recorded."""
-    counted = recording.meta.get("real_calls")
-    if not isinstance(counted, dict):
+    if story.run.real_calls is None:
         return None
-    operators = {str(name): count for name, count in counted.items() if isinstance(count, int)}
-    of = sum(use.count for use in recording.operators() if use.fate is Fate.NATIVE)
-    release, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
-    return RealShare(operators, of, kernels_of(release, torch))
+    of = sum(use.count for use in story.operators if use.fate is Fate.NATIVE)
+    return RealShare(story.run.real_calls, of, kernels_of(story.run.kernels_torch, story.run.torch_version))
 
 
-def real_object(recording: Recording) -> dict[str, object] | None:
+def real_object(story: Story) -> dict[str, object] | None:
     """The share for a program."""
-    share = real_share(recording)
+    share = real_share(story)
     if share is None:
         return None
-    release = recording.meta.get("kernels_torch") or None
+    release = story.run.kernels_torch or None
     return {"torch": release, "calls": share.calls, "of": share.of, "operators": dict(sorted(share.operators.items()))}

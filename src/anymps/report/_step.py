@@ -7,8 +7,8 @@ from typing import Final
 
 from anymps._text import estimate, listed
 from anymps.cost import compile_time
-from anymps.forecast import try_forecast
-from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, Recording, StepTable
+from anymps.findings import Story
+from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, StepTable
 from anymps.report import _text as text
 from anymps.report._predicted import ON_MAC, mac_times
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
@@ -35,24 +35,24 @@ NO_STEP: Final = "No complete step was recorded: no loop with work on mps comple
 _PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 
 
-def title(recording: Recording) -> str:
+def title(story: Story) -> str:
     """What the table is of."""
-    if not recording.step_table().first:
+    if not story.step_table.first:
         return "Steps"
-    return "The training step" if recording.trains else "One round of the loop"
+    return "The training step" if story.trains else "One round of the loop"
 
 
-def step_section(recording: Recording) -> Iterator[Section]:
+def step_section(story: Story) -> Iterator[Section]:
     """What a step does, by phase; nothing where it does nothing."""
-    table = recording.step_table()
+    table = story.step_table
     if is_idle(table):
         return
     if not table.first:
         none = Prose((NO_STEP,))
-        yield Section("step", title(recording), (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
+        yield Section("step", title(story), (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
         return
     shares, of = table.typical, caption(table)
-    whole, on_mac = total(shares), mac_times(recording)
+    whole, on_mac = total(shares), mac_times(story)
     rows = [
         (share.phase.label, *cells(share, whole.time_ns, on_mac(share.phase))) for share in sorted(shares, key=by_place)
     ]
@@ -62,9 +62,9 @@ def step_section(recording: Recording) -> Iterator[Section]:
     title_of = f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase"
     whole_table = Table("step-table", _TABLE, tuple(rows), caption=title_of, sums=tuple(sums))
     blocks: list[Block] = [whole_table.of_columns(kept)]
-    if told := remarks(recording, table):
+    if told := remarks(story, table):
         blocks.append(Prose(tuple(told), look="quiet", joined=True))
-    yield Section("step", title(recording), tuple(blocks), nav="Step", remark=of)
+    yield Section("step", title(story), tuple(blocks), nav="Step", remark=of)
 
 
 def is_idle(table: StepTable) -> bool:
@@ -105,11 +105,11 @@ def total(shares: Sequence[PhaseShare]) -> PhaseShare:
     return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in PHASE_NUMBERS))
 
 
-def remarks(recording: Recording, table: StepTable) -> list[str]:
+def remarks(story: Story, table: StepTable) -> list[str]:
     """What the numbers of the table do not say by themselves."""
     whole = total(table.typical)
     sentences = []
-    found = try_forecast(recording)
+    found = story.forecast
     if found is not None and not found.no_time:
         sentences.append(
             f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."
@@ -123,7 +123,7 @@ def remarks(recording: Recording, table: StepTable) -> list[str]:
             )
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
-    changes = list(recording.backend_changes_per_step().values())
+    changes = [2 * step.on_cpu for step in story.step_sums]
     if any(changes):
         sentences.append(f"Each fallback switches from the GPU to the CPU and back: {_spread(changes)} a step.")
     if table.rare is not None:

@@ -4,58 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anymps.findings import Finding, is_refusal
-from anymps.record import Recording
+from anymps.findings import Finding, Story, is_refusal
+from anymps.record import Suite
 from anymps.report._text import clean, plural
 
 
-def is_suite(recording: Recording) -> bool:
-    """Whether tests ran, rather than a script."""
-    return isinstance(recording.meta.get("suite"), dict)
-
-
-def subject(recording: Recording) -> str:
+def subject(story: Story) -> str:
     """What ran, as the reader calls it."""
-    return "code" if is_suite(recording) else "script"
+    return "script" if story.run.suite is None else "code"
 
 
-def session(recording: Recording, mac: str, *, used: bool) -> str:
-    """How the tests ended, on that Mac; `used` is whether anything reached mps."""
-    tests, failed, excused = _number(recording, "tests"), _number(recording, "failed"), _number(recording, "excused")
-    virtual = recording.meta.get("virtual") is not False
-    if not tests:
+def session(story: Story, suite: Suite, mac: str) -> str:
+    """How the tests ended, on that Mac."""
+    tests = plural(suite.tests, "test")
+    if not suite.tests:
         return f"No test ran, so this says nothing about {mac}."
-    ending = recording.meta.get("ending")
-    status = ending.get("status") if isinstance(ending, dict) else None
-    if status not in (0, 1):
-        return f"The session did not finish: {plural(tests, 'test')} ran on {mac}."
-    if not used:
-        return f"None of {plural(tests, 'test')} used mps, so this says nothing about {mac}."
-    if failed:
-        return f"{failed:,} of {plural(tests, 'test')} {'would fail' if virtual else 'failed'} on {mac}."
-    words = f"{plural(tests, 'test')} {'would end' if virtual else 'ended'} as expected on {mac}"
-    return f"{words}, {excused:,} of them with a failure." if excused else f"{words}."
+    if story.run.ending.status not in (0, 1):
+        return f"The session did not finish: {tests} ran on {mac}."
+    if story.unused:
+        return f"None of {tests} used mps, so this says nothing about {mac}."
+    if suite.failed:
+        return f"{suite.failed:,} of {tests} {'failed' if story.run.on_mac else 'would fail'} on {mac}."
+    words = f"{tests} {'ended' if story.run.on_mac else 'would end'} as expected on {mac}"
+    return f"{words}, {suite.excused:,} of them with a failure." if suite.excused else f"{words}."
 
 
-def _number(recording: Recording, name: str) -> int:
-    suite = recording.meta.get("suite")
-    number = suite.get(name) if isinstance(suite, dict) else 0
-    return number if isinstance(number, int) else 0
-
-
-def expected(recording: Recording, finding: Finding) -> str:
+def expected(story: Story, finding: Finding) -> str:
     """Why an error is no news: the manifest, a mark or the test itself expects it. The empty text if it is news."""
-    suite = recording.meta.get("suite")
-    rows = suite.get("expected") if isinstance(suite, dict) else None
-    if not isinstance(rows, list) or not finding.site.known or not is_refusal(finding):
+    if story.run.suite is None or not finding.site.known or not is_refusal(finding):
         return ""
-    place = finding.site.file_line
-    for row in rows:
-        if isinstance(row, dict) and (row.get("file"), row.get("line")) == place:
-            return clean(str(row.get("why", ""))) or "expected"
-    return ""
+    why = (row.why for row in story.run.suite.expected if (row.file, row.line) == finding.site.file_line)
+    return next((clean(words) or "expected" for words in why), "")
 
 
-def news(recording: Recording, findings: Sequence[Finding]) -> list[Finding]:
+def news(story: Story, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that nobody expects."""
-    return [finding for finding in findings if not expected(recording, finding)]
+    return [finding for finding in findings if not expected(story, finding)]

@@ -6,51 +6,50 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from anymps._text import step_name
-from anymps.findings import hurting_in
-from anymps.record import Recording, Span, Step, StepQueues, StepTimeline
+from anymps.findings import Story, TypicalStep
+from anymps.record import Span, StepQueues, StepTimeline
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
 from anymps.report._timeline_on_mac import timeline_on_mac
-from anymps.report._words import fact
 
 _MOST_RAMPS: Final = 500
 
 
-def timeline_drawing(recording: Recording) -> dict[str, Any] | None:
+def timeline_drawing(story: Story) -> dict[str, Any] | None:
     """The typical step on its tracks; None if there is no complete step.
 
     Of a virtual device in the time of the Mac that it plays where that is predicted, else in that of this machine.
     """
-    step = recording.typical_step()
-    if step is None or step.end_ns is None or step.end_ns <= step.start_ns:
+    typical = story.typical
+    if typical is None or typical.step.end_ns is None or typical.step.end_ns <= typical.step.start_ns:
         return None
-    on_mac = timeline_on_mac(recording) if recording.meta.get("virtual") is not False else None
-    return on_mac or _timeline_here(recording, step, step.end_ns - step.start_ns)
+    on_mac = timeline_on_mac(story) if not story.run.on_mac else None
+    return on_mac or _timeline_here(story, typical, typical.step.end_ns - typical.step.start_ns)
 
 
-def _timeline_here(recording: Recording, step: Step, length: int) -> dict[str, Any]:
-    line, directory = recording.timeline(step), fact(recording, "directory")
+def _timeline_here(story: Story, typical: TypicalStep, length: int) -> dict[str, Any]:
+    line, start, directory = typical.timeline, typical.step.start_ns, story.run.directory
     caption = (
         "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
         "until the queue is empty."
-        if recording.meta.get("virtual") is not False
+        if not story.run.on_mac
         else "Times of the host."
     )
     return drawing(
-        _lanes(line, recording.step_queues(step), step.start_ns, length, directory),
+        _lanes(line, typical.queues, start, length, directory),
         length,
-        _sentence(recording, step, line, length),
+        _sentence(story, typical, length),
         f"{caption} Calls closer than a thousandth of the step are drawn as one.",
-        list(_rows(line, step.start_ns, directory)),
+        list(_rows(line, start, directory)),
     )
 
 
-def _sentence(recording: Recording, step: Step, line: StepTimeline, length: int) -> str:
+def _sentence(story: Story, typical: TypicalStep, length: int) -> str:
     """How long the step is, and how often it waits and leaves the device."""
-    waits = sum(wait.count for wait in line.waits)
-    on_cpu = sum(fallback.count for fallback in line.on_cpu)
-    hurting = hurting_in(recording, step)
-    which = step_name(step.step).capitalize()
+    waits = sum(wait.count for wait in typical.timeline.waits)
+    on_cpu = sum(fallback.count for fallback in typical.timeline.on_cpu)
+    hurting = story.in_typical(place for place in story.waits if place.hurts)
+    which = step_name(typical.step.step).capitalize()
     sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
     if hurting:
         hurt = "hurts" if hurting == 1 else "hurt"

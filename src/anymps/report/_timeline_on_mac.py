@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from anymps.cost import StepBound
-from anymps.findings import numbered
-from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of, try_forecast
-from anymps.record import Recording
+from anymps.findings import Story, numbered
+from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
-from anymps.report._words import fact
 
 # What the host does, by how it looks and what it is called; in the order of the legend.
 _HOST: Final[dict[StepBound, tuple[str, str]]] = {
@@ -24,13 +22,13 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 }
 
 
-def timeline_on_mac(recording: Recording) -> dict[str, Any] | None:
+def timeline_on_mac(story: Story) -> dict[str, Any] | None:
     """The predicted step on its tracks; None where no time can be predicted."""
-    found = try_forecast(recording)
+    found = story.forecast
     if found is None or found.no_time:
         return None
     line = timeline_of(found)
-    directory, length = fact(recording, "directory"), 1e9 * line.length
+    directory, length = story.run.directory, 1e9 * line.length
 
     def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
         return [_span(part, length, name or part.operator, look, directory) for part in of]

@@ -5,24 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anymps._text import listed
-from anymps.findings import (
-    Finding,
-    Judgement,
-    Outcome,
-    Severity,
-    ahead,
-    judge,
-    needless_in,
-    needless_places,
-    notes,
-    rule_of,
-    step_on_mac,
-    unused,
-)
-from anymps.record import Line, Recording
+from anymps.findings import Finding, Judgement, Outcome, Severity, Story, rule_of
+from anymps.record import Line
 from anymps.report._numbers import numbers_of
 from anymps.report._real_kernels import real_share
-from anymps.report._suite import is_suite, news, session
+from anymps.report._suite import news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
 
@@ -36,24 +23,18 @@ _DONE_AT_ONCE = (
 _MOST_NAMES = 3  # of processes; one more is named, too
 
 
-def fact(recording: Recording, key: str) -> str:
-    """One fact about the run as text, the empty text if it is not known."""
-    value = recording.meta.get(key)
-    return clean(value) if isinstance(value, str) else ""
-
-
-def state(recording: Recording, findings: Sequence[Finding]) -> Severity | None:
+def state(story: Story, findings: Sequence[Finding]) -> Severity | None:
     """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
-    judged = judge(recording, findings)
+    judged = story.judge(findings)
     return min((finding.severity for finding in findings), default=None if judged.good else Severity.INFO)
 
 
-def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
+def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin.
 
     While a run goes on, they describe it so far.
     """
-    fresh = news(recording, findings)
+    fresh = news(story, findings)
     summary = how_many(fresh)
     if len(fresh) < len(findings):
         left = len(findings) - len(fresh)
@@ -61,14 +42,14 @@ def verdict(recording: Recording, findings: Sequence[Finding], *, running: bool 
     first = first_to_change(fresh)
     if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
-        summary += f" Change first: {place_to_change(recording, first)} ({first.id}{price})."
-    if is_suite(recording):
-        return [session(recording, _mac(recording), used=not unused(recording)), summary]
-    judged = judge(recording, findings)
+        summary += f" Change first: {place_to_change(story, first)} ({first.id}{price})."
+    if story.run.suite is not None:
+        return [session(story, story.run.suite, _mac(story)), summary]
+    judged = story.judge(findings)
     if judged.outcome is Outcome.UNUSED and not findings:
         choose = 'The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
-        summary += f" {_not_begun(recording) or choose}"
-    return [_would_it_run(recording, judged, running), " ".join(filter(None, (summary, waits(recording, findings))))]
+        summary += f" {_not_begun(story) or choose}"
+    return [_would_it_run(story, judged, running), " ".join(filter(None, (summary, waits(story, findings))))]
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
@@ -81,26 +62,26 @@ def first_to_change(findings: Sequence[Finding]) -> Finding | None:
     return first if first is not None and first.severity is not Severity.INFO else None
 
 
-def place_to_change(recording: Recording, finding: Finding) -> str:
+def place_to_change(story: Story, finding: Finding) -> str:
     """A finding's line, or the user's that called it where it is one of an installed package."""
-    return clean(finding.caller) or place(finding.site, fact(recording, "directory"))
+    return clean(finding.caller) or place(finding.site, story.run.directory)
 
 
-def waits(recording: Recording, findings: Sequence[Finding]) -> str:
+def waits(story: Story, findings: Sequence[Finding]) -> str:
     """How many waits a step could do without, and what for; the empty text if no finding is about one."""
-    number, where = _needless(recording, findings)
+    number, where = _needless(story, findings)
     if not number:
         return ""
-    needless = needless_places(recording, findings)
+    needless = story.needless(findings)
     one = count(number) == "1"
     of = f" of {_listed(where)}" if where else ""
-    whole = sum(share.waits for share in recording.step_table().typical)
-    fewest = min((step.waits for step in recording.step_sums()[1:]), default=number)
+    whole = sum(share.waits for share in story.step_table.typical)
+    fewest = min((step.waits for step in story.step_sums[1:]), default=number)
     step = "every step" if where or fewest >= number else "a typical step"
     words, them = f"{count(number)} {'wait' if one else 'waits'} in {step}{of}", "it" if one else "them"
     if not where and count(whole) != count(number):
         words = f"{count(number)} of a step's {count(whole)} waits {'is' if one else 'are'} needless"
-    reach = ahead(recording, needless)
+    reach = story.ahead(needless)
     if reach is not None and reach.whole:
         return f"{words}; without {them} the host could queue whole steps without waiting."
     if reach is None or reach.without - reach.now < _WORTH_A_WORD * reach.now:
@@ -108,24 +89,23 @@ def waits(recording: Recording, findings: Sequence[Finding]) -> str:
     return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
 
 
-def needless_waits(recording: Recording, findings: Sequence[Finding]) -> float:
+def needless_waits(story: Story, findings: Sequence[Finding]) -> float:
     """How many waits a step could do without; 0 if no finding is about one.
 
     Of several processes these are the steps of those that have most.
     """
-    return _needless(recording, findings)[0]
+    return _needless(story, findings)[0]
 
 
-def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float, list[str]]:
+def _needless(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:
     """That number, and the processes whose steps have so many where others have fewer."""
     if not any(rule_of(finding).about_waits or rule_of(finding).about_copies for finding in findings):
         return 0, []
-    needless = needless_places(recording, findings)
-    lines = recording.lines_by_process
+    needless = story.needless(findings)
+    lines = story.processes
     training = [number for number, steps in lines.steps.items() if steps and number in lines.working]
-    if len(recording.parts) < 2 or not lines.whole or not training:
-        step = recording.typical_step()
-        return float(needless_in(recording, step, findings)) if step is not None else 0.0, []
+    if len(story.parts) < 2 or not lines.whole or not training:
+        return float(story.in_typical(needless)), []
     waits = dict.fromkeys(sorted(training), 0.0)
     for waiting in needless:
         there = lines.waited.get(waiting.site.file_line, frozenset())
@@ -133,7 +113,7 @@ def _needless(recording: Recording, findings: Sequence[Finding]) -> tuple[float,
             waits[number] += lines.per_step_there(waiting.per_step, there)
     # Ranks often share the work unevenly: the step that waits most is the one that all others wait for.
     most = max(waits.values())
-    names = [recording.parts[number].name for number, those in waits.items() if those == most]
+    names = [story.parts[number].name for number, those in waits.items() if those == most]
     return most, names if len(names) < len(waits) else []
 
 
@@ -146,17 +126,17 @@ def times(finding: Finding) -> str:
     return f"{finding.count:,} in this run, {count(finding.per_step)} a step"
 
 
-def seen_in(recording: Recording, finding: Finding) -> str:
+def seen_in(story: Story, finding: Finding) -> str:
     """In which of several processes it was seen; the empty text if in all of them, or if there is one."""
     if not finding.processes:
         return ""
-    of = f"{len(finding.processes):,} of {len(recording.lines_by_process.working):,} processes"
+    of = f"{len(finding.processes):,} of {len(story.processes.working):,} processes"
     return f"{of}: {_listed(finding.processes)}"
 
 
-def processes(recording: Recording) -> str:
+def processes(story: Story) -> str:
     """Which processes of a joined recording ran anything on mps; the empty text for one of a single process."""
-    names = [part.name for number, part in enumerate(recording.parts) if number in recording.lines_by_process.working]
+    names = [part.name for number, part in enumerate(story.parts) if number in story.processes.working]
     if not names:
         return ""
     return f"{len(names):,} process{'' if len(names) == 1 else 'es'} ran on mps: {_listed(names)}."
@@ -177,55 +157,52 @@ def cost(finding: Finding) -> str:
     return f"about {duration_range(*finding.cost_ns)} in this run on a Mac" if finding.cost_ns[1] else ""
 
 
-def environment(recording: Recording) -> list[tuple[str, str]]:
+def environment(story: Story) -> list[tuple[str, str]]:
     """What the recording was made with, as pairs of name and value; what is not known is left out."""
-    meta = recording.meta
-    virtual, fallback, arguments = meta.get("virtual"), meta.get("fallback"), meta.get("arguments")
-    computed = _cards(recording) or "on this machine"
-    device = "real" if virtual is False else f"virtual: computed {computed} by the rules of MPS"
-    words = [path(fact(recording, "script"), fact(recording, "directory"))]
-    if isinstance(arguments, list):
-        words += [clean(str(argument)) for argument in arguments]
-    recorded = f"{plural(recording.entry_count, 'call')}, {plural(recording.complete_steps, 'complete step')}"
-    recorded += _part_words(meta.get("steps"), meta.get("steps_seen"), recording)
+    run = story.run
+    computed = _cards(story) or "on this machine"
+    devices = {None: "", False: "real", True: f"virtual: computed {computed} by the rules of MPS"}
+    fallbacks = {None: "", False: "off (PYTORCH_ENABLE_MPS_FALLBACK)", True: "on (PYTORCH_ENABLE_MPS_FALLBACK)"}
+    words = filter(None, (path(run.script, run.directory), *run.arguments))
+    counted = (plural(story.call_count, "call"), plural(story.complete_steps, "complete step") + _part_words(story))
     facts = [
-        ("Mac", fact(recording, "mac_details") or fact(recording, "mac")),
-        ("device", device if isinstance(virtual, bool) else ""),
-        ("fallback", _fallback_words(fallback) if isinstance(fallback, bool) else ""),
-        ("torch", fact(recording, "torch_version")),
-        ("Python", fact(recording, "python_version")),
-        ("platform", fact(recording, "platform")),
-        ("anymps", fact(recording, "anymps_version")),
-        ("variables", _variables(meta.get("environment"))),
-        ("session" if is_suite(recording) else "script", " ".join(word for word in words if word)),
-        ("recorded", ", ".join(part for part in (fact(recording, "started"), recorded) if part)),
+        ("Mac", run.mac_details or run.mac),
+        ("device", devices[run.virtual]),
+        ("fallback", fallbacks[run.fallback]),
+        ("torch", run.torch_version),
+        ("Python", run.python_version),
+        ("platform", run.platform),
+        ("anymps", run.anymps_version),
+        ("variables", " ".join(f"{name}={value}" for name, value in sorted(run.environment.items()))),
+        ("script" if run.suite is None else "session", " ".join(words)),
+        ("recorded", ", ".join(filter(None, (run.started, *counted)))),
     ]
-    return [(name, value) for name, value in facts if value]
+    return [(name, clean(value)) for name, value in facts if value]
 
 
-def _cards(recording: Recording) -> str:
+def _cards(story: Story) -> str:
     """Which NVIDIA cards have computed, each with its processes where several did; empty if the CPU has."""
     ranks: dict[str, list[str]] = {}
-    for part in recording.parts:
+    for part in story.parts:
         ranks.setdefault(clean(part.card), []).append(clean(part.name))
-    card = fact(recording, "card")
+    card = clean(story.run.card)
     if card or list(ranks) == [""]:
         return f"on {card}" if card else ""
     return "".join(f"on {card or 'the CPU'} ({', '.join(names)}), " for card, names in ranks.items()).removesuffix(", ")
 
 
-def _part_words(steps: object, seen: object, recording: Recording) -> str:
-    if not isinstance(steps, list):
+def _part_words(story: Story) -> str:
+    if story.run.steps is None:
         return ""
-    first, last = steps
-    of = " of each process" if recording.parts else f" of {seen}" if isinstance(seen, int) else ""
+    first, last = story.run.steps
+    of = " of each process" if story.parts else "" if story.run.steps_seen is None else f" of {story.run.steps_seen}"
     return f" (steps {first}:{last}{of})"
 
 
-def _not_begun(recording: Recording) -> str:
+def _not_begun(story: Story) -> str:
     """Why a recording of part of a run is empty: the run ended before that part. The empty text for any other."""
-    steps, seen = recording.meta.get("steps"), recording.meta.get("steps_seen")
-    if not isinstance(steps, list) or not isinstance(seen, int) or recording.parts or not unused(recording):
+    steps, seen = story.run.steps, story.run.steps_seen
+    if steps is None or seen is None or story.parts or not story.unused:
         return ""
     first, last = steps
     if seen > first:
@@ -233,50 +210,50 @@ def _not_begun(recording: Recording) -> str:
     return f"The script made {plural(seen, 'training step')}, and --steps is {first}:{last}."
 
 
-def limits(recording: Recording, *, running: bool = False) -> list[str]:
+def limits(story: Story, *, running: bool = False) -> list[str]:
     """What the reader must not conclude from this report; one sentence each. A run may be going on."""
     sentences = []
-    if recording.meta.get("virtual") is not False:
-        sentences.append(_whose_times(recording))
-    if recording.meta.get("source") == "observer":
+    if not story.run.on_mac:
+        sentences.append(_whose_times(story))
+    if story.run.source == "observer":
         sentences.append(
             "Recorded by an observer of all operators: a time is what the host spent in a call, not what the GPU took."
         )
-        if recording.meta.get("virtual") is False:
-            sentences.append(_device_time(recording))
-    share = real_share(recording)
+        if story.run.on_mac:
+            sentences.append(_device_time(story))
+    share = real_share(story)
     if share is not None:
         sentences.append(share.in_full)
-    numbers = numbers_of(recording)
+    numbers = numbers_of(story)
     if numbers is not None:
         sentences.append(numbers.in_full)
-    if recording.parts:
-        names = ", ".join(clean(part.name) for part in recording.parts)
+    if story.parts:
+        names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(
-            f"Joined from {len(recording.parts)} processes ({names}), "
+            f"Joined from {len(story.parts)} processes ({names}), "
             "which are shown one after another: times and memory are those of one process at a time."
         )
-    if not recording.complete and not running:
-        cut = ", ".join(clean(part.name) for part in recording.parts if not part.complete)
+    if not story.complete and not running:
+        cut = ", ".join(clean(part.name) for part in story.parts if not part.complete)
         which = f"The recording of {cut}" if cut else "The recording"
         sentences.append(f"{which} stops in the middle of the run: this report covers the run up to there.")
-    if recording.dropped:
+    if story.dropped:
         sentences.append(
-            f"The detail of {plural(recording.dropped, 'plain call')} was not kept: counts by line and operator "
+            f"The detail of {plural(story.dropped, 'plain call')} was not kept: counts by line and operator "
             "include all calls, the step table only the steps with full detail."
         )
-    if recording.sizeless:
-        first = ", ".join(f"`{clean(name)}`" for name in recording.sizeless[:3])
-        more = f" and {len(recording.sizeless) - 3} more" if len(recording.sizeless) > 3 else ""
+    if story.sizeless:
+        first = ", ".join(f"`{clean(name)}`" for name in story.sizeless[:3])
+        more = f" and {len(story.sizeless) - 3} more" if len(story.sizeless) > 3 else ""
         sentences.append(
             f"The run had more sizes than a recording keeps: later calls of {first}{more} are counted by operator and "
             "dtype, not by size."
         )
-    return sentences + notes(recording)
+    return [*sentences, *story.notes]
 
 
-def _whose_times(recording: Recording) -> str:
-    step = step_on_mac(recording)
+def _whose_times(story: Story) -> str:
+    step = story.on_mac
     if step is None:
         return (
             "Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs, without the "
@@ -290,11 +267,11 @@ def _whose_times(recording: Recording) -> str:
     )
 
 
-def _device_time(recording: Recording) -> str:
+def _device_time(story: Story) -> str:
     """How long host and device were at work on a real Mac, as far as anything has measured it."""
-    waiting = duration(sum(place.duration_ns for place in recording.waits()))
+    waiting = duration(sum(place.duration_ns for place in story.wait_calls))
     waited = f"The host spent {waiting or 'no time'} in calls that wait for the device."
-    spans = [noted.occurrence for noted in recording.noted("device_time")]
+    spans = story.device_times
     if not spans:
         return (
             f"{waited} How long the device worked was not measured: put events (`torch.mps.Event(enable_timing=True)`) "
@@ -307,37 +284,26 @@ def _device_time(recording: Recording) -> str:
     )
 
 
-def not_modelled(recording: Recording) -> list[str]:
+def not_modelled(story: Story) -> list[str]:
     """What the virtual device leaves out altogether; nothing on a real Mac."""
-    if recording.meta.get("virtual") is False:
+    if story.run.on_mac:
         return []
     return [
-        _QUEUED_ON_A_CARD if _cards(recording) else _DONE_AT_ONCE,
+        _QUEUED_ON_A_CARD if _cards(story) else _DONE_AT_ONCE,
         "Memory that MPSGraph and Metal take for themselves.",
         "What Apple's compiler and GPU make of Metal shaders (`torch.mps.compile_shader`, `torch.compile`).",
         "Bugs inside Metal, unless they are listed as known ones; the last digits of results.",
     ]
 
 
-def _variables(environment: object) -> str:
-    if not isinstance(environment, dict):
-        return ""
-    return " ".join(clean(f"{name}={value}") for name, value in sorted(environment.items()))
+def _mac(story: Story) -> str:
+    return clean(story.run.mac) or "a Mac"
 
 
-def _fallback_words(on: bool) -> str:
-    return f"{'on' if on else 'off'} (PYTORCH_ENABLE_MPS_FALLBACK)"
-
-
-def _mac(recording: Recording) -> str:
-    return fact(recording, "mac") or "a Mac"
-
-
-def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str:
-    mac, ended, outcome = _mac(recording), judged.ending, judged.outcome
-    real = recording.meta.get("virtual") is False
-    failed, ran = ("Did not run", "Ran") if real else ("Would not run", "Would run")
-    where = place(judged.site, fact(recording, "directory"))
+def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
+    mac, ended, outcome = _mac(story), judged.ending, judged.outcome
+    failed, ran = ("Did not run", "Ran") if story.run.on_mac else ("Would not run", "Would run")
+    where = place(judged.site, story.run.directory)
     exception = clean(ended.exception)
     if outcome is Outcome.RAISES:
         return f"{failed} on {mac}: {where} raises {exception}."
@@ -348,7 +314,7 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
     if outcome is Outcome.FAILED:
         at = f" at {where}" if judged.site.known else ""
         subject = f"The script failed, as {clean(ended.process)}" if ended.process else "The script"
-        early = ", before anything reached mps" if unused(recording) and not _not_begun(recording) else ""
+        early = ", before anything reached mps" if story.unused and not _not_begun(story) else ""
         return f"{subject} ended with {exception}{at}{early}."
     if outcome is Outcome.CUT:
         refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
@@ -356,16 +322,16 @@ def _would_it_run(recording: Recording, judged: Judgement, running: bool) -> str
             return f"So far MPS on {mac} {refused}."
         return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
     if outcome is Outcome.UNUSED:
-        if _not_begun(recording):
+        if _not_begun(story):
             return f"Nothing was recorded, so this says nothing about {mac}."
-        if recording.meta.get("used_by_children"):
+        if story.run.used_by_children:
             return f"Only child processes ran on mps, unrecorded, so this says nothing about {mac}."
         return f"Nothing ran on mps, so this says nothing about {mac}."
     if judged.finding is not None:
         return f"{ran} on {mac}, with wrong results: {where} ({judged.finding.id})."
     if judged.refused:
         return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script continued."
-    fallbacks = {fallback.operator for fallback in recording.fallbacks()}
+    fallbacks = {fallback.operator for fallback in story.fallbacks}
     some = f", with {plural(len(fallbacks), 'operator')} on the CPU" if fallbacks else ""
     return f"{ran} on {mac}{some}."
 

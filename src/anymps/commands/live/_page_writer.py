@@ -15,7 +15,7 @@ from typing import Any
 from anymps._errors import AnympsError
 from anymps._settings import Settings
 from anymps.commands._judge import Judge
-from anymps.findings import unused
+from anymps.findings import Story, unused
 from anymps.record import Recording
 from anymps.report import Running, page_renderer, write_file
 
@@ -38,8 +38,9 @@ def write_pages(order: dict[str, Any]) -> None:
         if running is not None and unused(recording):
             return
         findings = judge.judge(recording).findings
+        story = Story.of(recording)
         for page in order["pages"]:
-            write_file(page_renderer(running).pieces(recording, findings), Path(page))
+            write_file(page_renderer(running).pieces(story, findings), Path(page))
 
 
 def _main() -> int:

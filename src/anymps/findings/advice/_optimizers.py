@@ -57,7 +57,7 @@ def has_half_parameters(recording: Recording, dtype: str = "float16") -> bool:
 def emulates_bfloat16(recording: Recording) -> str:
     """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
     try:
-        family = parse_mac(str(recording.meta.get("mac") or "")).metal_family
+        family = parse_mac(recording.run.mac).metal_family
     except AnympsError:
         return ""  # a recording of no Mac, or of one that is not known here
     return family if family in _EMULATING else ""

@@ -69,20 +69,19 @@ _ON_THIS_MAC: Final = {
 
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
-    if recording.meta.get("virtual") is False:
+    if recording.run.on_mac:
         return _ON_THIS_MAC.get(hazard.outcome, "")
     if _by_faulty_kernels(recording, hazard, operator) and hazard.outcome in _BY_KERNELS:
-        release, torch = (str(recording.meta.get(name) or "") for name in ("kernels_torch", "torch_version"))
-        return _BY_KERNELS[hazard.outcome].format(kernels=kernels_of(release, torch), operator=operator)
+        kernels = kernels_of(recording.run.kernels_torch, recording.run.torch_version)
+        return _BY_KERNELS[hazard.outcome].format(kernels=kernels, operator=operator)
     return _BY_THE_CPU.get(hazard.outcome, "")
 
 
 def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
     """Whether PyTorch's own kernels computed calls of the operator, and their release has the fault."""
-    counted = recording.meta.get("real_calls")
-    if not isinstance(counted, dict) or operator not in map(base_name, counted):
+    if operator not in map(base_name, recording.run.real_calls or ()):
         return False
-    release = release_in(recording, "kernels_torch") or release_of(recording)
+    release = release_in(recording.run.kernels_torch) or release_of(recording)
     return release is None or any(
         one.since <= release <= one.until for one in all_hazards() if one.id == hazard.id and _is_of(one, operator)
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps._text import listed
-from anymps.findings._endings import NOWHERE, Ending, ending, ending_refusal
+from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
@@ -18,7 +18,7 @@ from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps508_watermarks import ended_by_watermark
 from anymps.findings.rules._mps801_loading import ended_by_workers
 from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
-from anymps.record import Recording, Site
+from anymps.record import Recording, Site, SourcePlace
 
 NOTHING_RAN = Rule(
     id="MPS002",
@@ -109,9 +109,9 @@ _OF_TORCH: Final = {"torch": (*_CALLED, "TypeError", "ValueError", "IndexError",
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about a run without mps, or about an exception that ended it and that no other rule explains."""
     ended = ending(recording)
-    choice = recording.meta.get("device_choice")
-    if nothing_ran(recording) and isinstance(choice, dict):
-        yield _unused(choice, recording.meta.get("unmoved"))
+    choice = recording.run.device_choice
+    if choice is not None and nothing_ran(recording):
+        yield _unused(choice, recording.run.unmoved)
     if not ended.exception or is_explained(recording):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
@@ -141,26 +141,22 @@ def _known(ended: Ending) -> str:
 def nothing_ran(recording: Recording) -> bool:
     """Whether the program came to its end and nothing of it reached mps."""
     ended = ending(recording)
-    return not ended.exception and not ended.early and isinstance(recording.meta.get("device_choice"), dict)
+    return not ended.exception and not ended.early and recording.run.device_choice is not None
 
 
-def _unused(choice: dict[str, object], unmoved: object) -> Finding:
+def _unused(choice: SourcePlace, unmoved: Sequence[SourcePlace]) -> Finding:
     """About a run without mps, at the line that chose the device as far as the source tells.
 
     Where none did, `unmoved` are the lines of what is to be moved.
     """
-    file, line = choice.get("file"), choice.get("line")
-    what, site = "The script never named a device, so everything stayed on the CPU.", NOWHERE
-    if isinstance(file, str) and isinstance(line, int):
-        first, around = choice.get("first"), str(choice.get("around", ""))
-        first = first if isinstance(first, int) else line
-        site = Site(file, line, source=str(choice.get("source", "")), first=first, around=around)
-    if choice.get("chosen"):
+    what, site = "The script never named a device, so everything stayed on the CPU.", choice.site
+    if choice.chosen:
         what = "No tensor reached mps. This line chooses the device, and it did not choose mps."
     fix = _in_words(site)
-    moved = [_moved(tensor) for tensor in unmoved if isinstance(tensor, dict)] if isinstance(unmoved, list) else []
-    if moved:
-        by_kind = {what: [at(site) for kind, site in moved if kind == what] for what in ("model", "batch", "made")}
+    if unmoved:
+        by_kind = {
+            what: [at(place.site) for place in unmoved if place.what == what] for what in ("model", "batch", "made")
+        }
         places = [f"{whose} at {listed(by_kind[what])}" for what, whose in _THEIRS.items() if by_kind[what]]
         then = f" Then move {', and '.join(places)}: `.to(device)`." if places else ""
         made = f" On the device, create the tensors made at {listed(by_kind['made'])}: `device=device`."
@@ -172,7 +168,7 @@ def _unused(choice: dict[str, object], unmoved: object) -> Finding:
         count=1,
         fix=fix,
         written=written,
-        related_sites=[site for _, site in moved],
+        related_sites=[place.site for place in unmoved],
         related_as="move at",
     )
 
@@ -187,12 +183,6 @@ def _in_words(site: Site) -> str:
     if _NAMED.search(site.source):
         return _NAMED_FIRST
     return f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
-
-
-def _moved(place: dict[str, object]) -> tuple[str, Site]:
-    line = place.get("line")
-    site = Site(str(place.get("file", "")), line if isinstance(line, int) else 0, source=str(place.get("source", "")))
-    return str(place.get("what", "")), site
 
 
 def is_explained(recording: Recording) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from anymps.findings._costs import FALLBACK
 from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
-from anymps.findings._memory_limits import environment
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
@@ -139,9 +138,8 @@ def find(recording: Recording) -> Iterator[Finding]:
 def _missing(recording: Recording, refused: Refused) -> Finding:
     native = _native_words(recording, refused.operator)
     set_it = f"et {_VARIABLE}=1 before `import torch` to run it on the CPU, which is slower."
-    if environment(recording).get(_VARIABLE, "0") != "0":
-        virtual = recording.meta.get("virtual")
-        where = "before `import torch`" if virtual else "in the shell, as anymps loads torch first"
+    if recording.run.environment.get(_VARIABLE, "0") != "0":
+        where = "before `import torch`" if recording.run.virtual else "in the shell, as anymps loads torch first"
         set_it = f"et {_VARIABLE}=1 {where}: it was set when torch was loaded already, which is too late."
     return MISSING.finding(
         refused.site,

@@ -312,7 +312,7 @@ def _inside(recording: Recording, line: AtLine) -> Advice:
     fix = instead_of(line.operators, line.site.source)
     known = None
     try:
-        known = wait_of(names[0], str(recording.meta.get("torch_version", "")))
+        known = wait_of(names[0], recording.run.torch_version)
     except UnsupportedTorchError:
         pass  # a recording of another torch, or of an unknown one
     operators = " and ".join(f"`{operator}`" for operator in line.operators)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._endings import NOWHERE, ending
+from anymps.findings._endings import ending
 from anymps.findings._example import Example
-from anymps.findings._memory_limits import environment
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import Recording, Site
+from anymps.record import NOWHERE, Recording, Site
 from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
 
 WATERMARK = Rule(
@@ -46,7 +45,7 @@ _REFUSED: Final = re.compile(r"invalid (?:high|low) watermark ratio .*")
 
 def find(recording: Recording) -> Iterator[Finding]:
     """A finding for each variable that takes the limit away or that torch refuses."""
-    variables = environment(recording)
+    variables = recording.run.environment
     for name in WATERMARKS:
         if name not in variables:
             continue
@@ -67,7 +66,7 @@ def _watermark_fix(name: str, text: str) -> str:
 
 def ended_by_watermark(recording: Recording) -> bool:
     """Whether torch refused the ratios at the first allocation, and nothing caught it."""
-    variables = environment(recording)
+    variables = recording.run.environment
     wrong = any(explain_watermark(name, variables)[1] for name in WATERMARKS if name in variables)
     return wrong and _REFUSED.fullmatch(ending(recording).message) is not None
 

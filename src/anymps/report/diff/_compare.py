@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anymps.findings import Finding
-from anymps.record import Fate, PhaseShare, Recording
+from anymps.findings import Finding, Story
+from anymps.record import Fate, PhaseShare
 from anymps.report._identity import Key, key
 from anymps.report._predicted import mac_seconds
 from anymps.report._step import by_place, title, total
-from anymps.report._text import path
-from anymps.report._words import fact
+from anymps.report._text import clean, path
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
 
@@ -86,8 +85,8 @@ class Diff:
         return _other_script(self.before, self.after)
 
 
-def compare(before: Recording, after: Recording, was: Sequence[Finding], now: Sequence[Finding]) -> Diff:
-    """Compare two recordings with their findings.
+def compare(before: Story, after: Story, was: Sequence[Finding], now: Sequence[Finding]) -> Diff:
+    """Compare two runs with their findings.
 
     Findings are the same if rule, file, function, text of the line and operator are; line numbers may differ, and of
     scripts with different names the files, too. Numbers are compared for one step where both runs have steps, so that a
@@ -161,14 +160,14 @@ def _differs(pair: Change) -> bool:
     return pair.before.count != pair.after.count
 
 
-def _step_title(before: Recording, after: Recording) -> str:
+def _step_title(before: Story, after: Story) -> str:
     # A recording without a step has no say in what the steps are.
-    titles = {title(recording) for recording in (before, after) if recording.complete_steps} or {title(after)}
+    titles = {title(story) for story in (before, after) if story.complete_steps} or {title(after)}
     return titles.pop() if len(titles) == 1 else "A step, or a round of the loop"
 
 
-def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:
-    first, second = (table.typical for table in (before.step_table(), after.step_table()))
+def _phases(before: Story, after: Story) -> tuple[PhaseChange, ...]:
+    first, second = (table.typical for table in (before.step_table, after.step_table))
     if not first or not second:
         return ()
     was, now = mac_seconds(before), mac_seconds(after)
@@ -181,23 +180,23 @@ def _phases(before: Recording, after: Recording) -> tuple[PhaseChange, ...]:
     return (*rows, PhaseChange("", total(first), total(second), sums if known else None))
 
 
-def _operators(recording: Recording) -> tuple[set[str], set[str]]:
+def _operators(story: Story) -> tuple[set[str], set[str]]:
     """The operators that ran on the CPU, and those that ran in MPS kernels."""
-    uses = recording.operators()
+    uses = story.operators
     return {use.name for use in uses if use.fate in _ON_CPU}, {use.name for use in uses if use.fate is Fate.NATIVE}
 
 
-def _peak(recording: Recording) -> int | None:
-    return max((sample.allocated_bytes for sample in recording.memory()), default=None)
+def _peak(story: Story) -> int | None:
+    return max((sample.allocated_bytes for sample in story.memory_samples), default=None)
 
 
-def _side(recording: Recording) -> Side:
+def _side(story: Story) -> Side:
     return Side(
-        script=fact(recording, "script"),
-        directory=fact(recording, "directory"),
-        mac=fact(recording, "mac"),
-        torch_version=fact(recording, "torch_version"),
-        calls=recording.entry_count,
-        complete_steps=recording.complete_steps,
-        complete=recording.complete,
+        script=story.run.script,
+        directory=story.run.directory,
+        mac=clean(story.run.mac),
+        torch_version=clean(story.run.torch_version),
+        calls=story.call_count,
+        complete_steps=story.complete_steps,
+        complete=story.complete,
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from anymps.findings import Finding, Severity
-from anymps.record import OperatorUse, Recording
+from anymps.findings import Finding, Severity, Story
+from anymps.record import OperatorUse
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
@@ -18,7 +18,6 @@ from anymps.report._timeline import timeline_drawing
 from anymps.report._words import (
     cost,
     environment,
-    fact,
     limits,
     needless_waits,
     not_modelled,
@@ -54,48 +53,48 @@ _FIRST: Final = 3
 
 
 def run_document(
-    recording: Recording, findings: Sequence[Finding], *, forms: Form = Form.ALL, running: Progress | None = None
+    story: Story, findings: Sequence[Finding], *, forms: Form = Form.ALL, running: Progress | None = None
 ) -> Document:
     """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made."""
-    notes = [note(f"finding-{number}", finding, recording) for number, finding in enumerate(findings, 1)]
-    first, *others = verdict(recording, findings, running=running is not None)
+    notes = [note(f"finding-{number}", finding, story) for number, finding in enumerate(findings, 1)]
+    first, *others = verdict(story, findings, running=running is not None)
     return Document(
-        title=_title(recording),
+        title=_title(story),
         kind="report",
         made_from="from a recording",
-        eyebrow=tuple(_eyebrow(recording)),
-        state=STATES[state(recording, findings)],
+        eyebrow=tuple(_eyebrow(story)),
+        state=STATES[state(story, findings)],
         verdict=first,
-        sentences=tuple(filter(None, (*others, predicted_sentence(recording)))),
-        figures=tuple(_figures(recording, findings)) if Form.PAGE in forms else (),
-        sections=tuple(_sections(recording, findings, notes, forms, running is not None)),
+        sentences=tuple(filter(None, (*others, predicted_sentence(story)))),
+        figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
+        sections=tuple(_sections(story, findings, notes, forms, running is not None)),
         running=running,
     )
 
 
 def _sections(
-    recording: Recording, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
+    story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
 ) -> Iterator[Section]:
     page = Form.PAGE in forms
     yield from _first(findings, notes)
-    yield from step_section(recording)
-    yield from waits_section(recording, findings)
+    yield from step_section(story)
+    yield from waits_section(story, findings)
     if page:
-        yield from _timeline(recording)
-    drawing = Drawing("memory_drawing", memory_drawing(recording.memory_story)) if page else None
-    yield from memory_section(recording, drawing)
+        yield from _timeline(story)
+    drawing = Drawing("memory_drawing", memory_drawing(story.memory)) if page else None
+    yield from memory_section(story, drawing)
     yield _findings(notes)
     if page:
-        yield from _operators(recording.operators())
-    yield lines_section(recording)
-    facts = Facts(tuple(environment(recording)))
+        yield from _operators(story.operators)
+    yield lines_section(story)
+    facts = Facts(tuple(environment(story)))
     yield Section("environment", "The Mac and the versions in force", (facts,), "Environment", "Environment")
-    told = tuple(limits(recording, running=running))
+    told = tuple(limits(story, running=running))
     yield Section(
         "limits",
         "Limits of this report",
         (
-            Items((*told, *not_modelled(recording)), Form.PAGE),
+            Items((*told, *not_modelled(story)), Form.PAGE),
             Items(told or ("None that this report knows of.",), Form.TEXT),
         ),
         "Limits",
@@ -103,33 +102,32 @@ def _sections(
     )
 
 
-def _title(recording: Recording) -> str:
-    script = text.path(fact(recording, "script"), fact(recording, "directory"))
-    mac = fact(recording, "mac")
+def _title(story: Story) -> str:
+    script = text.path(story.run.script, story.run.directory)
+    mac = text.clean(story.run.mac)
     return "anymps report" + (f": {script}" if script else "") + (f" on {mac}" if mac else "")
 
 
-def _eyebrow(recording: Recording) -> list[str]:
-    torch_version = fact(recording, "torch_version")
-    virtual = recording.meta.get("virtual")
+def _eyebrow(story: Story) -> list[str]:
+    torch_version = text.clean(story.run.torch_version)
     words = [
-        text.path(fact(recording, "script"), fact(recording, "directory")),
-        fact(recording, "mac"),
+        text.path(story.run.script, story.run.directory),
+        text.clean(story.run.mac),
         f"torch {torch_version}" if torch_version else "",
-        ("virtual device" if virtual else "real device") if isinstance(virtual, bool) else "",
+        {None: "", False: "real device", True: "virtual device"}[story.run.virtual],
     ]
     return [word for word in words if word] or ["anymps"]
 
 
-def _figures(recording: Recording, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    table = recording.step_table()
+def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    table = story.step_table
     if not table.first or is_idle(table):
         return
     share = total(table.typical)
-    here = "" if recording.meta.get("virtual") is False else " here"
-    needless = needless_waits(recording, findings)
+    here = "" if story.run.on_mac else " here"
+    needless = needless_waits(story, findings)
     of_these = f" ({text.count(needless)} needless)" if needless else ""
-    if on_mac := mac_times(recording)(None):
+    if on_mac := mac_times(story)(None):
         yield "a step on the Mac", on_mac
     yield f"a step{here}", text.duration(share.time_ns) or "0"
     yield "its operators on mps", text.count(share.on_mps) or "0"
@@ -158,8 +156,8 @@ def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Secti
         yield Section("first", "What to change first", (Changes(changes),), "Change first", forms=Form.PAGE)
 
 
-def _timeline(recording: Recording) -> Iterator[Section]:
-    timeline = timeline_drawing(recording)
+def _timeline(story: Story) -> Iterator[Section]:
+    timeline = timeline_drawing(story)
     if timeline is None:
         return
     columns = (
@@ -181,7 +179,7 @@ def _timeline(recording: Recording) -> Iterator[Section]:
         fold="The same as a table",
     )
     blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
-    if (runs := runs_drawing(recording)) is not None:
+    if (runs := runs_drawing(story)) is not None:
         blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
     yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", forms=Form.PAGE)
 

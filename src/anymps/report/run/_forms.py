@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from anymps.findings import Finding
-from anymps.record import Recording
+from anymps.findings import Finding, Story
 from anymps.report.document import DEFAULT_WIDTH, Form, as_text, print_document, rendered
 from anymps.report.run._document import run_document
 from anymps.report.run._github import github_pieces
@@ -34,12 +33,12 @@ class Running:
         return f"Still running: {step}{self.elapsed}. This page reloads until the run ends."
 
 
-_FOR_PROGRAMS: Final[dict[str, Callable[[Recording, Sequence[Finding], str | None], Iterator[str]]]] = {
-    "trace": lambda recording, findings, _: trace_pieces(recording, findings),
-    "json": lambda recording, findings, _: json_pieces(recording, findings),
+_FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], Iterator[str]]]] = {
+    "trace": lambda story, findings, _: trace_pieces(story, findings),
+    "json": lambda story, findings, _: json_pieces(story, findings),
     "sarif": sarif_pieces,
     "github": github_pieces,
-    "junit": lambda recording, findings, _: junit_pieces(recording, findings),
+    "junit": lambda story, findings, _: junit_pieces(story, findings),
 }
 
 FORMATS: Final = (*_SHOWN, *_FOR_PROGRAMS)
@@ -48,7 +47,7 @@ FORMATS: Final = (*_SHOWN, *_FOR_PROGRAMS)
 
 @dataclass(frozen=True)
 class Renderer:
-    """One form of a report: a function of a recording and its findings, which needs neither torch nor the script.
+    """One form of a report: a function of a run's story and its findings, which needs neither torch nor the script.
 
     `name` is the word by which a command chooses it. Forms for other programs tell paths from `root`, a directory. A
     page of a run that is still `running` says so, and reloads.
@@ -58,14 +57,14 @@ class Renderer:
     root: str | None = None
     running: Running | None = None
 
-    def pieces(self, recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+    def pieces(self, story: Story, findings: Sequence[Finding]) -> Iterator[str]:
         """The report as pieces of text that follow each other, so that a long one is never whole in memory.
 
         Text is 100 columns wide and has no colour.
         """
         if self.name in _FOR_PROGRAMS:
-            return _FOR_PROGRAMS[self.name](recording, findings, self.root)
-        return rendered(run_document(recording, findings, forms=_SHOWN[self.name], running=self.running), self.name)
+            return _FOR_PROGRAMS[self.name](story, findings, self.root)
+        return rendered(run_document(story, findings, forms=_SHOWN[self.name], running=self.running), self.name)
 
 
 def renderer(name: str, root: str | None = None) -> Renderer:
@@ -81,14 +80,14 @@ def page_renderer(running: Running | None = None) -> Renderer:
 
 
 def render_terminal(
-    recording: Recording, findings: Sequence[Finding], *, width: int = DEFAULT_WIDTH, color: bool = False
+    story: Story, findings: Sequence[Finding], *, width: int = DEFAULT_WIDTH, color: bool = False
 ) -> str:
     """The report as text, by default 100 columns wide and without colour."""
-    return as_text(run_document(recording, findings, forms=Form.TERMINAL), width=width, color=color)
+    return as_text(run_document(story, findings, forms=Form.TERMINAL), width=width, color=color)
 
 
 def print_terminal(
-    recording: Recording,
+    story: Story,
     findings: Sequence[Finding],
     stream: TextIO,
     *,
@@ -96,4 +95,4 @@ def print_terminal(
     color: bool | None = None,
 ) -> None:
     """Write the report to `stream`, as wide as its terminal and coloured if it is one."""
-    print_document(run_document(recording, findings, forms=Form.TERMINAL), stream, width=width, color=color)
+    print_document(run_document(story, findings, forms=Form.TERMINAL), stream, width=width, color=color)

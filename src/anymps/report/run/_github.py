@@ -8,37 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anymps.findings import Finding, Severity
-from anymps.record import Recording
+from anymps.findings import Finding, Severity, Story
 from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
-from anymps.report._words import fact, seen_in, verdict
-from anymps.report.run._location import below, root_of
+from anymps.report._words import seen_in, verdict
+from anymps.report.run._location import below
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-def github_pieces(recording: Recording, findings: Sequence[Finding], checkout: str | None) -> Iterator[str]:
+def github_pieces(story: Story, findings: Sequence[Finding], checkout: str | None) -> Iterator[str]:
     """The verdict, then one command a finding, the most severe first; none for what tests expect.
 
     GitHub shows ten of a kind for a step. `checkout` is by default the directory of the run.
     """
-    yield _command("notice", {"title": "anymps"}, " ".join(verdict(recording, findings)))
-    root = root_of(recording, checkout)
-    for finding in news(recording, findings):
+    yield _command("notice", {"title": "anymps"}, " ".join(verdict(story, findings)))
+    root = checkout or story.run.directory
+    for finding in news(story, findings):
         properties = {}
         file = below(finding.site.file, root) if finding.site.known else None
         if file is not None:
             properties = {"file": file, "line": str(finding.site.line)}
         properties["title"] = f"{finding.id} {finding.title}"
-        where = "" if file is not None else f"{place(finding.site, fact(recording, 'directory'))}: "
-        yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(recording, finding)}")
+        where = "" if file is not None else f"{place(finding.site, story.run.directory)}: "
+        yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(story, finding)}")
 
 
-def _message(recording: Recording, finding: Finding) -> str:
+def _message(story: Story, finding: Finding) -> str:
     low, high = finding.cost_per_step_ns
     cost = f"Cost: about {duration_range(low, high)} a step on a Mac.\n" if high else ""
-    seen = seen_in(recording, finding)
+    seen = seen_in(story, finding)
     cost += f"Seen in {seen}.\n" if seen else ""
     return f"{clean(finding.what)}\n{cost}Why: {clean(finding.why)}\nFix: {clean(finding.fix)}"
 

@@ -8,19 +8,14 @@ from dataclasses import asdict
 from typing import Final
 
 from anymps._version import __version__
-from anymps.findings import Finding, WaitPlace, growth_per_step, memory_limits, wait_places
-from anymps.record import (
-    Line,
-    Recording,
-    StepTable,
-    WaitQueue,
-)
+from anymps.findings import Finding, Story, WaitPlace
+from anymps.record import Line, StepTable, WaitQueue
 from anymps.report._identity import fingerprints
 from anymps.report._numbers import numbers_object
 from anymps.report._objects import finding_object, record_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._real_kernels import real_object
-from anymps.report._words import fact, limits, verdict
+from anymps.report._words import limits, verdict
 
 FORMAT: Final = "anymps-report"
 VERSION: Final = 1
@@ -34,41 +29,40 @@ _FACTS = (
 )  # fmt: skip
 
 
-def json_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+def json_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
     """Everything that the other reports show, for programs, in the pieces of the encoder; indented by two blanks."""
     # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
-    yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(recording, findings))
+    yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(story, findings))
     yield "\n"
 
 
-def _report(recording: Recording, findings: Sequence[Finding]) -> dict[str, object]:
-    meta = recording.meta
-    marks = fingerprints(findings, fact(recording, "directory"))
+def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
+    marks = fingerprints(findings, story.run.directory)
     return {
         "format": FORMAT,
         "version": VERSION,
         "generator": {"name": "anymps", "version": __version__},
-        "verdict": verdict(recording, findings),
-        "run": {name: meta[name] for name in _FACTS if name in meta},
-        "complete": recording.complete,
-        "calls": recording.entry_count,
-        "calls_without_detail": recording.dropped,
-        "real_kernels": real_object(recording),
-        "numbers": numbers_object(recording),
-        "complete_steps": recording.complete_steps,
+        "verdict": verdict(story, findings),
+        "run": {name: story.facts[name] for name in _FACTS if name in story.facts},
+        "complete": story.complete,
+        "calls": story.call_count,
+        "calls_without_detail": story.dropped,
+        "real_kernels": real_object(story),
+        "numbers": numbers_object(story),
+        "complete_steps": story.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
-        "step_table": _step_table(recording.step_table()),
-        "predicted_step": predicted_object(recording),
-        "no_predicted_step": why_no_prediction(recording),
-        "operators": [record_object(use) for use in recording.operators()],
-        "lines": [_line(line) for line in recording.lines()],
-        "waits": [record_object(wait) for wait in recording.waits()],
-        "wait_queues": [_wait_queue(place, queue) for place in wait_places(recording) for queue in place.queues],
-        "fallbacks": [record_object(fallback) for fallback in recording.fallbacks()],
-        "refusals": [record_object(refusal) for refusal in recording.refusals()],
-        "memory": [record_object(sample) for sample in recording.memory()],
-        "memory_peak": _memory_peak(recording),
-        "limits": limits(recording),
+        "step_table": _step_table(story.step_table),
+        "predicted_step": predicted_object(story),
+        "no_predicted_step": why_no_prediction(story),
+        "operators": [record_object(use) for use in story.operators],
+        "lines": [_line(line) for line in story.lines],
+        "waits": [record_object(wait) for wait in story.wait_calls],
+        "wait_queues": [_wait_queue(place, queue) for place in story.waits for queue in place.queues],
+        "fallbacks": [record_object(fallback) for fallback in story.fallbacks],
+        "refusals": [record_object(refusal) for refusal in story.refusals],
+        "memory": [record_object(sample) for sample in story.memory_samples],
+        "memory_peak": _memory_peak(story),
+        "limits": limits(story),
     }
 
 
@@ -117,9 +111,8 @@ def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:
     }
 
 
-def _memory_peak(recording: Recording) -> dict[str, object] | None:
-    story, limits = recording.memory_story, memory_limits(recording)
-    peak = story.peak
+def _memory_peak(story: Story) -> dict[str, object] | None:
+    limits, peak = story.memory_limits, story.memory.peak
     if peak is None:
         return None
     return {
@@ -130,9 +123,9 @@ def _memory_peak(recording: Recording) -> dict[str, object] | None:
         "allocated_bytes": peak.allocated,
         "rounding_bytes": peak.rounding,
         "heap_bytes": peak.reserved,
-        "most_heap_bytes": story.peak_reserved,
+        "most_heap_bytes": story.memory.peak_reserved,
         "working_set_bytes": limits.working_set if limits is not None else None,
-        "growth_per_step_bytes": growth_per_step(recording),
+        "growth_per_step_bytes": story.growth_per_step,
         "by_category": {category.value: size for category, size in peak.by_category.items()},
         "lines": [
             {

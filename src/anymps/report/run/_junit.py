@@ -9,35 +9,35 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from anymps.findings import Finding, Severity
-from anymps.record import Recording
+from anymps.findings import Finding, Severity, Story
 from anymps.report._suite import expected
 from anymps.report._text import clean, place
-from anymps.report._words import fact, verdict
+from anymps.report._words import verdict
 
 _SUITE = "anymps"
 # What XML 1.0 cannot hold at all, not even escaped (www.w3.org/TR/xml, production Char).
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+def junit_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
     """Errors and warnings as failures; what is only worth knowing stands in the test case's output."""
-    directory = fact(recording, "directory")
-    cases = [_case(finding, expected(recording, finding), directory) for finding in findings]
-    cases = cases or [_nothing_found(recording)]
+    directory = story.run.directory
+    cases = [_case(finding, expected(story, finding), directory) for finding in findings]
+    cases = cases or [_nothing_found(story)]
     counts = {
         "tests": str(len(cases)),
         "failures": str(sum(case.find("failure") is not None for case in cases)),
         "errors": "0",
         "skipped": str(sum(case.find("skipped") is not None for case in cases)),
     }
-    suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(recording)})
+    suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(story)})
     properties = ElementTree.SubElement(suite, "properties")
-    for name in ("mac", "torch_version", "script"):
-        if value := fact(recording, name):
-            ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(value)})
+    run = story.run
+    for name, value in (("mac", run.mac), ("torch_version", run.torch_version), ("script", run.script)):
+        if value:
+            ElementTree.SubElement(properties, "property", {"name": name, "value": _xml(clean(value))})
     suite.extend(cases)
-    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(verdict(recording, findings)))
+    ElementTree.SubElement(suite, "system-out").text = _xml("\n".join(verdict(story, findings)))
     suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
     suites.append(suite)
     ElementTree.indent(suites)
@@ -62,9 +62,9 @@ def _case(finding: Finding, expected: str, directory: str) -> ElementTree.Elemen
     return case
 
 
-def _nothing_found(recording: Recording) -> ElementTree.Element:
+def _nothing_found(story: Story) -> ElementTree.Element:
     """A document without a single case is an error to some readers."""
-    name = _xml(verdict(recording, ())[0])
+    name = _xml(verdict(story, ())[0])
     return ElementTree.Element("testcase", {"classname": _SUITE, "name": name, "time": "0"})
 
 
@@ -77,8 +77,8 @@ def _text(finding: Finding, directory: str) -> str:
     return "\n".join([*lines, f"source: {clean(finding.source)}"])
 
 
-def _when(recording: Recording) -> dict[str, str]:
-    started = fact(recording, "started")
+def _when(story: Story) -> dict[str, str]:
+    started = clean(story.run.started)
     return {"timestamp": started} if started else {}
 
 

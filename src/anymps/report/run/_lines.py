@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from anymps.record import Line, Recording
+from anymps.findings import Story
+from anymps.record import Line
 from anymps.report import _text as text
 from anymps.report._suite import subject
-from anymps.report._words import fact, source_cell
+from anymps.report._words import source_cell
 from anymps.report.document import Block, Cell, Column, Form, Prose, Section, Table
 
 _MOST_ON_PAGE: Final = 300  # lines; the rest is summed up
@@ -27,13 +28,13 @@ _RARE: Final = ("switches", "refused")
 """Counts whose columns are left out of a terminal where they are empty."""
 
 
-def lines_section(recording: Recording) -> Section:
+def lines_section(story: Story) -> Section:
     """What each line did in the whole run."""
-    lines = recording.lines()
-    directory = fact(recording, "directory")
+    lines = story.lines
+    directory = story.run.directory
     return Section(
         "lines",
-        f"Your {subject(recording)}, line by line",
+        f"Your {subject(story)}, line by line",
         (*_on_page(lines, directory), *_in_terminal(lines, directory)),
         nav="Lines",
         remark="counts of the whole run" if lines else "nothing reached mps",

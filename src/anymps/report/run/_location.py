@@ -7,14 +7,6 @@ import posixpath
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from urllib.parse import quote
 
-from anymps.record import Recording
-
-
-def root_of(recording: Recording, root: str | None) -> str:
-    """The directory that paths are relative to: `root`, or the one of the run; empty if neither is known."""
-    directory = recording.meta.get("directory")
-    return root or (directory if isinstance(directory, str) else "")
-
 
 def below(file: str, root: str) -> str | None:
     """The file's path below `root`, with forward slashes; None if it lies elsewhere.

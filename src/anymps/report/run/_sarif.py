@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from anymps._version import __version__
-from anymps.findings import RULES, Finding, Rule, Severity
+from anymps.findings import RULES, Finding, Rule, Severity, Story
 from anymps.findings.edits import Safety
-from anymps.record import Recording, Site
+from anymps.record import Site
 from anymps.report._identity import fingerprints
 from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
-from anymps.report._words import fact, limits, verdict
-from anymps.report.run._location import below, file_uri, root_of, uri
+from anymps.report._words import limits, verdict
+from anymps.report.run._location import below, file_uri, uri
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT: Final = "%SRCROOT%"
@@ -22,18 +22,18 @@ _FINGERPRINT: Final = "anymps/v1"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def sarif_pieces(recording: Recording, findings: Sequence[Finding], told_from: str | None) -> Iterator[str]:
+def sarif_pieces(story: Story, findings: Sequence[Finding], told_from: str | None) -> Iterator[str]:
     """One run: its findings, and their rules. Paths are `told_from` a directory, by default that of the run."""
     # Plain ASCII, because a source line may hold any character at all.
-    log = _log(recording, findings, root_of(recording, told_from))
+    log = _log(story, findings, told_from or story.run.directory)
     yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(log)
     yield "\n"
 
 
-def _log(recording: Recording, findings: Sequence[Finding], root: str) -> dict[str, Any]:
+def _log(story: Story, findings: Sequence[Finding], root: str) -> dict[str, Any]:
     rules = [RULES[identity] for identity in sorted({finding.id for finding in findings})]
     places = {rule.id: number for number, rule in enumerate(rules)}
-    marks = fingerprints(findings, fact(recording, "directory"))
+    marks = fingerprints(findings, story.run.directory)
     run: dict[str, Any] = {
         "tool": {
             "driver": {
@@ -42,9 +42,9 @@ def _log(recording: Recording, findings: Sequence[Finding], root: str) -> dict[s
                 "rules": [_rule(rule) for rule in rules],
             }
         },
-        "invocations": [_invocation(recording, findings)],
+        "invocations": [_invocation(story, findings)],
         "results": [
-            _result(finding, mark, places[finding.id], root, expected(recording, finding))
+            _result(finding, mark, places[finding.id], root, expected(story, finding))
             for finding, mark in zip(findings, marks, strict=True)
         ],
         "columnKind": "unicodeCodePoints",
@@ -69,10 +69,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _invocation(recording: Recording, findings: Sequence[Finding]) -> dict[str, Any]:
-    sentences = [*verdict(recording, findings), *limits(recording)]
+def _invocation(story: Story, findings: Sequence[Finding]) -> dict[str, Any]:
+    sentences = [*verdict(story, findings), *limits(story)]
     return {
-        "executionSuccessful": recording.complete,
+        "executionSuccessful": story.complete,
         "toolExecutionNotifications": [{"level": "note", "message": {"text": text}} for text in sentences],
     }
 

@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.findings import Finding, Outcome, judge, memory_limits
-from anymps.record import Recording
+from anymps.findings import Finding, Outcome, Story
 from anymps.report import _text as text
 from anymps.report._notes import STATES
 from anymps.report._numbers import numbers_of
@@ -20,7 +19,6 @@ from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
 from anymps.report._words import (
     cost,
-    fact,
     first_to_change,
     how_many,
     place_to_change,
@@ -49,7 +47,7 @@ _STOPPING = (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
 
 
 def print_summary(
-    recording: Recording,
+    story: Story,
     findings: Sequence[Finding],
     stream: TextIO | None = None,
     *,
@@ -64,11 +62,11 @@ def print_summary(
     """
     target = sys.stdout if stream is None else stream
     width, color = look_of(target, width, color)
-    written_to(target, render_summary(recording, findings, whole=whole, width=width, color=color))
+    written_to(target, render_summary(story, findings, whole=whole, width=width, color=color))
 
 
 def render_summary(
-    recording: Recording,
+    story: Story,
     findings: Sequence[Finding],
     *,
     whole: str = "",
@@ -77,58 +75,58 @@ def render_summary(
 ) -> str:
     """The short report as text of `width` columns."""
     width = fitting(width)
-    return printed(_parts(recording, findings, whole), width, color=color)
+    return printed(_parts(story, findings, whole), width, color=color)
 
 
-def _parts(recording: Recording, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
-    worst = state(recording, findings)
-    stops = judge(recording, findings).outcome in _STOPPING
-    predicted = "" if stops else predicted_in_short(recording)
+def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
+    worst = state(story, findings)
+    stops = story.judge(findings).outcome in _STOPPING
+    predicted = "" if stops else predicted_in_short(story)
     yield Text.assemble(
-        (verdict(recording, findings)[0], STATE_STYLES[STATES[worst]]),
+        (verdict(story, findings)[0], STATE_STYLES[STATES[worst]]),
         " ",
         " ".join(filter(None, (how_many(findings), predicted))),
     )
     first = first_to_change(findings)
     if first is not None:
-        yield from _change(recording, first)
+        yield from _change(story, first)
     others = [finding for finding in findings if finding is not first]
     if others:
-        yield from _table(recording, others, "Then:" if first is not None else "Findings:")
-    step = _step(recording, findings)
+        yield from _table(story, others, "Then:" if first is not None else "Findings:")
+    step = _step(story, findings)
     if step:
         yield Text(step)
-    if joined := processes(recording):
+    if joined := processes(story):
         yield Text(joined)
-    share = real_share(recording)
+    share = real_share(story)
     if share is not None:
         yield Text(share.in_short)
-    numbers = numbers_of(recording)
+    numbers = numbers_of(story)
     if numbers is not None:
         yield Text(numbers.in_short)
     if whole:
         yield Text.assemble("Full report: ", (text.clean(whole), "bold"))
 
 
-def _change(recording: Recording, finding: Finding) -> Iterator[RenderableType]:
-    where, much = _where(recording, finding), cost(finding)
+def _change(story: Story, finding: Finding) -> Iterator[RenderableType]:
+    where, much = _where(story, finding), cost(finding)
     costs = (f", costs {much}" if where else f" {much}") if much else ""
     yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), costs)
     rows = [(finding.id, Text(finding.title))]
     if finding.site.source:
         rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
     if finding.caller:
-        rows[1:] = [("within", Text(text.place(finding.site, fact(recording, "directory"))))]
+        rows[1:] = [("within", Text(text.place(finding.site, story.run.directory)))]
     rows.append(("fix", Text(text.clean(finding.fix), "green")))
     yield pairs(rows)
 
 
-def _where(recording: Recording, finding: Finding) -> str:
+def _where(story: Story, finding: Finding) -> str:
     """The place to change, and nothing for a finding about the whole run."""
-    return place_to_change(recording, finding) if finding.site.known else ""
+    return place_to_change(story, finding) if finding.site.known else ""
 
 
-def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> Iterator[RenderableType]:
+def _table(story: Story, findings: Sequence[Finding], heading: str) -> Iterator[RenderableType]:
     """The other findings, one row each, the most severe first."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     shown = findings[:_MOST_ROWS]
@@ -138,7 +136,7 @@ def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> I
     for finding in shown:
         grid.add_row(
             Text(f"{finding.id} {finding.severity.word}", STATE_STYLES[STATES[finding.severity]]),
-            *([Text(text.without_folders(_where(recording, finding), _PLACE_WIDTH))] if are_placed else []),
+            *([Text(text.without_folders(_where(story, finding), _PLACE_WIDTH))] if are_placed else []),
             Text(finding.title),
         )
     yield Text(heading)
@@ -147,19 +145,19 @@ def _table(recording: Recording, findings: Sequence[Finding], heading: str) -> I
         yield indented(Text(f"and {len(findings) - _MOST_ROWS:,} more", QUIET))
 
 
-def _step(recording: Recording, findings: Sequence[Finding]) -> str:
+def _step(story: Story, findings: Sequence[Finding]) -> str:
     """What a step does and how much memory the run took, in one line."""
-    table = recording.step_table()
+    table = story.step_table
     parts: list[str] = []
     if table.first and not is_idle(table):
         whole = total(table.typical)
         parts.append(
             f"A step: {text.count(whole.on_mps) or '0'} operators on mps, {text.count(whole.on_cpu) or '0'} on the CPU."
         )
-    parts.append(waits(recording, findings))
-    peak = recording.memory_story.peak
+    parts.append(waits(story, findings))
+    peak = story.memory.peak
     if peak is not None:
-        limits = memory_limits(recording)
+        limits = story.memory_limits
         of = f" of {text.size(limits.working_set)}" if limits is not None else ""
         parts.append(f"Memory: {text.size(peak.allocated) or 'nothing'}{of}.")
     return " ".join(filter(None, parts))

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from anymps._text import step_name
-from anymps.findings import Finding
-from anymps.record import Fate, Flag, Phase, Recording, Wait
+from anymps.findings import Finding, Story
+from anymps.record import Fate, Flag, Phase, Wait
 from anymps.report._words import environment, verdict
 from anymps.report.run._trace_on_mac import events_on_mac, track_name
 
@@ -32,12 +32,12 @@ _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 _Brief = tuple[int, int, int, int, int, int, int, int, int]  # of `Recording.calls_in_brief`
 
 
-def trace_pieces(recording: Recording, findings: Sequence[Finding]) -> Iterator[str]:
+def trace_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
     """Calls by thread and waits beside them, steps, phases, memory, arrows from forward to backward: block by block."""
-    facts = {"verdict": " ".join(verdict(recording, findings)), **dict(environment(recording))}
+    facts = {"verdict": " ".join(verdict(story, findings)), **dict(environment(story))}
     yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n'
     separator = ""
-    for block in _Events(recording).all():
+    for block in _Events(story).all():
         if block:
             yield separator + ",\n".join(block)
             separator = ",\n"
@@ -64,7 +64,7 @@ class _EventTexts(NamedTuple):
 class _Events:
     """The events of one recording."""
 
-    recording: Recording
+    story: Story
     _zero: int = 0
     _signatures: dict[int, tuple[str, str]] = field(default_factory=dict)
     _places: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Events:
         yield [track_name("process_name", _PROCESS, None, "anymps")]
         yield from self._calls()
         yield list(chain(self._steps(), self._memory(), self._tracks()))
-        yield list(events_on_mac(self.recording, self._zero))
+        yield list(events_on_mac(self.story, self._zero))
 
     def _calls(self) -> Iterator[list[str]]:
         """The calls' events: each itself, its wait, its arrow; and a slice for calls of one phase that follow another.
@@ -89,7 +89,7 @@ class _Events:
         step_end = ""
         run, run_start, run_end = -1, 0, 0  # calls of one phase, on whatever thread
         events: list[str] = []
-        zero, calls = self._from_zero(self.recording.calls_in_brief())
+        zero, calls = self._from_zero(self.story.calls.calls_in_brief())
         for start, length, signature, site, module, kind, step, moved, node in calls:
             key = (signature, site, module, kind)
             known = texts.get(key)
@@ -134,7 +134,7 @@ class _Events:
         first = next(calls, None)
         if first is None:
             return self._zero, calls
-        self._zero = min([first[0], *(step.start_ns for step in self.recording.steps()[:1])])
+        self._zero = min([first[0], *(step.start_ns for step in self.story.steps[:1])])
         return self._zero, chain([first], calls)
 
     def _texts_of(self, signature: int, site: int, module: int, kind: int) -> _EventTexts:
@@ -164,12 +164,12 @@ class _Events:
         return self._slice(_PHASE_WORDS[phase], "phase", start, max(end, start), _PHASES)
 
     def _steps(self) -> Iterator[str]:
-        for step in self.recording.steps():
+        for step in self.story.steps:
             if step.end_ns is not None:
                 yield self._slice(json.dumps(step_name(step.step)), "step", step.start_ns, step.end_ns, _STEPS)
 
     def _memory(self) -> Iterator[str]:
-        for sample in self.recording.memory():
+        for sample in self.story.memory_samples:
             values = f'"allocated":{sample.allocated_bytes},"driver":{sample.driver_bytes}'
             yield (
                 f'{{"name":"memory (bytes)","ph":"C","ts":{self._time(sample.time_ns)},"pid":{_PROCESS},'
@@ -194,7 +194,7 @@ class _Events:
         """The operator's name, and what is the same for all calls with one signature; both as JSON."""
         known = self._signatures.get(number)
         if known is None:
-            signature = self.recording.signature(number)
+            signature = self.story.calls.signature(number)
             words: dict[str, object] = {}
             if signature.fate is not Fate.NATIVE:
                 words["fate"] = signature.fate.label
@@ -208,7 +208,7 @@ class _Events:
     def _place(self, site: int, module: int) -> str:
         known = self._places.get((site, module))
         if known is None:
-            where, path = self.recording.site(site), self.recording.module(module)
+            where, path = self.story.calls.site(site), self.story.calls.module(module)
             words: dict[str, object] = {}
             if where.known:
                 words["line"] = f"{where.file}:{where.line}"

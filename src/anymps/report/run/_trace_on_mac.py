@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anymps.cost import Busy, StepBound
-from anymps.forecast import Forecast, bound_words, try_forecast
-from anymps.record import Recording
+from anymps.findings import Story
+from anymps.forecast import Forecast, bound_words
 
 _PROCESS: Final = 2
 _HOST, _DEVICE = 1, 2
 
 
-def events_on_mac(recording: Recording, zero: int) -> Iterator[str]:
+def events_on_mac(story: Story, zero: int) -> Iterator[str]:
     """Events of two tracks of a process of their own, from the start of the typical step on; none without a prediction.
 
     `zero` is the trace's own start, in ns of the recording's clock.
     """
-    found = try_forecast(recording)
+    found = story.forecast
     if found is None or found.no_time:
         return
-    start = next(step.start_ns for step in recording.steps() if step.step == found.step) - zero
+    start = next(step.start_ns for step in story.steps if step.step == found.step) - zero
     yield track_name(
         "process_name", _PROCESS, None, f"the typical step (number {found.step + 1}) on an {found.mac.name}, predicted"
     )

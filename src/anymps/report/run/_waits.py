@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from anymps.findings import Finding, WaitPlace, rule_of, wait_places
-from anymps.record import Recording, Site, Wait, WaitQueue
+from anymps.findings import Finding, Story, WaitPlace, rule_of
+from anymps.record import Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._predicted import standing_seconds
-from anymps.report._words import fact
 from anymps.report.document import Block, Column, Prose, Section, Table
 
 _FIRST: Final = (Column("where", "path"), Column("waits for", wraps=True), Column("a step", "number", left_out=4))
@@ -30,18 +29,18 @@ _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps
 MOST_BELONGING: Final = 8
 
 
-def waits_section(recording: Recording, findings: Sequence[Finding] = ()) -> Iterator[Section]:
+def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Section]:
     """The waits that hurt with their queue, then those that belong; nothing if there was none."""
-    places = wait_places(recording)
+    places = story.waits
     if not places:
         return
-    directory = fact(recording, "directory")
+    directory = story.run.directory
     hurting = [place for place in places if place.hurts]
     others = [(place, _findings_about(place, findings)) for place in places if not place.hurts]
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
-    on_mac = standing_seconds(recording) if recording.meta.get("virtual") is not False else {}
-    remarks = (*_avoidable(avoidable, directory), *_remarks(recording, hurting, directory, on_mac=bool(on_mac)))
+    on_mac = standing_seconds(story) if not story.run.on_mac else {}
+    remarks = (*_avoidable(avoidable, directory), *_remarks(story, hurting, directory, on_mac=bool(on_mac)))
     blocks: list[Block] = []
     if hurting:
         rows = tuple(_hurting(place, directory, on_mac) for place in hurting)
@@ -144,7 +143,7 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool) -> list[str]:
+def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool) -> list[str]:
     if not hurting:
         return []
     remarks = []
@@ -158,7 +157,7 @@ def _remarks(recording: Recording, hurting: Sequence[WaitPlace], directory: str,
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
             "that work to do, so a step saves less."
         )
-    elif recording.meta.get("virtual") is not False:
+    elif not story.run.on_mac:
         meaning += (
             " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
             "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."

@@ -1,0 +1,173 @@
+"""What a report tells of a run, worked out once: the typed value between a recording and the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from anymps.findings._judgement import Judgement, how_it_ended, judge
+from anymps.findings._memory_limits import MemoryLimits, memory_limits
+from anymps.findings._model import Finding
+from anymps.findings._prices import step_on_mac
+from anymps.findings._registry import notes
+from anymps.findings._wait_places import Ahead, WaitPlace, ahead, needless_places, wait_places, waits_at
+from anymps.findings.rules import growth_per_step
+from anymps.forecast import Forecast, loop_forecasts, try_forecast, why_no_forecast
+from anymps.record import (
+    Line,
+    LinesByProcess,
+    MemorySample,
+    MemoryStory,
+    Meta,
+    Occurrence,
+    OperatorUse,
+    Part,
+    Recording,
+    Refusal,
+    Signature,
+    Site,
+    Step,
+    StepQueues,
+    StepSum,
+    StepTable,
+    StepTimeline,
+)
+
+
+class Calls(Protocol):
+    """The calls of a run one by one, for a trace: there may be millions. See `Recording`."""
+
+    def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
+        """Plain rows, read from the file as they are asked for."""
+        ...
+
+    def signature(self, identity: int) -> Signature:
+        """The operator with this number in a call."""
+        ...
+
+    def module(self, identity: int) -> str:
+        """The module with this number in a call."""
+        ...
+
+    def site(self, identity: int) -> Site:
+        """The line with this number in a call."""
+        ...
+
+
+@dataclass(frozen=True)
+class TypicalStep:
+    """The step of a run that stands for the others: what happened when, and the queue before each wait."""
+
+    step: Step
+    timeline: StepTimeline
+    queues: StepQueues
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """All that reports say of a run, apart from its findings.
+
+    `facts` are those of `run` as the recording holds them, for programs. `waits` are the places where the host waited,
+    and `wait_calls` the single calls. `forecast` is the typical step on the recording's Mac, or `no_forecast` why there
+    is none; `on_mac` is the same for a training whose time is told. `loop_forecasts` has a step of each of several.
+    """
+
+    run: Meta
+    facts: Mapping[str, object]
+    complete: bool
+    end: Judgement
+    call_count: int
+    dropped: int
+    sizeless: tuple[str, ...]
+    steps: tuple[Step, ...]
+    trains: bool
+    step_table: StepTable
+    step_sums: tuple[StepSum, ...]
+    typical: TypicalStep | None
+    operators: tuple[OperatorUse, ...]
+    lines: tuple[Line, ...]
+    processes: LinesByProcess
+    waits: tuple[WaitPlace, ...]
+    wait_calls: tuple[Occurrence, ...]
+    fallbacks: tuple[Occurrence, ...]
+    refusals: tuple[Refusal, ...]
+    device_times: tuple[Occurrence, ...]
+    forecast: Forecast | None
+    no_forecast: str
+    on_mac: Forecast | None
+    loop_forecasts: tuple[Forecast | None, ...]
+    memory: MemoryStory
+    memory_samples: tuple[MemorySample, ...]
+    memory_limits: MemoryLimits | None
+    growth_per_step: float
+    notes: tuple[str, ...]
+    calls: Calls
+
+    @classmethod
+    def of(cls, recording: Recording) -> Story:
+        """Work it out. Raises RecordingError if the recording is damaged."""
+        step = recording.typical_step()
+        return cls(
+            run=recording.run,
+            facts=recording.meta,
+            complete=recording.complete,
+            end=how_it_ended(recording),
+            call_count=recording.entry_count,
+            dropped=recording.dropped,
+            sizeless=recording.sizeless,
+            steps=recording.steps(),
+            trains=recording.trains,
+            step_table=recording.step_table(),
+            step_sums=recording.step_sums(),
+            typical=TypicalStep(step, recording.timeline(step), recording.step_queues(step)) if step else None,
+            operators=recording.operators(),
+            lines=recording.lines(),
+            processes=recording.lines_by_process,
+            waits=wait_places(recording),
+            wait_calls=recording.waits(),
+            fallbacks=recording.fallbacks(),
+            refusals=recording.refusals(),
+            device_times=tuple(noted.occurrence for noted in recording.noted("device_time")),
+            forecast=try_forecast(recording),
+            no_forecast=why_no_forecast(recording),
+            on_mac=step_on_mac(recording),
+            loop_forecasts=loop_forecasts(recording),
+            memory=recording.memory_story,
+            memory_samples=recording.memory(),
+            memory_limits=memory_limits(recording),
+            growth_per_step=growth_per_step(recording),
+            notes=tuple(notes(recording)),
+            calls=recording,
+        )
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The processes of a joined recording; none of a single process."""
+        return self.run.parts
+
+    @property
+    def complete_steps(self) -> int:
+        """The number of steps that reached their end."""
+        return sum(step.complete for step in self.steps)
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing reached mps in the whole run."""
+        return not self.operators and not self.refusals and self.memory.peak is None
+
+    def judge(self, findings: Sequence[Finding]) -> Judgement:
+        """What became of the run, with the findings that are shown with it."""
+        return judge(self.end, findings)
+
+    def needless(self, findings: Iterable[Finding]) -> list[WaitPlace]:
+        """The waits that the program could do without."""
+        return needless_places(self.waits, findings)
+
+    def in_typical(self, places: Iterable[WaitPlace]) -> int:
+        """How many waits of the typical step are at these places."""
+        return waits_at(places, self.typical.queues) if self.typical is not None else 0
+
+    def ahead(self, hurting: Iterable[WaitPlace]) -> Ahead | None:
+        """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
+        return ahead(self.typical.queues, hurting) if self.typical is not None else None

@@ -1,0 +1,191 @@
+"""What a recording says of its run: the one definition of these facts, with their types and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, cast
+
+from anymps.record._facts import Site
+from anymps.record._typed import UnfitError, readers
+from anymps.record.format import MOST
+
+NOWHERE: Final = Site("", 0)
+
+_Line = Annotated[int, lambda line: line > 0]
+_Count = Annotated[int, lambda count: count > 0]
+_Seconds = Annotated[float | int, lambda seconds: 0 <= seconds <= MOST]
+_Speed = Annotated[float, lambda speed: 0.0 < speed < 100.0]
+
+
+def _is_cold(times: tuple[float, ...]) -> bool:
+    """A first run takes no less time than the second; or neither was measured."""
+    return not times or (len(times) == 2 and 0.0 < times[1] <= times[0] < 1e6)
+
+
+def _is_look(row: tuple[Any, ...]) -> bool:
+    begin, end, lost, _, _, *cold = row
+    return bool(begin <= end and lost >= 0 and (cold == [0.0, 0.0] or _is_cold(tuple(cold))))
+
+
+Look = Annotated[tuple[int, int, int, _Speed, _Speed, float, float], _is_look]
+"""Begin and end in ns, microseconds without a core, both speeds, microseconds of a first and a second run, or zeros."""
+
+
+@dataclass(frozen=True)
+class SourcePlace:
+    """A line of code, and what is said of it: that it chose the device, or `what` is to be moved there."""
+
+    file: str = ""
+    line: _Line = 0
+    function: str = ""
+    source: str = ""
+    first: _Line = 0
+    around: str = ""
+    chosen: bool = False
+    what: str = ""
+
+    @property
+    def site(self) -> Site:
+        """The same as a site; an unknown one without a line."""
+        if not self.line:
+            return NOWHERE
+        return Site(self.file, self.line, self.function, self.source, first=self.first or self.line, around=self.around)
+
+
+@dataclass(frozen=True)
+class EndingFacts:
+    """How the run ended: its `status`, and where they apply the exception, or `how` (a signal's name or `os._exit`).
+
+    `process` is the name of the one whose exception made the script fail. Of a `with` block, 0.1.0 wrote `kind` and
+    `error` (the exception's class and message) alone.
+    """
+
+    status: int | None = None
+    how: str = ""
+    exception: str = ""
+    message: str = ""
+    raised_by: str = ""
+    place: SourcePlace = SourcePlace()
+    process: str = ""
+    kind: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of a joined recording: `begin_ns` is where it begins on the clock of the whole.
+
+    `complete` is false if its recording stopped in the middle. `card` is the NVIDIA card that computed, such as
+    `cuda:0, NVIDIA H100 80GB HBM3`; empty for the CPU.
+    """
+
+    name: str
+    begin_ns: int
+    complete: bool
+    card: str = ""
+    ending: EndingFacts = EndingFacts()
+
+
+@dataclass(frozen=True)
+class NumbersChecked:
+    """What the check of numbers compared, and what it left out by reason."""
+
+    compared: int
+    operators: int
+    wrong: int
+    left_out: Mapping[str, _Count]
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """A line whose errors all tests expect, and why."""
+
+    file: str = ""
+    line: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of a session: how many ran, failed and were excused. `own` are the packages of the project."""
+
+    tests: int = 0
+    failed: int = 0
+    excused: int = 0
+    expected: tuple[ExpectedError, ...] = ()
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Meta:
+    """The facts about a run; those that are not known are empty or None.
+
+    `virtual` is False on a real Mac, `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `rounds` whether loops were watched,
+    `steps` the first and last one if only this part was to be recorded, `steps_seen` how many the run made and
+    `begin_ns` when the part began. `times_of` is another release of torch, whose times are predicted. `core_speed` is
+    how fast a core of the recording machine runs code, relative to an M1's, `compute_speed` how fast it computes, and
+    `cold_code` the microseconds of a first and a second run of some code between two steps; `looks` are the single
+    measurements. `loop` is "inference" if the steps are not a training's. `real_calls` are the calls that PyTorch's own
+    kernels computed, by operator, and `kernels_torch` is their release. `device_choice` is the line that chose the
+    device where nothing reached mps, and `unmoved` what would have to be moved.
+    """
+
+    schema_version: int = 0
+    complete: bool = False
+    anymps_version: str = ""
+    torch_version: str = ""
+    python_version: str = ""
+    platform: str = ""
+    machine: str = ""
+    started: str = ""
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    directory: str = ""
+    process: int = 0
+    threads: int = 0
+    card: str = ""
+    virtual: bool | None = None
+    mac: str = ""
+    mac_details: str = ""
+    fallback: bool | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    times_of: str = ""
+    source: str = ""
+    rounds: bool | None = None
+    steps: tuple[int, int] | None = None
+    steps_seen: int | None = None
+    begin_ns: int = 0
+    loop: str = ""
+    wall_seconds: _Seconds | None = None
+    core_speed: _Speed | None = None
+    compute_speed: _Speed | None = None
+    cold_code: Annotated[tuple[float, ...], _is_cold] = ()
+    looks: tuple[Look, ...] = ()
+    allocations_dropped: bool | int = False
+    real_calls: Mapping[str, _Count] | None = None
+    kernels_torch: str = ""
+    numbers: NumbersChecked | None = None
+    suite: Suite | None = None
+    parts: tuple[Part, ...] = ()
+    ending: EndingFacts = EndingFacts()
+    used_by_children: bool = False
+    device_choice: SourcePlace | None = None
+    unmoved: tuple[SourcePlace, ...] = ()
+
+    @classmethod
+    def read(cls, stored: Mapping[str, object]) -> Meta:
+        """The facts from JSON, without those that no field is for. Raises UnfitError with the name of a wrong one."""
+        found = {}
+        for key, read in readers(cast(Any, cls)).items():
+            if key in stored:
+                try:
+                    found[key] = read(stored[key])
+                except UnfitError:
+                    raise UnfitError(key) from None
+        return cls(**found)
+
+    @property
+    def on_mac(self) -> bool:
+        """Whether a Mac's own device was recorded."""
+        return self.virtual is False
