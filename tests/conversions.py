@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import struct
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 from anymps import CheckpointError
 from anymps.checkpoints import convert
 from anymps.commands import main
-from checkpoint_files import write_safetensors
 
 F64 = torch.float64
 
@@ -52,29 +50,6 @@ def save_sample(path: str, *, old_format: bool = False) -> dict[str, Any]:
     value = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "rates": [1e-3, None, "x"]}
     torch.save(value, path, _use_new_zipfile_serialization=not old_format)
     return value
-
-
-def make_folder(top: Path, *, style: str = "torch") -> None:
-    """A model in two shards with an index, its settings, and what a trainer leaves beside it."""
-    (top / "deep").mkdir(parents=True)
-    stem, suffix = ("pytorch_model", "bin") if style == "torch" else ("model", "safetensors")
-    weights = {}
-    for number, names in ((1, ("a", "b")), (2, ("c",))):
-        shard = f"{stem}-0000{number}-of-00002.{suffix}"
-        weights |= dict.fromkeys(names, shard)
-        if style == "torch":
-            torch.save({name: torch.full((4,), number, dtype=F64) for name in names}, top / shard)
-        else:
-            told = {
-                name: {"dtype": "F64", "shape": [4], "data_offsets": [32 * place, 32 * place + 32]}
-                for place, name in enumerate(names)
-            }
-            write_safetensors(top / shard, told, struct.pack("<4d", *[number] * 4) * len(names))
-    index = {"metadata": {"total_size": 96, "kept": 1}, "weight_map": weights}
-    (top / f"{stem}.{suffix}.index.json").write_text(json.dumps(index))
-    (top / "config.json").write_text('{"dtype": "float64"}')
-    torch.save({"args": argparse.Namespace()}, top / "training_args.bin")
-    torch.save({"step": 1, "w": torch.ones(2, dtype=F64)}, top / "deep" / "optimizer.pt")
 
 
 def status_of(*words: str) -> int:

@@ -11,7 +11,7 @@ import struct
 import sys
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from anymps.checkpoints import Change, convert
 from anymps.checkpoints import _place as place_module
 from anymps.report._text import size
 from checkpoint_files import save_on, write_safetensors
-from conversions import F64, loaded, make_folder, read_back, refused, save_sample, status_of
+from conversions import F64, loaded, read_back, refused, save_sample, status_of
 
 pytestmark = pytest.mark.usefixtures("in_tmp_path")
 
@@ -34,7 +34,7 @@ def test_a_training_checkpoint(old_format: bool, mapped: bool) -> None:
     """float64 becomes float32 in models and optimizers; all else in the file is what it was."""
     value = save_sample("in.pt", old_format=old_format)
     source = Path("in.pt").read_bytes()
-    (report,) = convert(Path("in.pt"), Path("out.pt")).files
+    report = convert(Path("in.pt"), Path("out.pt"))
     new = torch.load("out.pt", weights_only=True, mmap=mapped)
     assert list(new) == ["model", "optimizer", "epoch", "rates"]
     assert (new["epoch"], new["rates"]) == (3, [1e-3, None, "x"])
@@ -104,7 +104,7 @@ def test_what_torch_can_save() -> None:
 def test_devices(device: str) -> None:
     """A tensor of any device becomes one of the CPU, from where it can be loaded anywhere, and keeps its type."""
     save_on(device, {"half": torch.ones(2, dtype=torch.float16), "double": torch.ones(2, dtype=F64)}, Path("in.pt"))
-    (report,) = convert(Path("in.pt"), Path("out.pt")).files
+    report = convert(Path("in.pt"), Path("out.pt"))
     assert report.changes == [
         Change("half", (2,), "float16", "float16", device, "cpu", 0),
         Change("double", (2,), "float64", "float32", device, "cpu", 8),
@@ -121,7 +121,7 @@ def test_ties_and_views() -> None:
     base = torch.arange(24, dtype=F64)
     value = {"base": base, "tied": base, "view": base.view(4, 6).t()[1:, ::2], "end": base[20:], "own": base.clone()}
     torch.save(value, "in.pt")
-    (report,) = convert(Path("in.pt"), Path("out.pt")).files
+    report = convert(Path("in.pt"), Path("out.pt"))
     assert report.ties == [["base", "tied", "view", "end"]]
     new = loaded("out.pt")
     starts = {name: tensor.untyped_storage().data_ptr() for name, tensor in new.items()}
@@ -138,7 +138,7 @@ def test_losses_are_counted() -> None:
     """Values that float32 cannot hold are counted: those that became inf, and whole numbers that became others."""
     values = [1e300, -1e39, math.inf, math.nan, 2.0**24 + 1, 2.0**24, 0.1, 1e-60]
     torch.save({"a": torch.tensor(values, dtype=F64), "b": torch.tensor([1e300 + 1j], dtype=torch.complex128)}, "in.pt")
-    (report,) = convert(Path("in.pt"), Path("out.pt")).files
+    report = convert(Path("in.pt"), Path("out.pt"))
     assert report.remarks == [
         "a: 2 values beyond float32 became inf",
         "a: 1 whole number above 2**24 changed, float32 cannot hold them",
@@ -157,13 +157,13 @@ def test_losses_beside_values_that_fit() -> None:
         ([math.nan, 1e39], ["w: 1 value beyond float32 became inf"]),
     ):
         torch.save({"w": torch.tensor(values, dtype=F64)}, "in.pt")
-        assert convert(Path("in.pt"), Path("out.pt"), force=True).files[0].remarks == remarks
+        assert convert(Path("in.pt"), Path("out.pt"), force=True).remarks == remarks
 
 
 def test_types_that_are_values_are_kept() -> None:
     """A float64 that is a setting and no tensor stays, and is pointed at."""
     torch.save({"config": {"dtype": F64}}, "in.pt")
-    (report,) = convert(Path("in.pt"), Path("out.pt")).files
+    report = convert(Path("in.pt"), Path("out.pt"))
     assert loaded("out.pt") == {"config": {"dtype": F64}}
     assert report.remarks == ["config.dtype is the type float64 itself and was kept: mps refuses it"]
 
@@ -180,7 +180,7 @@ def test_safetensors() -> None:
         "none": {"dtype": "BF16", "shape": [0, 7], "data_offsets": [40, 40]},
     }
     write_safetensors(Path("in.safetensors"), header, struct.pack("<4dq", 1, 2, 3, 1e300, 77))
-    (report,) = convert(Path("in.safetensors"), Path("out.safetensors")).files
+    report = convert(Path("in.safetensors"), Path("out.safetensors"))
     new, data = read_back("out.safetensors")
     assert new == {
         "__metadata__": {"format": "pt", "épreuve": "x"},
@@ -199,7 +199,7 @@ def test_torch_to_safetensors() -> None:
     value = OrderedDict(a=base.view(2, 3), b=base.view(2, 3), t=base.view(2, 3).t(), half=torch.ones(1).half())
     value["p"] = torch.nn.Parameter(torch.ones(1, dtype=F64))
     torch.save(value, "in.pt")
-    (report,) = convert(Path("in.pt"), Path("out.safetensors"), to="safetensors").files
+    report = convert(Path("in.pt"), Path("out.safetensors"), to="safetensors")
     header, data = read_back("out.safetensors")
     assert header["__metadata__"] == {"format": "pt", "b": "a"}
     tensors = {
@@ -307,6 +307,7 @@ def test_the_target_is_safe() -> None:
     assert refused("in.pt", "/dev/full", force=True).startswith("/dev/full is not a file")
     assert refused("in.pt", "no/out.pt") == "no/out.pt cannot be written: there is no directory no"
     assert refused("nowhere.pt") == "there is no checkpoint nowhere.pt"
+    assert refused("folder") == "folder is a directory: convert its files one by one"
     assert Path("out.pt").read_bytes() == b"older"
     assert Path("in.pt").read_bytes() == source
     convert(Path("in.pt"), Path("out.pt"), force=True)
@@ -417,37 +418,30 @@ def test_command_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("in.pt", "out.pt", "--json") == 0
     old, new = Path("in.pt").stat().st_size, Path("out.pt").stat().st_size
     change = {"name": "w", "shape": [2], "old_dtype": "float64", "new_dtype": "float32"}
-    file = {"source": "in.pt", "target": "out.pt", "format": "torch", "tensors": 1, "ties": [], "remarks": []}
     assert json.loads(capsys.readouterr().out) == {
         "dry_run": False,
-        "files": [
-            {
-                **file,
-                "changes": [{**change, "old_device": "cpu", "new_device": "cpu", "saved": 8}],
-                "old_bytes": old,
-                "new_bytes": new,
-            }
-        ],
-        "copied": [],
+        "source": "in.pt",
+        "target": "out.pt",
+        "format": "torch",
+        "tensors": 1,
+        "ties": [],
         "remarks": [],
-        "totals": {"files": 1, "tensors": 1, "changed": 1, "old_bytes": old, "new_bytes": new},
+        "changes": [{**change, "old_device": "cpu", "new_device": "cpu", "saved": 8}],
+        "old_bytes": old,
+        "new_bytes": new,
     }
 
 
-def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """A dry run tells the same sizes and writes nothing, of a file and of a directory."""
-    make_folder(Path("in"))
-    before = sorted(Path.cwd().rglob("*"))
-    dry = convert(Path("in"), None, dry_run=True)
-    assert sorted(Path.cwd().rglob("*")) == before
-    assert status_of("in", "--dry-run") == 0
+@pytest.mark.parametrize("to", [None, "safetensors"])
+def test_dry_run(capsys: pytest.CaptureFixture[str], to: Literal["safetensors"] | None) -> None:
+    """A dry run tells the same sizes and writes nothing, with a target or without."""
+    torch.save({"w": torch.ones(1000, dtype=F64)}, "in.pt")
+    dry = convert(Path("in.pt"), None, to=to, dry_run=True)
+    assert status_of("in.pt", "out", "--dry-run") == 0
     assert capsys.readouterr().out.endswith("\ndry run: nothing was written\n")
-    assert status_of("in/deep/optimizer.pt", "out.pt", "--dry-run") == 0
-    assert sorted(Path.cwd().rglob("*")) == before
-    wet = convert(Path("in"), Path("out"))
-    assert [file.new_bytes for file in dry.files] == [file.new_bytes for file in wet.files]
-    assert [file.new_bytes for file in wet.files] == [Path(file.target or "").stat().st_size for file in wet.files]
-    assert dry.copied == wet.copied
+    assert sorted(os.listdir()) == ["in.pt"]
+    wet = convert(Path("in.pt"), Path("out"), to=to)
+    assert dry.new_bytes == wet.new_bytes == Path("out").stat().st_size
 
 
 def test_command_mistakes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,26 +166,6 @@ def _converted(name: str) -> Callable[[bytes], list[Words]]:
     return place
 
 
-def _indexes() -> list[bytes]:
-    return [
-        json.dumps(
-            {
-                "metadata": {"total_size": 46},
-                "weight_map": {"a": "x-1.safetensors", "b": "x-1.safetensors", "c": "x-1.safetensors"},
-            }
-        ).encode()
-    ]
-
-
-def _index(data: bytes) -> list[Words]:
-    folder = Path("model")
-    folder.mkdir()
-    (folder / "x-1.safetensors").write_bytes(_safetensors_files()[0])
-    (folder / "model.safetensors.index.json").write_bytes(data)
-    (folder / "config.json").write_bytes(data)
-    return [["convert", "model", "out"], ["convert", "model/model.safetensors.index.json", "out2"]]
-
-
 # --- what a Mac answered
 
 
@@ -465,7 +445,6 @@ TARGETS: dict[str, Target] = {
     "safetensors": Target(_safetensors_files, _converted("in.safetensors"), (headed, numbers), _JSON),
     "torch": Target(lambda: _torch_files(True), _converted("in.pt"), (archive(_PICKLE),), (*_ZIP, *_PICKLE)),
     "legacy": Target(lambda: _torch_files(False), _converted("in.pt"), (), _PICKLE),
-    "index": Target(_indexes, _index, (tree, numbers), (*_JSON, b"x-1.safetensors")),
     "answers": Target(_answers, _verified, (packed,), ()),
     "wheel": Target(_wheels, _wheel, (archive((b"metal_basic", b"MTLB")),), (*_ZIP, b"torch/lib/libtorch_cpu.dylib")),
     "container": Target(

@@ -109,21 +109,3 @@ def test_on_the_device(mps_device: torch.device, tmp_path: Path) -> None:
     convert(tmp_path / "in.pt", tmp_path / "out.pt")
     loaded = torch.load(tmp_path / "out.pt", weights_only=True, map_location=mps_device)
     assert loaded["w"].device.type == "mps" and loaded["w"].tolist() == [1.0, 1.0]
-
-
-def test_a_directory_of_transformers(tmp_path: Path) -> None:
-    """A sharded model that transformers saved is read by it again, with the same values in float32."""
-    from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
-
-    torch.manual_seed(0)
-    config = GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=64, n_positions=16)
-    model = GPT2LMHeadModel(config).double()
-    model.save_pretrained(tmp_path / "in", max_shard_size="20KB")
-    assert len(list((tmp_path / "in").glob("model-*.safetensors"))) > 1
-    report = convert(tmp_path / "in", tmp_path / "out")
-    assert report.remarks == [
-        'config.json asks for float64, and from_pretrained would create float64 again: set its dtype to "float32"'
-    ]
-    new = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(new.state_dict()[name], tensor.float()), name

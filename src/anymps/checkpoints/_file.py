@@ -15,7 +15,7 @@ from anymps.checkpoints._dtypes import NARROWER, Loss, dtype_name, is_known, nar
 from anymps.checkpoints._names import named_tensors, walk
 from anymps.checkpoints._place import Nowhere
 from anymps.checkpoints._read import Checkpoint, printable, reading, safetensors
-from anymps.checkpoints._report import Change, FileReport
+from anymps.checkpoints._report import Change, Report
 
 if TYPE_CHECKING:
     import torch
@@ -34,26 +34,19 @@ def check_name(target: Path, kind: str) -> None:
         raise CheckpointError(f"{target} would be a file of torch.save: name it .pt, or add --to safetensors")
 
 
-def convert_file(file: Checkpoint, out: BinaryIO, to: To | None, target: Path | None) -> FileReport:
+def convert_file(file: Checkpoint, out: BinaryIO, to: To | None, target: Path | None) -> Report:
     """Write `file`, converted, to `out`. `target` is only told in the report.
 
     Raises CheckpointError if it holds what cannot be converted, OSError if it cannot be written.
     """
-    import torch
-
-    report = FileReport(str(file.path), None if target is None else str(target), to or file.format)
+    report = Report(str(file.path), None if target is None else str(target), to or file.format)
     with reading(file.path):
         _Narrowing(file, report).run()
         if to and file.format != to:
             file = _as_safetensors(file, report)
-        report.names = {name: _bytes(value) for name, value in walk(file.root) if isinstance(value, torch.Tensor)}
     report.old_bytes = file.path.stat().st_size
     report.new_bytes = _write(file, out)
     return report
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.itemsize
 
 
 @dataclass
@@ -68,7 +61,7 @@ class _Storage:
 class _Narrowing:
     """Sets the data of each tensor of a checkpoint. It stays a parameter, tied, with attributes."""
 
-    def __init__(self, file: Checkpoint, report: FileReport) -> None:
+    def __init__(self, file: Checkpoint, report: Report) -> None:
         self._file = file
         self._report = report
         self._storages: dict[int, _Storage] = {}
@@ -158,7 +151,7 @@ class _Narrowing:
         return torch._neg_view(view) if tensor.is_neg() else view
 
 
-def _as_safetensors(file: Checkpoint, report: FileReport) -> Checkpoint:
+def _as_safetensors(file: Checkpoint, report: Report) -> Checkpoint:
     """The tensors by name. Equal views of one storage are written once, and the other names go into the metadata:
     so does safetensors.torch.save_model, and its load_model ties them again."""
     import torch
@@ -172,7 +165,6 @@ def _as_safetensors(file: Checkpoint, report: FileReport) -> Checkpoint:
         first = kept.setdefault((owner, tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()), name)
         if first != name:
             metadata[name] = first
-            report.dropped.add(name)
             report.remarks.append(
                 f"{printable(name)} is {printable(first)} and is in the file only under that name: "
                 "safetensors.torch.load_model ties them"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from anymps._atomic import check_not_read_only, replacing, unused_name
+from anymps._atomic import check_not_read_only, replacing
 from anymps._errors import CheckpointError
 
 
@@ -27,17 +26,12 @@ class Nowhere:
         pass
 
 
-def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> None:
-    """Raise CheckpointError unless `target` may be written: apart from the source, and not there without `force`.
-
-    `is_folder`: a directory is converted to a directory; of an index file it is the one that the index is in.
-    """
-    top = source if source.is_dir() or not is_folder else source.parent
-    real_top, real_target = Path(os.path.realpath(top)), Path(os.path.realpath(target))
-    if real_top == real_target or (os.path.exists(target) and os.path.samefile(top, target)):
-        raise CheckpointError(f"{target} is {top} itself: name another place, the source is never changed")
-    if is_folder and (real_top in real_target.parents or real_target in real_top.parents):
-        raise CheckpointError(f"{target} and {top} lie one inside the other: name a place outside")
+def check_places(source: Path, target: Path, force: bool) -> None:
+    """Raise CheckpointError unless `target` may be written: apart from the source, and not there without `force`."""
+    if os.path.realpath(source) == os.path.realpath(target) or (
+        os.path.exists(target) and os.path.samefile(source, target)
+    ):
+        raise CheckpointError(f"{target} is {source} itself: name another place, the source is never changed")
     if not os.path.isdir(target.parent):
         raise CheckpointError(f"{target} cannot be written: there is no directory {target.parent}")
     if not os.path.lexists(target):
@@ -46,9 +40,7 @@ def check_places(source: Path, target: Path, force: bool, is_folder: bool) -> No
         raise CheckpointError(f"{target} already exists: --force replaces it")
     with writing(target):
         check_not_read_only(target)
-    if is_folder and (target.is_symlink() or not target.is_dir()):
-        raise CheckpointError(f"{target} is not a directory, and {source} becomes one: name another place")
-    if not is_folder and not (target.is_symlink() or target.is_file()):
+    if not (target.is_symlink() or target.is_file()):
         raise CheckpointError(f"{target} is not a file, and {source} becomes one: name another place")
 
 
@@ -70,46 +62,3 @@ def replaced_file(target: Path) -> Iterator[BinaryIO]:
     # A link may lead into a cache that other programs share: it is replaced itself.
     with writing(target), replacing(target, follow=False) as file:
         yield file
-
-
-@contextmanager
-def new_file(path: Path, told: Path) -> Iterator[BinaryIO]:
-    """A new file at `path`, safe on the disk at the end of the block; an error names `told`. Raises CheckpointError."""
-    with writing(told):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-
-
-@contextmanager
-def replaced_folder(target: Path) -> Iterator[Path]:
-    """A directory to fill; at the end of the block it is `target`, and after an error `target` is what it was.
-
-    Directories cannot be exchanged in one step: a kill between the two leaves the old one beside `target`.
-    Raises CheckpointError if it cannot be written, or if `target` holds what the new one does not: nothing is lost.
-    """
-    fresh, old = unused_name(target), unused_name(target)
-    try:
-        with writing(target):
-            fresh.mkdir()
-            yield fresh
-            if target.exists():
-                lost = sorted(_names(target) - _names(fresh))
-                if lost:
-                    raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
-                target.rename(old)
-            try:
-                fresh.rename(target)
-            except BaseException:
-                if old.exists():
-                    old.rename(target)
-                raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _names(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}

@@ -25,10 +25,6 @@ _LEGACY: Final = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 """The pickle of the number that a torch file begins with, before torch 1.6."""
 
 
-class ForeignClassError(CheckpointError):
-    """A torch file names a class or function that only running the file's code could restore."""
-
-
 @dataclass
 class Checkpoint:
     """What a file holds. `root` is a dict of tensors if it is a safetensors file."""
@@ -73,7 +69,7 @@ def format_of(path: Path) -> str:
 def read(path: Path) -> Checkpoint:
     """Read a file; its tensors are mapped, and read when they are used.
 
-    Raises CheckpointError if it cannot be read, ForeignClassError if it names a class that only its own code restores.
+    Raises CheckpointError if it cannot be read, or names a class that only its own code restores.
     """
     kind = format_of(path)
     import torch  # noqa: F401 - while memory is not bounded yet: a build for CUDA takes gigabytes
@@ -166,7 +162,7 @@ def reading(path: Path) -> Iterator[None]:
 def _refusal(path: Path, text: str) -> CheckpointError:
     found = re.search(r"GLOBAL (\S+)", text)
     if found and "_rebuild_qtensor" not in text:
-        return ForeignClassError(
+        return CheckpointError(
             f"{path} names {printable(found[1])}, which cannot be restored without running code from the file: "
             "save it again with only the state dict and plain values"
         )

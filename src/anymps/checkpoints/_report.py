@@ -19,8 +19,8 @@ class Change:
 
 
 @dataclass
-class FileReport:
-    """One file: `source` and `target` as the user names them (`target` None: nothing was written); sizes in bytes."""
+class Report:
+    """`source` and `target` as the user names them (`target` None: nothing was written); sizes in bytes."""
 
     source: str
     target: str | None
@@ -33,16 +33,3 @@ class FileReport:
     remarks: list[str] = field(default_factory=list)
     old_bytes: int = 0
     new_bytes: int = 0
-    dropped: set[str] = field(default_factory=set)
-    """Names that are written as another name in the metadata."""
-    names: dict[str, int] = field(default_factory=dict)
-    """What was written under a name of its own, in bytes; for an index of shards."""
-
-
-@dataclass
-class Report:
-    """All files of a conversion. `remarks` are about the files that are no checkpoints."""
-
-    files: list[FileReport] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
