@@ -43,6 +43,20 @@ ARITHMETIC: Final[tuple[Hazard, ...]] = (
         until=(2, 13),
         fixed=(2, 14),
     ),
+    Hazard(
+        "MPS648",
+        "Histogram of numbers just outside its edges",
+        ("histogram", "histc", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors"),
+        Check.BESIDE_EDGES,
+        Outcome.WRONG,
+        what="a histogram counts numbers up to 4e-6 outside its outer edges; `histogram` and `histogramdd` store one "
+        "below the first edge at bin -1, in front of the memory of the counts",
+        fix="Keep them out, as by `x[(x >= low) & (x <= high)]`, or use torch 2.15.",
+        issues=(195076,),
+        source="the kernels histogramdd of the macOS wheels: `eps` is in those of torch 2.11 to 2.14 and not in 2.15's",
+        until=(2, 14),
+        fixed=(2, 15),
+    ),
     # copies
     Hazard(
         "MPS601",

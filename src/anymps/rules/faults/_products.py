@@ -188,20 +188,6 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         until=(2, 15),
     ),
     Hazard(
-        "MPS646",
-        "Complex matrix product over a long dimension",
-        ("addmm",),
-        Check.COMPLEX_INNER,
-        Outcome.WRONG,
-        what="`addmm` of complex matrices gives a wrong result where it sums over 10,000 elements (over 100 it is "
-        "right; nobody has named the bound)",
-        fix="Split the summed dimension, or multiply real and imaginary parts.",
-        issues=(167727,),
-        source=f"{_MATRIX} (open; measured with macOS 15.6)",
-        low=10_000,
-        until=(2, 15),
-    ),
-    Hazard(
         "MPS647",
         "Solution for a right side that is broadcast",
         ("_linalg_solve_ex",),
@@ -214,6 +200,22 @@ PRODUCTS: Final[tuple[Hazard, ...]] = (
         source="aten/src/ATen/native/mps/operations/LinearAlgebra.mm (reported in July 2026, when 2.13 was the newest "
         "release)",
         until=(2, 13),
+    ),
+    Hazard(
+        "MPS649",
+        "Number of the pivot that ends a Cholesky decomposition",
+        ("linalg_cholesky_ex",),
+        Check.LATE_PIVOT,
+        Outcome.WRONG,
+        what="`info` of `linalg.cholesky_ex` counts the pivot that is not positive within its block of 32 and takes "
+        "the last such block: of a matrix larger than 32 it is another number, if never 0 in place of one that is not",
+        fix="Ask only whether `info` is 0, or use torch 2.14 or newer.",
+        issues=(),
+        source="the kernels factorDiagonalBlockL and factorDiagonalBlockU (LinearAlgebra.metal) of the macOS wheels: "
+        "those of torch 2.14 add the block's start and keep the first",
+        low=32,
+        until=(2, 13),
+        fixed=(2, 14),
     ),
     Hazard(
         "MPS637",
