@@ -54,6 +54,16 @@ def matrices(count: int) -> torch.Tensor:
     return torch.eye(3, device="mps").expand(count, 3, 3).contiguous()
 
 
+def numbers(*values: float) -> torch.Tensor:
+    """These on mps."""
+    return torch.tensor(values, device="mps")
+
+
+def pairs() -> torch.Tensor:
+    """Two points on mps, one just above 1 in its first coordinate."""
+    return numbers(0.5, 0.5, 1 + 1e-6, 0.5).view(2, 2)
+
+
 def last(x: torch.Tensor) -> torch.Tensor:
     """The same in channels_last."""
     return x.to(memory_format=torch.channels_last)
@@ -361,18 +371,35 @@ CASES = (
          lambda: torch.unique(torch.tensor([1, 2**24 + 1], device="mps"))),
     ),
     Case(
-        "MPS646",
-        lambda: torch.addmm(*(on(*shape, dtype=torch.complex64) for shape in ((2, 2), (2, 10000), (10000, 2)))),
-        (lambda: torch.addmm(*(on(*shape, dtype=torch.complex64) for shape in ((2, 2), (2, 100), (100, 2)))),
-         lambda: torch.addmm(on(2, 2), on(2, 10000), on(10000, 2))),
-    ),
-    Case(
         "MPS647",
         lambda: torch.linalg.solve(matrices(2), on(3, 1)),
         (lambda: torch.linalg.solve(matrices(2), on(2, 3, 1)), lambda: torch.linalg.solve(matrices(2), on(2, 3)),
          lambda: torch.linalg.solve(matrices(2)[0], on(3, 1))),
     ),
     Case("MPS647", lambda: torch.linalg.solve(matrices(4), on(3)), ()),
+    Case(
+        "MPS649",
+        lambda: torch.linalg.cholesky_ex(torch.diag(40.0 - torch.arange(41, device="mps"))),
+        (lambda: torch.linalg.cholesky_ex(torch.diag(20.0 - torch.arange(41, device="mps"))),
+         lambda: torch.linalg.cholesky_ex(torch.diag(41.0 - torch.arange(41, device="mps"))),
+         lambda: torch.linalg.cholesky_ex(torch.diag(31.0 - torch.arange(32, device="mps")))),
+    ),
+    Case(
+        "MPS648",
+        lambda: torch.histogram(numbers(0.5, -1e-6), 4, range=(0.0, 1.0)),
+        (lambda: torch.histogram(numbers(0.5, -1e-6), 4),
+         lambda: torch.histogram(numbers(0.5, -1.0), 4, range=(0.0, 1.0)),
+         lambda: torch.histogram(numbers(0.0, 1.0), 4, range=(0.0, 1.0)),
+         lambda: torch.histogram(numbers(99.9999), 4, range=(100.0, 101.0)), lambda: torch.histc(numbers(-1e-6, 0.5)),
+         lambda: torch.histogram(numbers(0.5, -1e-6), numbers(-1.0, 0.0, 1.0))),
+    ),
+    Case("MPS648", lambda: torch.histogram(numbers(0.5, 1 + 1e-6), numbers(0.0, 0.5, 1.0)), ()),
+    Case("MPS648", lambda: torch.histc(numbers(-1e-6), 4, 0, 1),
+         (lambda: torch.histc(numbers(0.5), 4, 0, 1),), "2.14.0"),
+    Case("MPS648", lambda: torch._histogramdd_from_bin_cts(pairs(), [2, 2], range=[0.0, 1.0, 0.0, 2.0]),
+         (lambda: torch._histogramdd_from_bin_cts(pairs(), [2, 2], range=[0.0, 2.0, 0.0, 1.0]),)),
+    Case("MPS648", lambda: torch._histogramdd_from_bin_tensors(pairs(), [numbers(0.0, 1.0), numbers(0.0, 2.0)]),
+         (lambda: torch._histogramdd_from_bin_tensors(pairs(), [numbers(0.0, 2.0), numbers(0.0, 1.0)]),)),
     Case(
         "MPS630",
         lambda: F.adaptive_max_pool2d(on(1, 2, 5, 5), 3),

@@ -1,4 +1,4 @@
-"""A scatter that every thread of a reduction repeats, as it is recognised in the source of Inductor's kernels."""
+"""What is recognised in a shader's source: a scatter that each thread repeats, and what Apple's compiler gets wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from anymps.capture._generated_kernels import RepeatedScatter, repeated_scatters, scattering_nodes
+from anymps.capture._generated_kernels import RepeatedScatter, miscompiled, repeated_scatters, scattering_nodes
 
 ADD = "c10::metal::AtomicType<float>::atomic_add(reinterpret_cast<device float*>(out_ptr1), {place}, {value});"
 
@@ -80,3 +80,24 @@ def test_the_nodes_of_a_scatter() -> None:
     scheduled = [object(), SimpleNamespace(node=SimpleNamespace(origins=[add, put]))]
     assert list(scattering_nodes(scheduled)) == [put]
     assert list(scattering_nodes(scheduled[:1])) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("out[i] = (i / 65536) % 6;", ["(i / 65536) % 6"]),
+        ("out[i] = (i / 65536u) % 6u + (i/65536)%96;", ["(i / 65536u) % 6u", "(i/65536)%96"]),
+        ("out[i] = a[i] / 65536 % 6; b = p.x / 65536 % 6;", ["a[i] / 65536 % 6", "p.x / 65536 % 6"]),
+        ("out[i] = (i / 65536) % 8;", []),
+        ("out[i] = (i / 65535) % 6;", []),
+        ("out[i] = (i / 655360) % 6;", []),
+        ("out[i] = (i / 256) % 6;", []),
+        ("out[i] = (a + i / 65536) % 6;", []),
+        ("out[i] = i / (65536 % 6);", []),
+        ("// (i / 65536) % 6\n/* (i / 65536)\n % 6 */ out[i] = i;", []),
+        ("out[i] = c10::metal::safe_mod((i) / (65536), 6);", []),
+    ],
+)
+def test_a_quotient_and_its_remainder(source: str, expected: list[str]) -> None:
+    """By 65536 and by no power of two, as in pytorch pull request 175481; nothing else is known to be wrong."""
+    assert list(miscompiled(source)) == expected

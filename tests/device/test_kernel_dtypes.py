@@ -57,6 +57,12 @@ def four(dtype: torch.dtype) -> torch.Tensor:
         (lambda x: x.gather(0, torch.tensor([0], device="mps")), "gather_dense_{0}_long", (2, 13), (2, 15)),
         (lambda x: x.view(2, 2).tril(), "tril_int_{0}", (2, 11), (2, 15)),
         (lambda x: torch.eye(3, dtype=x.dtype, device="mps"), "eye_{0}", (2, 12), (2, 15)),
+        (lambda x: x.view(2, 2) @ x.view(2, 2), "matmul_{0}", (2, 11), (2, 15)),
+        (lambda x: x.view(2, 2) @ x[:2], "matmul_{0}", (2, 11), (2, 15)),
+        (lambda x: torch.addmm(x[:2], x.view(2, 2), x.view(2, 2)), "addmm_{0}", (2, 11), (2, 15)),
+        (lambda x: x.view(1, 2, 2) @ x.view(1, 2, 2), "naive_bmm_{0}", (2, 11), (2, 15)),
+        (lambda x: torch.baddbmm(*3 * [x.view(1, 2, 2)]), "naive_baddbmm_{0}", (2, 11), (2, 14)),
+        (lambda x: torch.addbmm(x[:2], *2 * [x.view(1, 2, 2)]), "naive_addbmm_{0}", (2, 11), (2, 14)),
     ],
 )
 def test_an_unsigned_integer_without_a_kernel(
@@ -114,6 +120,21 @@ def test_an_8_bit_float_has_no_name_in_metal(call: Call) -> None:
 def test_an_8_bit_float_has_no_name_in_the_graph() -> None:
     """Of operators that MPSGraph computes."""
     assert text_of(TypeError, four(FLOAT8).view(2, 2).mm, four(FLOAT8).view(2, 2)) == unsupported_dtype(NAMED).text
+
+
+@pytest.mark.parametrize("dtype", [*UNSIGNED, FLOAT8])
+def test_a_layer_asks_for_floats_of_its_own(dtype: torch.dtype) -> None:
+    """The check of `linear` and `addr` comes before any kernel's name is made."""
+    x = four(dtype).view(2, 2)
+    said = "MPS device does not support linear for non-float inputs"
+    assert text_of(RuntimeError, torch.nn.functional.linear, x, x) == said
+    assert text_of(RuntimeError, torch.addr, x, x[0], x[0]) == "MPS device does not support addr for non-float input"
+
+
+def test_truth_values_have_no_product() -> None:
+    """They go the way of whole numbers, and no kernel has them."""
+    x = torch.ones(2, 2, dtype=torch.bool, device="mps")
+    assert text_of(RuntimeError, x.mm, x) == missing_kernel("matmul_bool").text
 
 
 def test_what_needs_no_kernel_of_an_8_bit_float_goes_on() -> None:

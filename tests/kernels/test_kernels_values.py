@@ -61,6 +61,14 @@ BY_HAND: dict[str, tuple[str, list[Any]]] = {
         "(torch.zeros(2, device='mps') + torch.tensor([1.0, 2.0, 3.0])[2]).tolist()",
         [1.0, 1.0],
     ),
+    "histogram, a number just below its edges (MPS648)": (
+        "torch.histogram(*torch.tensor([[0.5, -1e-6, 0.5], [0.0, 1.0, 2.0]]).to('mps'))[0].tolist()",
+        [2, 1],
+    ),
+    "linalg.cholesky_ex, a pivot in the second block (MPS649)": (
+        "[torch.linalg.cholesky_ex(torch.diag(39.0 - torch.arange(41)).to('mps')).info.item()]",
+        [8],
+    ),
     "adaptive_max_pool2d, uneven windows (MPS630)": (
         "F.adaptive_max_pool2d(torch.arange(25.0).view(1, 5, 5).to('mps'), 3).flatten().tolist()",
         [12, 13, 14, 17, 18, 19, 22, 23, 24],
@@ -176,7 +184,7 @@ NOT_SHOWN = {
     "MPS614": _GRAPH,
     "MPS616": _LARGE,
     **dict.fromkeys(
-        ("MPS606", "MPS607", "MPS608", "MPS610", "MPS646"), "linear layers and batched products are MPSGraph's or MPS's"
+        ("MPS606", "MPS607", "MPS608", "MPS610"), "linear layers and batched products are MPSGraph's or MPS's"
     ),
     "MPS617": "the kernel of addcmul has no launch described",
     "MPS618": "a GPU gives any number; here the kernel divides by zero, which stops it",

@@ -257,6 +257,13 @@ def test_subnormal_numbers_taken_for_zero_are_told_apart() -> None:
     root = compared("sqrt", (small,), torch.tensor([0.0, 1.0]))  # the inputs were zero for it
     assert root is not None
     assert root.difference.loudness is Loudness.FLUSHED
+    two = torch.tensor([1e-40, -1e-40])
+    ordered = compared("sort.stable", (two, True), [two, torch.tensor([0, 1])])  # equal for it, and moved
+    assert ordered is not None
+    assert ordered.difference.loudness is Loudness.FLUSHED
+    after = compared("nextafter", (small[:1], small[:1] * 2), small[:1] * 2)  # the second where both are equal
+    assert after is not None
+    assert after.difference.loudness is Loudness.FLUSHED
 
 
 def test_a_cast_of_what_an_integer_cannot_hold_is_nobodys_fault() -> None:
@@ -448,6 +455,8 @@ def test_functions_of_subnormal_numbers_are_metals_own() -> None:
     wrong = judged([-103.972, right[1], 1.0])
     assert wrong is not None
     assert (wrong.difference.wrong, wrong.difference.index) == (1, (2,))
+    pole = Comparison(operation("aten::digamma", ""), (x[:1],), [x[:1] * torch.nan], mpsgraph=False, by_host=True)
+    assert pole.wrong() is None
     elsewhere = judged([-103.972, *right[1:]], by_host=False)
     assert elsewhere is not None
     assert elsewhere.difference.loudness is Loudness.NUMBER

@@ -54,6 +54,7 @@ def habits() -> Recording:
         "grad_scaler": {"device": "cuda"}, "autocast": {"dtype": "float16", "device": "mps"},
         "backward": {"autocast": "mps"}, "compile": {"backend": "inductor", "mode": "None", "layer_norm": True},
         "graph_break": {"kind": "Data-dependent branching", "explanation": "", "skipped": False},
+        "miscompiled": {"expression": "(i / 65536) % 6"},
         "repeated_scatter": {"kernel": "generated_kernel_1", "threads": 40},
         "recompiled": {"guard": "n == 3", "limit": "recompile_limit", "within": ""},
         "constant": {"name": "mask", "kept": "", "bytes": 4096},

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from anymps.rules._metal_dtypes import Form, kernel_names
+from anymps.rules._metal_dtypes import Form, _without_name, kernel_names
 from conformance.kernel_dtypes import differences, release_of
 
 RELEASES = ((2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
@@ -43,6 +43,21 @@ def test_one_8_bit_float_has_a_name_from_2_15_on() -> None:
     assert kernel_names((2, 14))["eq"].missing == (*UNSIGNED, *FLOAT8)
     assert kernel_names((2, 15))["eq"].missing == tuple(one for one in FLOAT8 if one != "float8_e4m3fn")
     assert kernel_names((2, 15))["add"].missing == (*UNSIGNED, *FLOAT8)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_mpsgraph_knows_no_8_bit_float(release: tuple[int, int]) -> None:
+    """Not even the one with a name in Metal: `getMPSDataType` of each release refuses all, and takes the unsigned."""
+    known = _without_name("repeat", release)
+    assert known is not None
+    assert (known.form, known.missing) == (Form.GRAPH, FLOAT8)
+
+
+def test_products_of_8_bit_floats_have_a_kernel() -> None:
+    """Of the one that has a name."""
+    known = _without_name("_scaled_mm_v2", (2, 15))
+    assert known is not None
+    assert (known.form, set(FLOAT8) - set(known.missing)) == (Form.FIRST, {"float8_e4m3fn"})
 
 
 def test_names_by_release() -> None:

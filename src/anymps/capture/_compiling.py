@@ -18,7 +18,7 @@ import torch
 
 from anymps._text import first_line
 from anymps.capture._core import Core, Undo, note_facts, stand_in
-from anymps.capture._generated_kernels import repeated_scatters, scattering_nodes
+from anymps.capture._generated_kernels import miscompiled, repeated_scatters, scattering_nodes
 from anymps.capture._kernel_lines import CodeLine, KernelLines
 
 _DYNAMO = "torch._dynamo.convert_frame"
@@ -113,6 +113,8 @@ class CompileWatch:
         # known, not which of them scatters.
         sites, self._scatter_sites = self._scatter_sites, {}
         call = self._core.current_site()
+        for expression in miscompiled(str(source)):
+            note_facts(self._core, "miscompiled", call, 0, {"expression": _short(expression)})
         for scatter in repeated_scatters(str(source)):
             lines = self._lines.of_library(str(source)).get(scatter.kernel)
             known = call if lines is None else self._site(lines[0])

@@ -1,4 +1,4 @@
-"""What Inductor's Metal source shows: its kernels, and a scatter that each thread of a reduction does again."""
+"""What Metal source shows: Inductor's kernels, a scatter that each thread repeats, what Apple's compiler gets wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _GROUP = re.compile(r"max_total_threads_per_threadgroup\((\d+)\)")
 _ASSIGNED = re.compile(r"^(?:[\w:<>*]+\s+)*?(?P<name>\w+)(?:\[[^\]]*\])?\s*[-+*/|&]?=(?!=)\s*(?P<value>.+);$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _THREAD = re.compile(r"^r\d_index$")  # the thread's place in its group
-
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_QUOTIENT = r"\b[\w.\[\]]+\s*/\s*65536[uUlL]*"
+_REMAINDER = re.compile(rf"(?:\(\s*{_QUOTIENT}\s*\)|{_QUOTIENT})\s*%\s*(?P<by>\d{{1,9}})[uUlL]*\b")
 
 _SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
 
@@ -54,6 +56,15 @@ def repeated_scatters(source: str) -> Iterator[RepeatedScatter]:
         group = _GROUP.search(kernel.before)
         if "r0_index" in kernel.body and (group is None or int(group[1]) > 1) and _repeats(kernel.body):
             yield RepeatedScatter(kernel.name, int(group[1]) if group else 0)
+
+
+def miscompiled(source: str) -> Iterator[str]:
+    """`(i / 65536) % 6`, each once: the one pattern that torch/_inductor/codegen/mps.py avoids since torch 2.11.
+
+    By a power of two it is right. Only integers have a remainder in Metal.
+    """
+    found = _REMAINDER.finditer(_COMMENT.sub(" ", source)) if "65536" in source else ()
+    yield from dict.fromkeys(one[0] for one in found if int(one["by"]).bit_count() > 1)
 
 
 def _repeats(body: str) -> bool:

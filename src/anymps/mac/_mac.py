@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps._errors import MacError
-from anymps.mac._chips import CHIPS, CPU_SPEED, SOURCES, BFloat16, Chip
+from anymps.mac._chips import BFloat16, Chip, chip_table
 from anymps.mac._working_set import NEWEST_MACOS, max_buffer_length, recommended_max_memory, unconfirmed
 
 DEFAULT_MACOS: Final = (26, 4)
@@ -54,7 +54,7 @@ class Mac:
     @property
     def cpu_speed(self) -> float | None:
         """Speed of one performance core, that of an M1 being 1; None where no public score was read."""
-        return CPU_SPEED.get(self.generation)
+        return chip_table().cpu_speed.get(self.generation)
 
     @property
     def is_base_chip(self) -> bool:
@@ -131,7 +131,7 @@ def build_mac(chip: Chip, ram_gib: int, macos: tuple[int, int] = DEFAULT_MACOS) 
         system_cache_mib=chip.system_cache_mib,
         recommended_max_memory=recommended_max_memory(ram_gib, macos),
         max_buffer_length=max_buffer_length(ram_gib, macos),
-        sources=tuple(SOURCES[key] for key in chip.sources),
+        sources=tuple(chip_table().sources[key] for key in chip.sources),
         inferred=(*chip.inferred, note) if note else chip.inferred,
     )
 
@@ -140,7 +140,7 @@ def all_macs(macos: tuple[int, int] = DEFAULT_MACOS) -> tuple[Mac, ...]:
     """Every bin with every memory size that can run that macOS, oldest chip first, then by GPU cores and memory."""
     return tuple(
         build_mac(chip, ram, macos)
-        for chip in CHIPS
+        for chip in chip_table().chips
         if macos[0] >= _OLDEST_MACOS.get(chip.generation, 14)
         for ram in chip.ram_gib
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from anymps._errors import MacError
 from anymps._numbers import digits
-from anymps.mac._chips import CHIPS, Chip
+from anymps.mac._chips import Chip, chip_table
 from anymps.mac._mac import DEFAULT_MACOS, Mac, build_mac
 
 _CHIP: Final = re.compile(r"\b(?:apple\s*)?([ma]\d+)(?:\s*(pro|max|ultra)(?![a-z])|(?![a-z0-9]))")
@@ -49,7 +49,7 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     if left:
         raise MacError(f'anymps: "{left}" in "{text.strip()}" is not understood; write "M3 Pro 18GB, macOS 15.4"')
     name = " ".join(part.capitalize() for part in chip.groups() if part)
-    bins = [candidate for candidate in CHIPS if candidate.name == f"Apple {name}"]
+    bins = [candidate for candidate in chip_table().chips if candidate.name == f"Apple {name}"]
     if not bins:
         raise MacError(f'anymps: there is no Mac "{name}"; nearest: {_nearest_chips(name)}')
     ram = digits(memory[1]) if memory else None
@@ -111,7 +111,7 @@ def _nearest(name: str, bins: list[Chip], fitting: list[Chip], ram: int | None) 
 
 def _nearest_chips(name: str) -> str:
     """Chips of the same generation, or all of the plain ones."""
-    names = list(dict.fromkeys(chip.name.removeprefix("Apple ") for chip in CHIPS))
+    names = list(dict.fromkeys(chip.name.removeprefix("Apple ") for chip in chip_table().chips))
     family = [known for known in names if known.split()[0] == name.split()[0]]
     return ", ".join(family or [known for known in names if " " not in known])
 

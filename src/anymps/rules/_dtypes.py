@@ -4,7 +4,8 @@ Sources. Which pairs: `OpInfo.dtypesIfMPS` and the lists of `torch/testing/_inte
 brought down to operators by `python -m tests.conformance.derive`, which prints what these tables lack for the installed
 torch, and by the runs behind `docs/fidelity.md`. Texts: the comments beside the marks in
 `common_methods_invocations.py` and `opinfo/definitions/linalg.py`, which quote what a Mac raised, and the C strings and
-Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheels.
+Metal kernel names in `libtorch_cpu.dylib` of the macOS arm64 wheels; for products of whole numbers the machine code of
+`use_metal_mm`, `bmm`, `addbmm_or_baddbmm_out_mps_impl` and `addmv`, which send bool and uint16 to uint64 to kernels.
 Pairs are those of the lists of each release, 2.11 to 2.15. Where the lists do not tell, a range is that of the releases
 whose macOS wheel holds the text or lacks the kernel; that they refuse the same dtypes is an assumption.
 """
@@ -54,6 +55,8 @@ SCALAR_TYPES: Final[dict[str, int]] = {
 """The numbers of `c10::ScalarType`, by the name of the dtype."""
 
 _INTEGERS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_UNSIGNED: Final = {"uint16": "ushort", "uint32": "uint", "uint64": "ulong"}
+_FLOAT8: Final = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu")
 # Operators that are composite on a Mac and have a kernel in the native core.
 _COMPOSITE: Final = ("convolution", "_convolution")
 
@@ -111,10 +114,24 @@ _NOT_IN_HISTOGRAMS: Final = {
     "int64": "Long",
 }
 
+_PRODUCTS: Final = (
+    ("mm addmv", "matmul", None),
+    ("addmm", "addmm", None),
+    ("bmm", "naive_bmm", None),
+    ("baddbmm", "naive_baddbmm", (2, 14)),  # 2.15 was not read
+    ("addbmm", "naive_addbmm", (2, 14)),
+)
+
 REFUSED_DTYPES: Final = (
-    _row("convolution _convolution", _INTEGERS, "Convolution is supported only for Floating types"),
-    _limit_row("linear", _INTEGERS, "linear"),
-    _row("addr", _INTEGERS, "MPS device does not support addr for non-float input"),
+    _row("convolution _convolution", (*_INTEGERS, *_UNSIGNED), "Convolution is supported only for Floating types"),
+    _limit_row("linear", (*_INTEGERS, *_UNSIGNED, *_FLOAT8), "linear"),
+    _row("addr", (*_INTEGERS, *_UNSIGNED, *_FLOAT8), "MPS device does not support addr for non-float input"),
+    # products of whole numbers go to Metal kernels (`use_metal_mm`), of which none has these
+    *(
+        _row(operators, (dtype,), missing_kernel(f"{kernel}_{name}"), until=until)
+        for operators, kernel, until in _PRODUCTS
+        for dtype, name in {"bool": "bool", **_UNSIGNED}.items()
+    ),
     _row("index_reduce", ("int64",), "index_reduce for MPS does not support torch.long dtype", (2, 12)),
     _row("index_reduce", _COMPLEX, "index_reduce for MPS does not support torch.cfloat dtype", (2, 12)),
     _row("_upsample_bilinear2d_aa", ("uint8",), "_upsample_bilineard2d_aa_out_mps only supports floating-point dtypes"),

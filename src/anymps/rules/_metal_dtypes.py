@@ -7,7 +7,9 @@ Copies without a cast, views, fills with zero and kernels that go by the size of
 Sources: kernel names in the macOS arm64 wheels of torch 2.11 to 2.15, which `python -m tests.conformance.kernel_dtypes`
 compares with this table; `exec_unary_kernel`, `exec_binary_kernel`, `getMPSDataType` and `scalarToMetalTypeString` in
 aten/src/ATen/native/mps/OperationUtils.mm for how names are made; the format strings of the wheels for releases before
-2.13. What the wheels give no name for is left to the CPU's own words.
+2.13; for MPSGraph the jump table of `getMPSDataType` in each of the wheels: all five releases take uint16 to uint64 and
+no 8-bit float. What MPSGraph then makes of unsigned numbers no public source says: there the CPU's own words stand, as
+they do for kernels that the wheels give no name for.
 """
 
 from __future__ import annotations
@@ -155,7 +157,10 @@ _OTHER_KERNELS: Final = {
         replication_pad1d replication_pad1d_backward
     """,
     (2, 14): "_unique _unique2 upsample_nearest1d",
-    (2, 15): "histc reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d replication_pad3d",
+    (2, 15): """
+        _grouped_mm _scaled_mm_v2 histc reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d
+        replication_pad3d
+    """,
 }
 # Operators of dense tensors that read no element, go by its size, check for themselves or are made of others.
 _NEITHER: Final = """
@@ -213,7 +218,7 @@ def _without_name(operator: str, release: Release) -> KernelName | None:
         return None
     other = operator.startswith("special_") or has_metal_kernel(operator, release)
     other = other or any(since <= release and operator in names.split() for since, names in _OTHER_KERNELS.items())
-    return KernelName(Form.FIRST if other else Form.GRAPH, "", "", _unnamed(release))
+    return KernelName(Form.FIRST, "", "", _unnamed(release)) if other else KernelName(Form.GRAPH, "", "", _FLOAT8)
 
 
 KernelRow = tuple[str, int, int, str, str]

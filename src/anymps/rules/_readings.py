@@ -10,6 +10,12 @@ Release = tuple[int, int]
 """(major, minor) of torch, or of macOS."""
 
 
+def release_of(text: str) -> Release:
+    """(2, 14) for `2.14`, as the tables write it."""
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
 class Ranged(Protocol):
     """A row that holds for some releases."""
 

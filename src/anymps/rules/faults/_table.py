@@ -1,23 +1,23 @@
 """Known faults of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
 
 Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
-The virtual device computes the right result and notes the call. The rows are in `_arithmetic`,
-`_products`, `_layers` and `_limits`; the native core recognises a call by the row's `Check`.
+The virtual device computes the right result and notes the call. The rows are in `faults.toml`; the native core
+recognises a call by the row's `Check`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
-from anymps.rules._readings import Release
+from anymps._tables import read_table, row
+from anymps.rules._encoding import Family
+from anymps.rules._limits import OPERATOR_LIMITS
+from anymps.rules._readings import Release, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._arithmetic import ARITHMETIC
-from anymps.rules.faults._layers import LAYERS
-from anymps.rules.faults._limits import LIMITS
-from anymps.rules.faults._model import Check, Hazard, Outcome
-from anymps.rules.faults._products import PRODUCTS
+from anymps.rules.faults._model import NO_END, Check, Hazard, Outcome
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
 """(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
@@ -67,9 +67,31 @@ def _of_operators(hazard: Hazard, computed: Collection[str], *, inside: bool) ->
     return replace(hazard, operators=left) if left else None
 
 
+@lru_cache(maxsize=1)
 def all_hazards() -> tuple[Hazard, ...]:
     """Every known hazard, by number."""
-    return tuple(sorted(ARITHMETIC + PRODUCTS + LAYERS + LIMITS, key=lambda hazard: hazard.id))
+    return tuple(sorted(map(_hazard, read_table(__file__, "faults.toml")["fault"]), key=lambda hazard: hazard.id))
+
+
+def _hazard(given: dict[str, Any]) -> Hazard:
+    """A row of the file. `limit` names the one in `OPERATOR_LIMITS` whose text and first release it has."""
+    limit = OPERATOR_LIMITS[given.pop("limit")] if "limit" in given else None
+    taken = {} if limit is None else {"text": limit.text, "since": limit.since}
+    releases: dict[str, Any] = {name: release_of(given[name]) for name in ("since", "until", "fixed") if name in given}
+    words = {
+        "check": Check(given["check"]),
+        "outcome": Outcome[given["outcome"].upper()],
+        "family": Family[given["family"].upper()] if "family" in given else None,
+        "macos": tuple(map(_range, given.get("macos", ()))),
+        "metal_families": frozenset(given.get("metal_families", ())),
+    }
+    return row(Hazard, {"operators": (), "issues": (), **given, **taken, **releases, **words})
+
+
+def _range(macos: list[str]) -> tuple[Release, Release]:
+    """The first macOS that has it, and the first later one without it."""
+    first, *after = map(release_of, macos)
+    return first, after[0] if after else NO_END
 
 
 def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:

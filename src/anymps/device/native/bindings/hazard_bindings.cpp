@@ -36,6 +36,13 @@ c10::IValue list_value(PyObject* list) {
     }
     return c10::IValue(std::move(bits));
   }
+  if (PyFloat_Check(first)) {
+    std::vector<double> numbers;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      numbers.push_back(PyFloat_AsDouble(PyList_GET_ITEM(list, i)));
+    }
+    return c10::IValue(std::move(numbers));
+  }
   c10::List<int64_t> numbers;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     numbers.push_back(PyLong_AsLongLong(PyList_GET_ITEM(list, i)));

@@ -154,6 +154,10 @@ Operand Unboxing::of(const c10::IValue& value) {
     }
     return Operand(c10::SymIntArrayRef(sizes_.back()));
   }
+  if (value.isDoubleList()) {
+    numbers_.push_back(value.toDoubleVector());
+    return Operand(c10::ArrayRef<double>(numbers_.back()));
+  }
   if (value.isBool()) {
     return Operand(value.toBool());
   }

@@ -34,6 +34,7 @@ class Unboxing {
   // Operands point at the elements, which stay where they are when a list of lists grows.
   std::vector<std::vector<at::Tensor>> tensors_;
   std::vector<std::vector<c10::SymInt>> sizes_;
+  std::vector<std::vector<double>> numbers_;
 };
 
 // The first fault in force with a text that a call meets: a Mac refuses the call there. nullptr: none.

@@ -28,7 +28,7 @@ struct HazardRow {
 
 // One argument of a call, as far as a hazard may ask for it.
 struct Operand {
-  enum class Kind : uint8_t { None, Tensor, Tensors, TensorRefs, Number, Sizes, Mask };
+  enum class Kind : uint8_t { None, Tensor, Tensors, TensorRefs, Number, Numbers, Sizes, Mask };
   Kind kind = Kind::None;
   uint32_t count = 0;
   union {
@@ -37,6 +37,7 @@ struct Operand {
     const at::ITensorListRef* refs;
     const c10::SymInt* sizes;
     double number = 0;
+    const double* numbers;
     uint64_t mask;
   };
 
@@ -54,6 +55,7 @@ struct Operand {
   Operand(bool value) : Operand(static_cast<double>(value)) {}
   Operand(int64_t value) : Operand(static_cast<double>(value)) {}
   Operand(const c10::SymInt& value) : Operand(static_cast<double>(value.expect_int())) {}
+  Operand(c10::ArrayRef<double> value) : kind(Kind::Numbers), count(static_cast<uint32_t>(value.size())), numbers(value.data()) {}
   Operand(c10::SymIntArrayRef value) : kind(Kind::Sizes), count(static_cast<uint32_t>(value.size())), sizes(value.data()) {}
   template <size_t N>
   Operand(const std::array<bool, N>& value) : kind(Kind::Mask), count(N), mask(0) {

@@ -1,4 +1,4 @@
-// How known faults of matrix products and linear layers are recognised (anymps/rules/faults/_products.py).
+// How known faults of matrix products and linear layers are recognised (anymps/rules/faults).
 #include "law/product_checks.h"
 
 #include <algorithm>
@@ -25,11 +25,6 @@ bool long_inner(const Seen& seen) {
   }
   const int64_t inner = left->size(left->dim() - 1);
   return seen.in_range(inner) && left->numel() / inner >= kTile && right->numel() / inner >= kTile;
-}
-
-bool complex_inner(const Seen& seen) {
-  const Impl left = seen.tensor(0);
-  return left != nullptr && left->dim() == 2 && c10::isComplexType(type_of(left)) && seen.in_range(left->size(1));
 }
 
 bool long_inner_backward(const Seen& seen) {
@@ -147,7 +142,6 @@ void add_product_checks(std::unordered_map<std::string, CheckKind>& checks) {
       backward{{"self"}, {"weight"}, {"output_mask"}, {"grad_output"}};
   checks.insert({
       {"long_inner", {long_inner, matrices}},
-      {"complex_inner", {complex_inner, {{"mat1"}}}},
       {"broadcast_solve", {broadcast_solve, {{"A"}, {"B"}}}},
       {"long_inner_backward", {long_inner_backward, backward}},
       {"long_inner_batched", {long_inner_batched, batched}},

@@ -1,12 +1,15 @@
-// How known faults are recognised that only the values of a call show (anymps/rules/faults/_layers.py, _arithmetic.py).
+// How known faults are recognised that only the values of a call show (anymps/rules/faults).
 #include "law/value_checks.h"
 
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linalg_cholesky_ex.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 
 namespace anymps {
 
@@ -110,12 +113,87 @@ bool large_unique(const Seen& seen) {
   }
 }
 
+// linalg_cholesky_ex(self, *, upper, check_errors): whether a pivot behind the first block is the first that is not positive.
+bool late_pivot(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  if (!is_readable(self) || self->dim() < 2 || !seen.above(self->size(-1)) || type_of(self) != ScalarType::Float) {
+    return false;
+  }
+  const at::Tensor matrices = at::from_blob(const_cast<void*>(self->data()), self->sizes(), at::kFloat);
+  return std::get<1>(at::linalg_cholesky_ex(matrices, seen.number(1) != 0)).gt(seen.row.low).any().item<bool>();
+}
+
+struct Edges {
+  double low, high;
+};
+
+std::optional<Edges> edges_in(Impl bins) {
+  return is_readable(bins) ? std::optional<Edges>({value_at(bins, 0), value_at(bins, bins->numel() - 1)}) : std::nullopt;
+}
+
+// The outer edges of a dimension: histc(self, bins, min, max), or bins and range of the others. Those that nobody gives are the values'.
+std::optional<Edges> edges_of(const Seen& seen, int64_t dimension) {
+  const Operand &bins = seen.at(1), &range = seen.at(2);
+  const size_t place = static_cast<size_t>(dimension);
+  if (bins.kind == Operand::Kind::Tensor) {
+    return edges_in(bins.tensor);
+  }
+  if (bins.kind == Operand::Kind::Tensors) {
+    return place < bins.count ? edges_in(bins.tensors[place].unsafeGetTensorImpl()) : std::nullopt;
+  }
+  if (range.kind == Operand::Kind::Numbers) {
+    return 2 * place + 1 < range.count ? std::optional<Edges>({range.numbers[2 * place], range.numbers[2 * place + 1]}) : std::nullopt;
+  }
+  return range.kind == Operand::Kind::Number ? std::optional<Edges>({seen.number(2), seen.number(3)}) : std::nullopt;
+}
+
+// The kernel widens the outer edges by 4e-6, in the type of the values.
+template <class T>
+bool any_beside(Impl self, int64_t first, int64_t step, Edges edges) {
+  const T* values = static_cast<const T*>(self->data());
+  const T low = static_cast<T>(static_cast<float>(edges.low)), high = static_cast<T>(static_cast<float>(edges.high));
+  const T around = static_cast<T>(4e-6f);
+  const float lowest = static_cast<T>(low - around), highest = static_cast<T>(high + around);
+  for (int64_t i = first; low < high && i < self->numel(); i += step) {
+    const float value = values[i];
+    if ((value < low && value >= lowest) || (value > high && value <= highest)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool beside_edges(const Seen& seen) {
+  const Impl self = seen.tensor(0);
+  if (!is_readable(self)) {
+    return false;
+  }
+  const bool several = seen.at(1).kind == Operand::Kind::Tensors || seen.at(1).kind == Operand::Kind::Sizes;
+  const int64_t dimensions = several ? self->size(self->dim() - 1) : 1;
+  for (int64_t dimension = 0; dimension < dimensions; ++dimension) {
+    const std::optional<Edges> edges = edges_of(seen, dimension);
+    if (!edges) {
+      continue;
+    }
+    const bool found = type_of(self) == ScalarType::Float ? any_beside<float>(self, dimension, dimensions, *edges)
+        : type_of(self) == ScalarType::Half               ? any_beside<c10::Half>(self, dimension, dimensions, *edges)
+        : type_of(self) == ScalarType::BFloat16           ? any_beside<c10::BFloat16>(self, dimension, dimensions, *edges)
+                                                          : false;
+    if (found) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void add_value_checks(std::unordered_map<std::string, CheckKind>& checks) {
   checks.insert({
       {"cancelling_layer_norm", {cancelling_layer_norm, {{"input"}, {"normalized_shape"}, {"eps"}}}},
       {"cancelling_group_norm", {cancelling_group_norm, {{"input"}, {"N"}, {"group"}, {"eps"}}}},
+      {"beside_edges", {beside_edges, {{"self"}, {"bins"}, {"range", "min"}, {"max"}}}},
+      {"late_pivot", {late_pivot, {{"self"}, {"upper"}}}},
       {"large_unique", {large_unique, {{"self"}, {"return_inverse"}}}},
   });
 }
