@@ -34,6 +34,21 @@ def test_precision() -> None:
     assert [note.facts for note in recording.noted("backward")] == [{"autocast": "bfloat16"}]
 
 
+def test_one_autocast_for_the_cpu_at_several_lines() -> None:
+    """It is told once, with the line that makes it: that is the one to change."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def train() -> None:
+        region = torch.autocast("cpu")
+        with region:
+            model(torch.rand(2, 4, device="mps"))
+        with region:
+            model(torch.rand(2, 4, device="mps"))
+
+    (note,) = recorded(train).noted("autocast")
+    assert (note.occurrence.site.source, note.occurrence.count) == ('region = torch.autocast("cpu")', 1)
+
+
 def test_autocast_for_the_cpu_around_work_on_the_cpu() -> None:
     """An autocast for the CPU is noted only where tensors are made on mps under it."""
 

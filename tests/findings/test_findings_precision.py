@@ -192,6 +192,29 @@ def test_autocast_for_mps_keeps_the_dtype(dtype: str) -> None:
     )
 
 
+def test_autocasts_for_a_device_under_one_name() -> None:
+    """MPS821: one finding for all lines that are given it, which says where the name is set."""
+    program = """device_type = "cuda" if "cuda" in device else "cpu"
+with autocast(device_type):
+with torch.autocast(device_type=device_type):
+with torch.autocast("cpu"):
+"""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        for line, source in enumerate(program.splitlines()[1:] if step == 0 else (), 2):
+            site = builder.site("train.py", line, "main", source, text=program)
+            builder.note("autocast", start_ns=time + line, site=site, device="cpu", dtype="bfloat16")
+
+    named, other = find(loop(extra))
+    assert [site.line for site in (named.site, *named.related_sites, other.site)] == [2, 3, 4]
+    assert named.what == (
+        "`torch.autocast` was asked for cpu, and the program computes on mps. The device is that of `device_type`, "
+        "which train.py:1 sets."
+    )
+    assert named.fix == "Set `device_type` to the type of the device that the tensors are on, such as `x.device.type`."
+    assert other.what == "`torch.autocast` was asked for cpu, and the program computes on mps."
+
+
 @pytest.mark.parametrize("file", ["train.py", LIBRARY])
 def test_an_autocast_island_for_another_device(file: str) -> None:
     """MPS825 names both lines, at a line of a library too: its results are the program's."""

@@ -37,6 +37,7 @@ class Precision:
         self._note_once = note_once
         self._thread = threading.local()  # autocast is a state of the thread
         self._allocations_at_entry: weakref.WeakKeyDictionary[autocast, int] = weakref.WeakKeyDictionary()
+        self._made_at: weakref.WeakKeyDictionary[autocast, int] = weakref.WeakKeyDictionary()  # those for the CPU
 
     def watched(self) -> Iterator[tuple[Any, str, Watched]]:
         """What to watch: its owner, its name, and what to tell of each call."""
@@ -49,7 +50,10 @@ class Precision:
     def _made(self, region: Any, *given: Any, **named: Any) -> Finish | None:
         device = str(given[0] if given else named.get("device_type", ""))
         enabled = bool(given[2] if len(given) > 2 else named.get("enabled", True))
-        if not enabled or device == "cpu":
+        if not enabled:
+            return None
+        if device == "cpu":
+            self._made_at[region] = self._core.current_site()
             return None
 
         def made(error: BaseException | None) -> None:
@@ -83,7 +87,8 @@ class Precision:
     def _left(self, region: Any, *_: Any) -> None:
         before = self._allocations_at_entry.pop(region, None)
         if before is not None and self._core.ledger_state()[0] > before:
-            self._note_once("autocast", device="cpu", dtype=_dtype(region), refused=False)
+            made = self._made_at.get(region)  # one region may be entered at several lines
+            self._note_once("autocast", 0, made, device="cpu", dtype=_dtype(region), refused=False)
 
     def _scaler(self, scaler: Any, *given: Any, **named: Any) -> Finish | None:
         if not (given[5] if len(given) > 5 else named.get("enabled", True)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -9,9 +10,10 @@ from typing import Final
 from anymps.findings._example import Example
 from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import has_half_parameters
-from anymps.findings.edits import LineEdit, Safety, portable
-from anymps.record import Fate, Noted, Recording
+from anymps.findings._places import at
+from anymps.findings.advice import UserLine, has_half_parameters
+from anymps.findings.edits import LineEdit, Safety, last_name, portable, recorded_statements
+from anymps.record import Fate, Noted, Recording, Site
 
 OTHER_AUTOCAST = Rule(
     id="MPS821",
@@ -194,16 +196,52 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
         (scaler, "grad_scaler", "A `GradScaler` was made for {}"),
     ):
+        groups: dict[tuple[str, str | int], list[Noted]] = {}
         for note in _in_program(recording.noted(word)):
-            device = str(note.facts.get("device", ""))
-            if device.partition(":")[0] != "mps":
-                what = f"{call.format(device)}, and the program computes on mps."
-                fix = _SAME_DTYPE.format(note.facts["dtype"]) if note.facts.get("dtype") else ""
-                yield rule.finding(note.occurrence.site, what=what, count=note.occurrence.count, fix=fix)
+            if _device(note).partition(":")[0] != "mps":
+                site = note.occurrence.site
+                groups.setdefault((site.file, _named_by(site) or site.line), []).append(note)
+        for (_, name), notes in groups.items():
+            what = f"{call.format(_device(notes[0]))}, and the program computes on mps."
+            dtype = notes[0].facts.get("dtype")
+            fix = _SAME_DTYPE.format(dtype) if dtype else ""
+            if isinstance(name, str):
+                what += f" The device is that of `{name}`{_set_at(notes[0].occurrence.site, name)}."
+                fix = f"Set `{name}` to the type of the device that the tensors are on, such as `x.device.type`."
+            first, *others = (note.occurrence.site for note in notes)
+            count = sum(note.occurrence.count for note in notes)
+            yield rule.finding(first, what=what, count=count, fix=fix, related_sites=others, related_as="also at")
     for note in _in_program(recording.noted("autocast")):
         if note.facts.get("device") == "mps" and note.facts.get("refused"):
             what = f"`torch.autocast` was asked for {note.facts.get('dtype')} on mps, and torch switched it off."
             yield SWITCHED_OFF.finding(note.occurrence.site, what=what, count=note.occurrence.count)
+
+
+def _device(note: Noted) -> str:
+    return str(note.facts.get("device", ""))
+
+
+def _named_by(site: Site) -> str:
+    """The name that the call at a line is given as its device, `device_type`; empty where it is a text."""
+    parsed = UserLine.at(site).parsed
+    for call in parsed.nodes if parsed is not None else ():
+        if isinstance(call, ast.Call) and last_name(call) in ("autocast", "GradScaler"):
+            given = [
+                *call.args[:1],
+                *(named.value for named in call.keywords if named.arg in ("device_type", "device")),
+            ]
+            return next((each.id for each in given if isinstance(each, ast.Name)), "")
+    return ""
+
+
+def _set_at(site: Site, name: str) -> str:
+    """`, which train.py:12 sets`, by the lines that the recording holds of the file."""
+    lines = [
+        number
+        for number, statement in recorded_statements(site)
+        if isinstance(statement, ast.Assign) and name in map(ast.unparse, statement.targets)
+    ]
+    return f", which {at(replace(site, line=lines[-1]))} sets" if lines else ""
 
 
 def _has_float16(recording: Recording) -> bool:
