@@ -291,6 +291,11 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
             "on by the value, as with the action of an agent.",
         ),
         (
+            "labels = data.y.cpu().numpy()",
+            "If the values never change, copy them once, before the loop. If the CPU goes on with them at once, copy "
+            "less often, and together what is needed together. Otherwise keep the tensor, and copy it after the loop.",
+        ),
+        (
             "send(x.cpu(), y.cpu())",
             "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
         ),

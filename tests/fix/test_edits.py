@@ -171,6 +171,10 @@ class _WithoutMps(ast.NodeTransformer):
         ("import torch as th", 'device = "cuda"', 'device = "mps" if th.backends.mps.is_available() else "cuda"'),
         ("from torch import nn", 'device = "cuda"', ""),  # torch has no name there
         ("import json", 'device = "cuda"', ""),
+        ("import torch", "torch.cuda.set_device(args.local_rank)",
+         "torch.accelerator.set_device_index(args.local_rank)"),
+        ("import torch", "torch.cuda.set_device(self.device)",
+         "torch.accelerator.set_device_index(torch.device(self.device).index or 0)"),
         ("from utils import *\nx = torch.ones(2)", 'device = "cuda"', f'device = "mps" if {MPS} else "cuda"'),
         ("from utils import *\nx = nn.ones(2)", 'device = "cuda"', ""),
         ("from utils import *\ntorch = load()\nx = torch.ones(2)", 'device = "cuda"', ""),

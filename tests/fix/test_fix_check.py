@@ -183,13 +183,19 @@ def test_a_line_that_a_mac_never_enters(program: Program) -> None:
 
 @pytest.mark.parametrize(
     ("given", "function", "kept_lines"),
-    [("args.cuda", "evaluate(args)", [3, 6]), ("use", "evaluate()", [3, 6]), ("self.other", "evaluate(use)", [3])],
+    [
+        ("args.cuda", "evaluate(args)", [3, 6]),
+        ("use", "evaluate()", [3, 6]),
+        ("self.other", "evaluate(use)", [3]),
+        ("options.to", "evaluate(use)", [3]),
+    ],
 )
 def test_a_line_that_follows_another_edit(tmp_path: Path, given: str, function: str, kept_lines: list[int]) -> None:
     """`args.cuda` is true on a Mac now: where it chooses CUDA, in a part that did not run, mps must come first, too."""
     name = "args.cuda" if "." in given else "use"
     (tmp_path / "train.py").write_text(
-        f"import torch\nfrom options import args, self\n{given} = torch.cuda.is_available()\n\ndef {function}:\n"
+        f"import torch\nfrom options import args, options, self\n{given} = torch.cuda.is_available()\n\n"
+        f"def {function}:\n"
         f'    model.to("cuda" if {name} else "cpu")\n'
     )
     program = Program.read(tmp_path / "train.py")
@@ -204,7 +210,7 @@ def test_a_line_that_follows_another_edit(tmp_path: Path, given: str, function: 
 
     done = check(program, edits_for(found, program)[0], ON_CPU, run)
     assert sorted(edit.line for edit in done.kept) == kept_lines
-    told = "the run on mps did not reach train.py:6, which uses what other lines change"
+    told = "the run on mps did not reach line 6 of train.py, where a changed value decides"
     assert (told in done.notes) == (kept_lines == [3, 6])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from anymps._text import listed
 from anymps.findings.edits import Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
@@ -221,10 +222,10 @@ class _Checker:
         rest = [edit for edit in self.found.kept if edit not in (*came, *other)]
         along = [edit for edit in rest if given & _used_by(edit, self._program)]
         self._keep([*came, *other, *along], "the run on mps did not reach its line")
-        self.found.notes += [
-            f"the run on mps did not reach {edit.file.name}:{edit.line}, which uses what other lines change"
-            for edit in reversed(along)
-        ]
+        for file in dict.fromkeys(edit.file for edit in along):
+            lines = [str(edit.line) for edit in reversed(along) if edit.file == file]
+            which = f"{'line' if len(lines) == 1 else 'lines'} {listed(lines)} of {file.name}"
+            self.found.notes.append(f"the run on mps did not reach {which}, where a changed value decides")
 
     def _ran(self, *orders: Order) -> list[Ran]:
         """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
@@ -273,8 +274,9 @@ def _used_by(edit: Edit, program: Program) -> set[tuple[str, ...]]:
     place = program.script(edit.file).place(edit.line)
     if place is None:
         return set()
-    nodes = (*place.code.nodes, *(node for test in place.tests for node in ast.walk(test)))
-    read = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load)]
+    nodes = [*place.code.nodes, *(node for test in place.tests for node in ast.walk(test))]
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}  # x.cuda() reads no `args.cuda`
+    read = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load) and node not in called]
     return {
         name
         for node in read

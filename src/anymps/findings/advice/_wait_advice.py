@@ -170,7 +170,9 @@ def copy_advice(line: AtLine) -> Advice:
     if kept and code.assigns is not None and isinstance(code.assigns[1], ast.BinOp):
         moved = "with its tensors moved there before the loop."
         return Advice(what, edit=KEPT, written=f"Compute it on the device, `{{new}}`, {moved}")
-    return Advice(what, _RETURNED if isinstance(code.statement, ast.Return) else "")
+    if isinstance(code.statement, ast.Return):
+        return Advice(what, _RETURNED)
+    return Advice(what, _GIVEN_NAME if kept and isinstance(code.statement, ast.Assign) else "")
 
 
 _ENVIRONMENT: Final = (
@@ -183,6 +185,10 @@ _GRADIENT: Final = (
 _RETURNED: Final = (
     "Return the tensor, and copy it where the CPU needs it. One copy for each call stays where the caller goes on by "
     "the value, as with the action of an agent."
+)
+_GIVEN_NAME: Final = (
+    "If the values never change, copy them once, before the loop. If the CPU goes on with them at once, copy less "
+    "often, and together what is needed together. Otherwise keep the tensor, and copy it after the loop."
 )
 _SAVED: Final = "Save once an epoch or every few hundred steps: a checkpoint has to read every weight."
 

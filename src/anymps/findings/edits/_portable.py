@@ -8,6 +8,7 @@ Seeds alone become `torch.manual_seed`, which seeds every device.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,6 +29,7 @@ _ACCELERATOR: Final = {
     "set_device": "set_device_index",
     "synchronize": "synchronize",
 }
+_HOLDS_DEVICE: Final = re.compile(r"(?:device|^dev)$", re.IGNORECASE)
 _SEEDS: Final = ("manual_seed", "manual_seed_all")
 # What runs without a GPU, too, where torch.accelerator raises (torch 2.13): it stays as it is but for mps.
 _ONLY_MPS: Final = {
@@ -301,6 +303,10 @@ class _Writer:
         if name in _ACCELERATOR:
             start, end = self._code.span(node.func)
             inner = [splice for child in (*node.args, *node.keywords) for splice in self.write(child)]
+            if name == "set_device" and node.args and not inner and _HOLDS_DEVICE.search(name_of(node.args[0])):
+                # A device that has become mps has no index, which the function asks for.
+                given = self._code.source(node.args[0])
+                inner = [Splice(*self._code.span(node.args[0]), f"{self._torch}.device({given}).index or 0")]
             return [Splice(start, end, f"{self._torch}.accelerator.{_ACCELERATOR[name]}"), *inner]
         if name in _SEEDS and self._is_statement(node):
             return [Splice(*self._code.span(node.func), f"{self._torch}.manual_seed")]
