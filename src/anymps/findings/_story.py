@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from anymps.findings._judgement import Judgement, how_it_ended, judge
+from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
 from anymps.findings._prices import step_on_mac
@@ -35,24 +34,14 @@ from anymps.record import (
 )
 
 
-class Calls(Protocol):
-    """The calls of a run one by one, for a trace: there may be millions. See `Recording`."""
+@dataclass(frozen=True)
+class Calls:
+    """The calls of a run one by one, for a trace, as there may be millions; and what the numbers in them stand for."""
 
-    def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
-        """Plain rows, read from the file as they are asked for."""
-        ...
-
-    def signature(self, identity: int) -> Signature:
-        """The operator with this number in a call."""
-        ...
-
-    def module(self, identity: int) -> str:
-        """The module with this number in a call."""
-        ...
-
-    def site(self, identity: int) -> Site:
-        """The line with this number in a call."""
-        ...
+    in_brief: Callable[[], Iterator[tuple[int, int, int, int, int, int, int, int, int]]]
+    signature: Callable[[int], Signature]
+    module: Callable[[int], str]
+    site: Callable[[int], Site]
 
 
 @dataclass(frozen=True)
@@ -68,14 +57,15 @@ class TypicalStep:
 class Story:
     """All that reports say of a run, apart from its findings.
 
-    `facts` are those of `run` as the recording holds them, for programs. `waits` are the places where the host waited,
-    and `wait_calls` the single calls. `forecast` is the typical step on the recording's Mac, or `no_forecast` why there
-    is none; `on_mac` is the same for a training whose time is told.
+    `facts` are those of `run` as the recording holds them, for programs. `unused`: nothing reached mps. `waits`
+    are the places where the host waited, and `wait_calls` the single calls. `forecast` is the typical step on the
+    recording's Mac, or `no_forecast` why there is none; `on_mac` is the same for a training whose time is told.
     """
 
     run: Meta
     facts: Mapping[str, object]
     complete: bool
+    unused: bool
     end: Judgement
     call_count: int
     dropped: int
@@ -111,6 +101,7 @@ class Story:
             run=recording.run,
             facts=recording.meta,
             complete=recording.complete,
+            unused=unused(recording),
             end=how_it_ended(recording),
             call_count=recording.entry_count,
             dropped=recording.dropped,
@@ -136,7 +127,7 @@ class Story:
             memory_limits=memory_limits(recording),
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
-            calls=recording,
+            calls=Calls(recording.calls_in_brief, recording.signature, recording.module, recording.site),
         )
 
     @property
@@ -148,11 +139,6 @@ class Story:
     def complete_steps(self) -> int:
         """The number of steps that reached their end."""
         return sum(step.complete for step in self.steps)
-
-    @property
-    def unused(self) -> bool:
-        """Whether nothing reached mps in the whole run."""
-        return not self.operators and not self.refusals and self.memory.peak is None
 
     def judge(self, findings: Sequence[Finding]) -> Judgement:
         """What became of the run, with the findings that are shown with it."""

@@ -183,6 +183,8 @@ class Meta:
                     found[key] = read(stored[key])
                 except UnfitError:
                     raise UnfitError(key) from None
+                if found[key] is None:  # what is not known is not there
+                    raise UnfitError(key)
         return cls(**found)
 
     @property

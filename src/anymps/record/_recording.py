@@ -343,10 +343,6 @@ class Recording:
         whole = self.dropped == 0
         return read_lines_by_process(self._rows, self._sites, begins, whole=whole) if begins else LinesByProcess()
 
-    def backend_changes_per_step(self) -> dict[int, int]:
-        """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
-        return {step.step: 2 * step.on_cpu for step in self.step_sums()}
-
     @cached_property
     def memory_story(self) -> MemoryStory:
         """Every buffer, and what held the memory at its peak."""

@@ -24,13 +24,12 @@ def reader(kind: Any) -> Read:
 
     A `kind` is a text, truth or number, a tuple or mapping of kinds, a dataclass, a union, or one of these `Annotated`
     with conditions. Of an object, members that its dataclass lacks are passed over; those with a default may be absent.
-    What may be None is absent then, and never null.
     """
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _with_conditions(reader(inside[0]), inside[1:])
     if origin in (Union, UnionType):
-        return _any_of(tuple(reader(one) for one in inside if one is not type(None)))
+        return _any_of(tuple(map(reader, inside)))
     if origin is tuple:
         return _repeated(reader(inside[0])) if inside[1:] == (...,) else _row(tuple(map(reader, inside)))
     if origin is not None:  # a mapping from texts
