@@ -44,15 +44,6 @@ class Calls:
     site: Callable[[int], Site]
 
 
-@dataclass(frozen=True)
-class TypicalStep:
-    """The step of a run that stands for the others: what happened when, and the queue before each wait."""
-
-    step: Step
-    timeline: StepTimeline
-    queues: StepQueues
-
-
 @dataclass(frozen=True, eq=False)
 class Story:
     """All that reports say of a run, apart from its findings.
@@ -74,7 +65,8 @@ class Story:
     trains: bool
     step_table: StepTable
     step_sums: tuple[StepSum, ...]
-    typical: TypicalStep | None
+    timeline: StepTimeline | None
+    queues: StepQueues | None
     operators: tuple[OperatorUse, ...]
     lines: tuple[Line, ...]
     processes: LinesByProcess
@@ -110,7 +102,8 @@ class Story:
             trains=recording.trains,
             step_table=recording.step_table(),
             step_sums=recording.step_sums(),
-            typical=TypicalStep(step, recording.timeline(step), recording.step_queues(step)) if step else None,
+            timeline=recording.timeline(step) if step is not None else None,
+            queues=recording.step_queues(step) if step is not None else None,
             operators=recording.operators(),
             lines=recording.lines(),
             processes=recording.lines_by_process,
@@ -136,6 +129,11 @@ class Story:
         return self.run.parts
 
     @property
+    def timed(self) -> Forecast | None:
+        """The forecast, if its time is told."""
+        return self.forecast if self.forecast is not None and not self.forecast.no_time else None
+
+    @property
     def complete_steps(self) -> int:
         """The number of steps that reached their end."""
         return sum(step.complete for step in self.steps)
@@ -150,8 +148,8 @@ class Story:
 
     def in_typical(self, places: Iterable[WaitPlace]) -> int:
         """How many waits of the typical step are at these places."""
-        return waits_at(places, self.typical.queues) if self.typical is not None else 0
+        return waits_at(places, self.queues) if self.queues is not None else 0
 
     def ahead(self, hurting: Iterable[WaitPlace]) -> Ahead | None:
         """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
-        return ahead(self.typical.queues, hurting) if self.typical is not None else None
+        return ahead(self.queues, hurting) if self.queues is not None else None

@@ -16,7 +16,7 @@ from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._form import Form
 from anymps.record._meta import Meta
-from anymps.record._typed import UnfitError, reader
+from anymps.record._typed import UnfitError, read
 from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
@@ -152,7 +152,7 @@ def read_json(text: str) -> Any:
 
 def _typed(kind: Any, value: object, what: str) -> Any:
     try:
-        return reader(kind)(value)
+        return read(kind, value)
     except UnfitError:
         raise DamageError(f"{what} is invalid") from None
 
