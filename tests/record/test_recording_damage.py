@@ -89,8 +89,8 @@ def test_forms_are_read_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ('{"layout": ["upside down"]}', "the layout of a call is invalid"),
-        ('{"axes": [1.5]}', "the axes of a call are invalid"),
+        ('{"layout": ["upside down"]}', "the form of a call is invalid"),
+        ('{"axes": [1.5]}', "the form of a call is invalid"),
         ("[]", "a detail is not a JSON object"),
     ],
 )

@@ -323,17 +323,6 @@ def test_refusals() -> None:
     )  # fmt: skip
 
 
-def test_backend_changes_per_step() -> None:
-    """Each fallback is two changes, there and back, also if one follows the other; steps without any are listed."""
-    builder = RecordingBuilder()
-    for fallbacks in (0, 1, 3, 9):
-        for _ in range(fallbacks):
-            builder.entry(HEAVISIDE, start_ns=0, fate=Fate.ALWAYS_FALLBACK, wait=Wait.FALLBACK)
-        if fallbacks < 9:
-            builder.end_step(10)
-    assert builder.close().backend_changes_per_step() == {0: 0, 1: 2, 2: 6}
-
-
 def test_steps_tell_which_one_did_not_end() -> None:
     """A step that was begun and not ended is there, and is not counted as complete."""
     writer = RecordingWriter.in_memory()

@@ -11,7 +11,7 @@ from anymps.findings._places import numbered
 from anymps.findings._registry import find, is_refusal
 from anymps.findings._selection import Selection, roots, select
 from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
-from anymps.findings._story import Story, TypicalStep
+from anymps.findings._story import Story
 from anymps.findings._wait_places import WaitPlace
 from anymps.findings.advice import equivalent
 from anymps.findings.rules import NOTHING_RAN, nothing_ran

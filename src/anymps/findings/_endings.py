@@ -37,12 +37,12 @@ def ending(recording: Recording) -> Ending:
     # `error` was written by 0.1.0 for a `with anymps.record():` block.
     name, _, said = facts.error.partition(": ")
     name, message = facts.exception or name, facts.message or said
-    interrupted = name == "KeyboardInterrupt"
-    if name and not interrupted:
-        return Ending(name, message, facts.place.site, facts.raised_by, _cut(recording), facts.process)
-    if not recording.complete:
-        return Ending(early=_cut(recording))
-    if interrupted:
+    cut = "" if recording.complete else "The recording stops in the middle of the run"
+    if name and name != "KeyboardInterrupt":
+        return Ending(name, message, facts.place.site, facts.raised_by, cut, facts.process)
+    if cut:
+        return Ending(early=cut)
+    if name:
         return Ending(early="Ctrl-C ended the run")
     if facts.how.startswith("SIG"):
         return Ending(early=f"{facts.how} ended the run")
@@ -64,7 +64,3 @@ def ending_refusal(recording: Recording) -> Refusal | None:
     if not ended.exception or not raised or raised[-1].error != ended.exception:
         return None
     return raised[-1] if raised[-1].message in (ended.message or raised[-1].message) else None
-
-
-def _cut(recording: Recording) -> str:
-    return "" if recording.complete else "The recording stops in the middle of the run"

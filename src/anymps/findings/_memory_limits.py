@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anymps._errors import MacError
-from anymps._numbers import digits
 from anymps.findings._places import at
-from anymps.mac import Mac, parse_mac
+from anymps.mac import Mac
 from anymps.record import Category, Holding, Moment, Recording
 from anymps.rules import HIGH_WATERMARK, watermark_ratio
 from anymps.rules.texts import format_size
-
-_WIRED = re.compile(r"iogpu\.wired_limit_mb=(\d+)")
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class MemoryLimits:
 
 def memory_limits(recording: Recording) -> MemoryLimits | None:
     """The limits of the Mac that the recording names, None if it names none that is known."""
-    mac = _mac(recording)
+    mac = recording.run.known_mac
     if mac is None:
         return None
     ratio = watermark_ratio(HIGH_WATERMARK, recording.run.environment)
@@ -65,14 +60,3 @@ def line_words(lines: Sequence[Holding]) -> str:
         f"{at(line.site) if line.site.known else 'an unknown line'}"
         for line in lines
     )
-
-
-def _mac(recording: Recording) -> Mac | None:
-    """From the details, which name the macOS and a raised limit, or from the short name."""
-    details = recording.run.mac_details
-    wired = _WIRED.search(details)
-    text = details.partition(":")[0] or recording.run.mac
-    try:
-        return parse_mac(text, wired_limit_mb=digits(wired[1]) if wired else 0)
-    except MacError:
-        return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from anymps.findings._judgement import Judgement, how_it_ended, judge
+from anymps.findings._judgement import Judgement, how_it_ended, judge, unused
 from anymps.findings._memory_limits import MemoryLimits, memory_limits
 from anymps.findings._model import Finding
 from anymps.findings._prices import step_on_mac
@@ -35,47 +34,30 @@ from anymps.record import (
 )
 
 
-class Calls(Protocol):
-    """The calls of a run one by one, for a trace: there may be millions. See `Recording`."""
-
-    def calls_in_brief(self) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
-        """Plain rows, read from the file as they are asked for."""
-        ...
-
-    def signature(self, identity: int) -> Signature:
-        """The operator with this number in a call."""
-        ...
-
-    def module(self, identity: int) -> str:
-        """The module with this number in a call."""
-        ...
-
-    def site(self, identity: int) -> Site:
-        """The line with this number in a call."""
-        ...
-
-
 @dataclass(frozen=True)
-class TypicalStep:
-    """The step of a run that stands for the others: what happened when, and the queue before each wait."""
+class Calls:
+    """The calls of a run one by one, for a trace, as there may be millions; and what the numbers in them stand for."""
 
-    step: Step
-    timeline: StepTimeline
-    queues: StepQueues
+    in_brief: Callable[[], Iterator[tuple[int, int, int, int, int, int, int, int, int]]]
+    signature: Callable[[int], Signature]
+    module: Callable[[int], str]
+    site: Callable[[int], Site]
 
 
 @dataclass(frozen=True, eq=False)
 class Story:
     """All that reports say of a run, apart from its findings.
 
-    `facts` are those of `run` as the recording holds them, for programs. `waits` are the places where the host waited,
-    and `wait_calls` the single calls. `forecast` is the typical step on the recording's Mac, or `no_forecast` why there
-    is none; `on_mac` is the same for a training whose time is told. `loop_forecasts` has a step of each of several.
+    `facts` are those of `run` as the recording holds them, for programs. `unused`: nothing reached mps. `waits`
+    are the places where the host waited, and `wait_calls` the single calls. `forecast` is the typical step on the
+    recording's Mac, or `no_forecast` why there is none; `on_mac` is the same for a training whose time is told.
+    `loop_forecasts` has a step of each of several loops.
     """
 
     run: Meta
     facts: Mapping[str, object]
     complete: bool
+    unused: bool
     end: Judgement
     call_count: int
     dropped: int
@@ -84,7 +66,8 @@ class Story:
     trains: bool
     step_table: StepTable
     step_sums: tuple[StepSum, ...]
-    typical: TypicalStep | None
+    timeline: StepTimeline | None
+    queues: StepQueues | None
     operators: tuple[OperatorUse, ...]
     lines: tuple[Line, ...]
     processes: LinesByProcess
@@ -112,6 +95,7 @@ class Story:
             run=recording.run,
             facts=recording.meta,
             complete=recording.complete,
+            unused=unused(recording),
             end=how_it_ended(recording),
             call_count=recording.entry_count,
             dropped=recording.dropped,
@@ -120,7 +104,8 @@ class Story:
             trains=recording.trains,
             step_table=recording.step_table(),
             step_sums=recording.step_sums(),
-            typical=TypicalStep(step, recording.timeline(step), recording.step_queues(step)) if step else None,
+            timeline=recording.timeline(step) if step is not None else None,
+            queues=recording.step_queues(step) if step is not None else None,
             operators=recording.operators(),
             lines=recording.lines(),
             processes=recording.lines_by_process,
@@ -138,7 +123,7 @@ class Story:
             memory_limits=memory_limits(recording),
             growth_per_step=growth_per_step(recording),
             notes=tuple(notes(recording)),
-            calls=recording,
+            calls=Calls(recording.calls_in_brief, recording.signature, recording.module, recording.site),
         )
 
     @property
@@ -147,14 +132,14 @@ class Story:
         return self.run.parts
 
     @property
+    def timed(self) -> Forecast | None:
+        """The forecast, if its time is told."""
+        return self.forecast if self.forecast is not None and not self.forecast.no_time else None
+
+    @property
     def complete_steps(self) -> int:
         """The number of steps that reached their end."""
         return sum(step.complete for step in self.steps)
-
-    @property
-    def unused(self) -> bool:
-        """Whether nothing reached mps in the whole run."""
-        return not self.operators and not self.refusals and self.memory.peak is None
 
     def judge(self, findings: Sequence[Finding]) -> Judgement:
         """What became of the run, with the findings that are shown with it."""
@@ -166,8 +151,8 @@ class Story:
 
     def in_typical(self, places: Iterable[WaitPlace]) -> int:
         """How many waits of the typical step are at these places."""
-        return waits_at(places, self.typical.queues) if self.typical is not None else 0
+        return waits_at(places, self.queues) if self.queues is not None else 0
 
     def ahead(self, hurting: Iterable[WaitPlace]) -> Ahead | None:
         """How far ahead the host gets; None without a typical step, or if nothing hurts in it."""
-        return ahead(self.typical.queues, hurting) if self.typical is not None else None
+        return ahead(self.queues, hurting) if self.queues is not None else None

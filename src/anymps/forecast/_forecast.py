@@ -10,12 +10,12 @@ from itertools import islice
 from math import fsum
 from typing import Final
 
-from anymps._errors import CostError, MacError
+from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
 from anymps.cost import Happening, StepBound, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.forecast._looks import Speeds
-from anymps.mac import Mac, parse_mac
+from anymps.mac import Mac
 from anymps.record import Phase, Recording, Step, StepSum
 
 _SPEED_HERE: Final = 0.65
@@ -221,7 +221,7 @@ def why_no_forecast(recording: Recording) -> str:
 
 
 def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step | None, *, alone: bool) -> Forecast:
-    named = _named(recording)
+    named = recording.run.known_mac
     mac = mac or named
     if mac is None:
         raise CostError("anymps: no time can be predicted: the recording names no known Mac")
@@ -316,15 +316,3 @@ def _no_time(recording: Recording, mac: Mac, time: WalkedStep) -> str:
         loading = fsum(share.time_ns for share in recording.step_table().typical if share.phase is Phase.BATCH)
         return f"Data loading would limit a step, so no time is predicted: it took {duration(loading)} here."
     return ""
-
-
-def _named(recording: Recording) -> Mac | None:
-    """The Mac that the recording names: its details name the GPU cores, which the short name leaves out."""
-    return _read(recording.run.mac_details.partition(":")[0]) or _read(recording.run.mac)
-
-
-def _read(text: str) -> Mac | None:
-    try:
-        return parse_mac(text)
-    except MacError:
-        return None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-LAYOUTS: Final = ("contiguous", "transposed", "channels_last", "other")
-NUMBERS: Final = ("axes", "stride", "dilation", "groups")
+_LAYOUTS: Final = frozenset(("contiguous", "transposed", "channels_last", "other"))
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Form:
     are reduced, sorted, or indexed, counted from the first. `stride`, `dilation` and `groups` are a convolution's.
     """
 
-    layout: tuple[str, ...] = ()
+    layout: Annotated[tuple[str, ...], _LAYOUTS.issuperset] = ()
     axes: tuple[int, ...] = ()
     stride: tuple[int, ...] = ()
     dilation: tuple[int, ...] = ()

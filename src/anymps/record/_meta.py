@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast
 
+from anymps._errors import MacError
+from anymps._numbers import digits
+from anymps.mac import Mac, parse_mac
 from anymps.record._facts import Site
-from anymps.record._typed import UnfitError, readers
+from anymps.record._typed import UnfitError, hints, read
 from anymps.record.format import MOST
 
+_WIRED: Final = re.compile(r"iogpu\.wired_limit_mb=(\d+)")
 NOWHERE: Final = Site("", 0)
 
 _Line = Annotated[int, lambda line: line > 0]
@@ -119,17 +125,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Meta:
-    """The facts about a run; those that are not known are empty or None.
-
-    `virtual` is False on a real Mac, `fallback` is `PYTORCH_ENABLE_MPS_FALLBACK`, `rounds` whether loops were watched,
-    `steps` the first and last one if only this part was to be recorded, `steps_seen` how many the run made and
-    `begin_ns` when the part began. `times_of` is another release of torch, whose times are predicted. `core_speed` is
-    how fast a core of the recording machine runs code, relative to an M1's, `compute_speed` how fast it computes, and
-    `cold_code` the microseconds of a first and a second run of some code between two steps; `looks` are the single
-    measurements. `loop` is "inference" if the steps are not a training's. `real_calls` are the calls that PyTorch's own
-    kernels computed, by operator, and `kernels_torch` is their release. `device_choice` is the line that chose the
-    device where nothing reached mps, and `unmoved` what would have to be moved.
-    """
+    """The facts about a run, as `docs/architecture/recording-file.md` explains them; unknown ones are empty or None."""
 
     schema_version: int = 0
     complete: bool = False
@@ -177,13 +173,24 @@ class Meta:
     def read(cls, stored: Mapping[str, object]) -> Meta:
         """The facts from JSON, without those that no field is for. Raises UnfitError with the name of a wrong one."""
         found = {}
-        for key, read in readers(cast(Any, cls)).items():
+        for key, kind in hints(cast(Any, cls)).items():
             if key in stored:
                 try:
-                    found[key] = read(stored[key])
+                    found[key] = read(kind, stored[key])
                 except UnfitError:
                     raise UnfitError(key) from None
+                if found[key] is None:  # what is not known is not there
+                    raise UnfitError(key)
         return cls(**found)
+
+    @property
+    def known_mac(self) -> Mac | None:
+        """The Mac that the run names: its details have the GPU cores and a raised limit. None for one unknown here."""
+        wired = _WIRED.search(self.mac_details)
+        for text in (self.mac_details.partition(":")[0], self.mac):
+            with suppress(MacError):
+                return parse_mac(text, wired_limit_mb=digits(wired[1]) if wired else 0)
+        return None
 
     @property
     def on_mac(self) -> bool:

@@ -6,6 +6,7 @@ from anymps._vocabulary import Fate
 from anymps.record._facts import Signature, Site
 from anymps.record._open_file import OpenFile
 from anymps.record._rows import Rows
+from anymps.record._strict import read_form, read_texts
 
 
 def read_sites(rows: Rows) -> dict[int, Site]:
@@ -25,7 +26,10 @@ def read_signatures(file: OpenFile) -> dict[int, Signature]:
         "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
         "JOIN operators o ON o.id = s.operator"
     )
+    read = file.read
     return {
-        identity: Signature(name, file.word(Fate, fate), file.texts(inputs), file.texts(outputs), file.form(form))
+        identity: Signature(
+            name, file.word(Fate, fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
+        )
         for identity, name, fate, inputs, outputs, form in found
     }

@@ -11,20 +11,10 @@ from typing import Any, TypeVar
 from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
 from anymps.record._file import damaged
-from anymps.record._form import Form
 from anymps.record._meta import Meta
 from anymps.record._rounds import settle_steps
 from anymps.record._snapshot import closed_on_error, connect_memory
-from anymps.record._strict import (
-    DAMAGE,
-    DamageError,
-    check_rows,
-    read_facts,
-    read_form,
-    read_meta,
-    read_object,
-    read_texts,
-)
+from anymps.record._strict import DAMAGE, DamageError, check_rows, read_meta
 from anymps.record.format import expand_spool
 
 _T = TypeVar("_T")
@@ -76,7 +66,7 @@ class OpenFile:
 
     def meta(self) -> tuple[dict[str, object], Meta]:
         """The facts about the run, as they are stored and as they are typed."""
-        return self._read(read_meta, self.rows("SELECT key, value FROM meta ORDER BY key"))
+        return self.read(read_meta, self.rows("SELECT key, value FROM meta ORDER BY key"))
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -105,23 +95,8 @@ class OpenFile:
         except ValueError as error:
             raise self.damaged(error) from None
 
-    def texts(self, text: str) -> tuple[str, ...]:
-        """A list of texts, such as the inputs of a signature."""
-        return self._read(read_texts, text)
-
-    def form(self, text: str) -> Form:
-        """The form of a signature."""
-        return self._read(read_form, text)
-
-    def facts(self, what: str, text: str) -> dict[str, object]:
-        """The facts of a mark `anymps::<what>`."""
-        return self._read(read_facts, what, text)
-
-    def json_object(self, text: str) -> dict[str, object]:
-        """An object, such as the detail of a refusal."""
-        return self._read(read_object, text)
-
-    def _read(self, read: Callable[..., _T], *stored: Any) -> _T:
+    def read(self, read: Callable[..., _T], *stored: Any) -> _T:
+        """What `read`, a function of `_strict.py`, makes of a stored value."""
         try:
             return read(*stored)
         except DamageError as error:

@@ -41,6 +41,7 @@ from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table
+from anymps.record._strict import read_facts, read_object
 from anymps.record._sums import (
     read_lines,
     read_occurrences,
@@ -255,7 +256,7 @@ class Recording:
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        return read_noted(self._rows, self._occurrences, partial(self._file.facts, what), self.site, what)
+        return read_noted(self._rows, self._occurrences, partial(self._file.read, read_facts, what), self.site, what)
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
         """The work between clock reads of the program, by the lines of the two reads, in the order of the run."""
@@ -318,7 +319,7 @@ class Recording:
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
-        return read_refusals(self._rows, self._word, self._file.json_object, self.site)
+        return read_refusals(self._rows, self._word, partial(self._file.read, read_object), self.site)
 
     @_computed_once
     def operators(self) -> tuple[OperatorUse, ...]:
@@ -342,10 +343,6 @@ class Recording:
         begins = loop_begins(self._rows)
         whole = self.dropped == 0
         return read_lines_by_process(self._rows, self._sites, begins, whole=whole) if begins else LinesByProcess()
-
-    def backend_changes_per_step(self) -> dict[int, int]:
-        """How often each complete step went from the GPU to the CPU or back: twice a fallback (see `Line`)."""
-        return {step.step: 2 * step.on_cpu for step in self.step_sums()}
 
     @cached_property
     def memory_story(self) -> MemoryStory:

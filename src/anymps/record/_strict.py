@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.record._form import LAYOUTS, NUMBERS, Form
+from anymps.record._form import Form
 from anymps.record._meta import Meta
-from anymps.record._typed import UnfitError
+from anymps.record._typed import UnfitError, read
 from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
@@ -34,6 +34,19 @@ _WORDS: Final[Mapping[str, Mapping[str, type[Enum]]]] = {
 }  # fmt: skip
 _NAMES: Final = ("key", "name", "path", "type", "file", "function", "via", "error")
 _MOMENTS: Final = ("start_ns", "end_ns")
+
+
+_NOTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "loader": {"workers": int},
+    "numbers": {
+        **dict.fromkeys(("kind", "operator", "dtype", "layout", "expected", "found", "allowed", "bound"), str),
+        **dict.fromkeys(("wrong", "count", "order", "follows"), int),
+    },
+    "optimizer": {
+        "name": str, "tensors": int, "on_mps": int,
+        **dict.fromkeys(("dtypes", "fused", "foreach", "differentiable", "eps"), tuple[str, ...] | None),
+    },
+}  # fmt: skip
 
 
 class DamageError(Exception):
@@ -137,12 +150,16 @@ def read_json(text: str) -> Any:
     return value
 
 
+def _typed(kind: Any, value: object, what: str) -> Any:
+    try:
+        return read(kind, value)
+    except UnfitError:
+        raise DamageError(f"{what} is invalid") from None
+
+
 def read_texts(text: str) -> tuple[str, ...]:
     """A JSON list of texts."""
-    value = read_json(text)
-    if not _texts(value):
-        raise DamageError("a list of tensors is invalid")
-    return tuple(value)
+    return cast("tuple[str, ...]", _typed(tuple[str, ...], read_json(text), "a list of tensors"))
 
 
 def read_object(text: str) -> dict[str, object]:
@@ -156,25 +173,14 @@ def read_object(text: str) -> dict[str, object]:
 @lru_cache(maxsize=4096)
 def read_form(text: str) -> Form:
     """The form of a signature. Members that are not known are passed over."""
-    found = read_object(text)
-    layout = found.get("layout", [])
-    if not isinstance(layout, list) or any(word not in LAYOUTS for word in layout):
-        raise DamageError("the layout of a call is invalid")
-    return Form(tuple(layout), *(_numbers(name, found.get(name, [])) for name in NUMBERS))
-
-
-def _numbers(name: str, value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(map(_whole, value)):
-        raise DamageError(f"the {name} of a call are invalid")
-    return tuple(value)
+    return cast("Form", _typed(Form, read_object(text), "the form of a call"))
 
 
 def read_facts(what: str, text: str) -> dict[str, object]:
     """The facts of a note. Those that findings cannot do without are there and of their types."""
     facts = read_object(text)
-    for name, fits in _NOTED.get(what, {}).items():
-        if not fits(facts.get(name)):
-            raise DamageError(f"a note about a {what} is invalid")
+    for name, kind in _NOTED.get(what, {}).items():
+        _typed(kind, facts.get(name), f"a note about a {what}")
     return facts
 
 
@@ -193,34 +199,3 @@ def _check_depth(value: object, level: int = 0) -> None:
     if isinstance(value, (dict, list)):
         for each in value.values() if isinstance(value, dict) else value:
             _check_depth(each, level + 1)
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(map(_text, value))
-
-
-_NOTED: Final[Mapping[str, Mapping[str, Callable[[object], bool]]]] = {
-    "loader": {"workers": _whole},
-    "numbers": {
-        **dict.fromkeys(("kind", "operator", "dtype", "layout", "expected", "found", "allowed", "bound"), _text),
-        **dict.fromkeys(("wrong", "count", "order", "follows"), _whole),
-    },
-    "optimizer": {
-        "name": _text, "tensors": _whole, "on_mps": _whole,
-        **dict.fromkeys(
-            ("dtypes", "fused", "foreach", "differentiable", "eps"), lambda value: value is None or _texts(value)
-        ),
-    },
-}  # fmt: skip

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         FORMATS,
         Renderer,
         Running,
-        page_renderer,
         print_summary,
         print_terminal,
         render_summary,
@@ -44,9 +43,6 @@ if not TYPE_CHECKING:
             "diff": "Diff compare diff_document render_diff_json",
             "document": "Document print_document rendered",
             "plan": "plan_document plan_json",
-            "run": (
-                "FORMATS Renderer Running page_renderer print_summary print_terminal "
-                "render_summary render_terminal renderer"
-            ),
+            "run": ("FORMATS Renderer Running print_summary print_terminal render_summary render_terminal renderer"),
         },
     )

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
+from typing import Any, Final
 
 from anymps.findings import Finding
-from anymps.record import MemorySample, Occurrence, OperatorUse, PhaseShare, Refusal, Site
+from anymps.record import Site
+
+_FINDING: Final = (
+    "id", "severity", "title", "site", "related_sites", "related_as", "count", "per_step", "cost_ns",
+    "cost_per_step_ns", "what", "why", "fix", "source", "processes",
+)  # fmt: skip
 
 
 def finding_object(finding: Finding, fingerprint: str) -> dict[str, object]:
     """One finding."""
-    return {
-        "id": finding.id,
-        "severity": finding.severity.label,
-        "title": finding.title,
-        "site": site_object(finding.site),
-        "related_sites": [site_object(site) for site in finding.related_sites],
-        "related_as": finding.related_as,
-        "count": finding.count,
-        "per_step": finding.per_step,
-        "cost_ns": list(finding.cost_ns),
-        "cost_per_step_ns": list(finding.cost_per_step_ns),
-        "what": finding.what,
-        "why": finding.why,
-        "fix": finding.fix,
-        "source": finding.source,
-        "processes": list(finding.processes),
-        "fingerprint": fingerprint,
-    }
+    return {**{name: _plain(getattr(finding, name)) for name in _FINDING}, "fingerprint": fingerprint}
 
 
 def site_object(site: Site) -> dict[str, object] | None:
@@ -39,8 +28,8 @@ def site_object(site: Site) -> dict[str, object] | None:
     return {"file": site.file, "line": site.line, "function": site.function, "source": site.source}
 
 
-def record_object(record: MemorySample | Occurrence | OperatorUse | PhaseShare | Refusal) -> dict[str, object]:
-    """What a query tells, each field by its own name: so a field of these is one of the JSON form, too."""
+def record_object(record: Any) -> dict[str, object]:
+    """What a dataclass holds, each field by its own name: so a field of it is one of the JSON form, too."""
     return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
 
 
@@ -51,4 +40,6 @@ def _plain(value: object) -> object:
         return site_object(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return record_object(value)
     return dict(value) if isinstance(value, Mapping) else value

@@ -54,10 +54,8 @@ def _in_short(found: Forecast | None, of: str = "") -> str:
 
 def mac_seconds(story: Story) -> dict[Phase, float]:
     """What each phase of the typical step takes on the Mac; empty where none can be told."""
-    found = story.forecast
-    if found is None or found.no_time:
-        return {}
-    return {phase: found.time.parts.get(phase, 0.0) for phase in Phase}
+    found = story.timed
+    return {} if found is None else {phase: found.time.parts.get(phase, 0.0) for phase in Phase}
 
 
 def mac_times(story: Story) -> Callable[[Phase | None], str]:
@@ -68,9 +66,8 @@ def mac_times(story: Story) -> Callable[[Phase | None], str]:
 
 def standing_seconds(story: Story) -> dict[tuple[str, int], float]:
     """For how long the host is idle at each line of the typical step on the Mac; empty where none can be told."""
-    found = story.forecast
     seconds: dict[tuple[str, int], float] = {}
-    for wait in found.waits if found is not None and not found.no_time else ():
+    for wait in story.timed.waits if story.timed is not None else ():
         at = wait.place.file, wait.place.line
         seconds[at] = seconds.get(at, 0.0) + wait.stands
     return seconds

@@ -109,8 +109,8 @@ def remarks(story: Story, table: StepTable) -> list[str]:
     """What the numbers of the table do not say by themselves."""
     whole = total(table.typical)
     sentences = []
-    found = story.forecast
-    if found is not None and not found.no_time:
+    found = story.timed
+    if found is not None:
         sentences.append(
             f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."
         )

@@ -9,11 +9,6 @@ from anymps.record import Suite
 from anymps.report._text import clean, plural
 
 
-def subject(story: Story) -> str:
-    """What ran, as the reader calls it."""
-    return "script" if story.run.suite is None else "code"
-
-
 def session(story: Story, suite: Suite, mac: str) -> str:
     """How the tests ended, on that Mac."""
     tests = plural(suite.tests, "test")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from anymps._text import step_name
-from anymps.findings import Story, TypicalStep
+from anymps.findings import Story
 from anymps.record import Span, StepQueues, StepTimeline
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
@@ -20,15 +20,15 @@ def timeline_drawing(story: Story) -> dict[str, Any] | None:
 
     Of a virtual device in the time of the Mac that it plays where that is predicted, else in that of this machine.
     """
-    typical = story.typical
-    if typical is None or typical.step.end_ns is None or typical.step.end_ns <= typical.step.start_ns:
+    line, queues = story.timeline, story.queues
+    if line is None or queues is None or line.step.end_ns is None or line.step.end_ns <= line.step.start_ns:
         return None
     on_mac = timeline_on_mac(story) if not story.run.on_mac else None
-    return on_mac or _timeline_here(story, typical, typical.step.end_ns - typical.step.start_ns)
+    return on_mac or _timeline_here(story, line, queues, line.step.end_ns - line.step.start_ns)
 
 
-def _timeline_here(story: Story, typical: TypicalStep, length: int) -> dict[str, Any]:
-    line, start, directory = typical.timeline, typical.step.start_ns, story.run.directory
+def _timeline_here(story: Story, line: StepTimeline, queues: StepQueues, length: int) -> dict[str, Any]:
+    start, directory = line.step.start_ns, story.run.directory
     caption = (
         "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
         "until the queue is empty."
@@ -36,20 +36,20 @@ def _timeline_here(story: Story, typical: TypicalStep, length: int) -> dict[str,
         else "Times of the host."
     )
     return drawing(
-        _lanes(line, typical.queues, start, length, directory),
+        _lanes(line, queues, start, length, directory),
         length,
-        _sentence(story, typical, length),
+        _sentence(story, line, length),
         f"{caption} Calls closer than a thousandth of the step are drawn as one.",
         list(_rows(line, start, directory)),
     )
 
 
-def _sentence(story: Story, typical: TypicalStep, length: int) -> str:
+def _sentence(story: Story, line: StepTimeline, length: int) -> str:
     """How long the step is, and how often it waits and leaves the device."""
-    waits = sum(wait.count for wait in typical.timeline.waits)
-    on_cpu = sum(fallback.count for fallback in typical.timeline.on_cpu)
+    waits = sum(wait.count for wait in line.waits)
+    on_cpu = sum(fallback.count for fallback in line.on_cpu)
     hurting = story.in_typical(place for place in story.waits if place.hurts)
-    which = step_name(typical.step.step).capitalize()
+    which = step_name(line.step.step).capitalize()
     sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
     if hurting:
         hurt = "hurts" if hurting == 1 else "hurt"

@@ -24,8 +24,8 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 
 def timeline_on_mac(story: Story) -> dict[str, Any] | None:
     """The predicted step on its tracks; None where no time can be predicted."""
-    found = story.forecast
-    if found is None or found.no_time:
+    found = story.timed
+    if found is None:
         return None
     line = timeline_of(found)
     directory, length = story.run.directory, 1e9 * line.length

@@ -202,12 +202,9 @@ def _part_words(story: Story) -> str:
 def _not_begun(story: Story) -> str:
     """Why a recording of part of a run is empty: the run ended before that part. The empty text for any other."""
     steps, seen = story.run.steps, story.run.steps_seen
-    if steps is None or seen is None or story.parts or not story.unused:
+    if steps is None or seen is None or seen > steps[0] or story.parts or not story.unused:
         return ""
-    first, last = steps
-    if seen > first:
-        return ""
-    return f"The script made {plural(seen, 'training step')}, and --steps is {first}:{last}."
+    return f"The script made {plural(seen, 'training step')}, and --steps is {steps[0]}:{steps[1]}."
 
 
 def limits(story: Story, *, running: bool = False) -> list[str]:
@@ -221,12 +218,7 @@ def limits(story: Story, *, running: bool = False) -> list[str]:
         )
         if story.run.on_mac:
             sentences.append(_device_time(story))
-    share = real_share(story)
-    if share is not None:
-        sentences.append(share.in_full)
-    numbers = numbers_of(story)
-    if numbers is not None:
-        sentences.append(numbers.in_full)
+    sentences += [told.in_full for told in (real_share(story), numbers_of(story)) if told is not None]
     if story.parts:
         names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from anymps._errors import AnympsError
 from anymps.findings._costs import ITEM
 from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
 from anymps.findings.advice._library_advice import Advice
-from anymps.mac import parse_mac
 from anymps.record import Noted, Recording, Site
 from anymps.rules.faults import Check
 
@@ -56,11 +54,8 @@ def has_half_parameters(recording: Recording, dtype: str = "float16") -> bool:
 
 def emulates_bfloat16(recording: Recording) -> str:
     """Metal's family of the recording's GPU if that has no bfloat16 arithmetic; else, or if it is not known, empty."""
-    try:
-        family = parse_mac(recording.run.mac).metal_family
-    except AnympsError:
-        return ""  # a recording of no Mac, or of one that is not known here
-    return family if family in _EMULATING else ""
+    mac = recording.run.known_mac
+    return mac.metal_family if mac is not None and mac.metal_family in _EMULATING else ""
 
 
 def scaler_advice(recording: Recording) -> Advice:

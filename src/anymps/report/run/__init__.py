@@ -6,7 +6,6 @@ from anymps.report.run._forms import (
     FORMATS,
     Renderer,
     Running,
-    page_renderer,
     print_terminal,
     render_terminal,
     renderer,

@@ -74,11 +74,6 @@ def renderer(name: str, root: str | None = None) -> Renderer:
     return Renderer(name, root)
 
 
-def page_renderer(running: Running | None = None) -> Renderer:
-    """The renderer of the page, of a run that has ended or one that goes on."""
-    return Renderer("html", running=running)
-
-
 def render_terminal(
     story: Story, findings: Sequence[Finding], *, width: int = DEFAULT_WIDTH, color: bool = False
 ) -> str:
@@ -87,12 +82,7 @@ def render_terminal(
 
 
 def print_terminal(
-    story: Story,
-    findings: Sequence[Finding],
-    stream: TextIO,
-    *,
-    width: int | None = None,
-    color: bool | None = None,
+    story: Story, findings: Sequence[Finding], stream: TextIO, *, width: int | None = None, color: bool | None = None
 ) -> None:
     """Write the report to `stream`, as wide as its terminal and coloured if it is one."""
     print_document(run_document(story, findings, forms=Form.TERMINAL), stream, width=width, color=color)

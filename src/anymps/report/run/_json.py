@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Final
 
 from anymps._version import __version__
 from anymps.findings import Finding, Story, WaitPlace
-from anymps.record import Line, StepTable, WaitQueue
+from anymps.record import Line, WaitQueue
 from anymps.report._identity import fingerprints
 from anymps.report._numbers import numbers_object
 from anymps.report._objects import finding_object, record_object, site_object
@@ -51,7 +50,7 @@ def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
         "numbers": numbers_object(story),
         "complete_steps": story.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
-        "step_table": _step_table(story.step_table),
+        "step_table": record_object(story.step_table),
         "predicted_step": predicted_object(story),
         "no_predicted_step": why_no_prediction(story),
         "operators": [record_object(use) for use in story.operators],
@@ -66,29 +65,9 @@ def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def _step_table(table: StepTable) -> dict[str, object]:
-    return {
-        "averaged": table.averaged,
-        "mean": [record_object(share) for share in table.mean],
-        "median": [record_object(share) for share in table.median],
-        "first": [record_object(share) for share in table.first],
-        "rare": asdict(table.rare) if table.rare is not None else None,
-    }
-
-
 def _line(line: Line) -> dict[str, object]:
-    return {
-        "file": line.file or None,
-        "line": line.line,
-        "source": line.source,
-        "on_mps": line.on_mps,
-        "on_cpu": line.on_cpu,
-        "waits": line.waits,
-        "refused": line.refused,
-        "backend_changes": line.backend_changes,
-        "duration_ns": line.duration_ns,
-        "fused": [{"file": file, "line": number} for file, number in line.fused],
-    }
+    fused = [{"file": file, "line": number} for file, number in line.fused]
+    return {**record_object(line), "file": line.file or None, "fused": fused}
 
 
 def _wait_queue(place: WaitPlace, queue: WaitQueue) -> dict[str, object]:

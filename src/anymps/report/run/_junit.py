@@ -30,7 +30,8 @@ def junit_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
         "errors": "0",
         "skipped": str(sum(case.find("skipped") is not None for case in cases)),
     }
-    suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **_when(story)})
+    when = {"timestamp": clean(story.run.started)} if story.run.started else {}
+    suite = ElementTree.Element("testsuite", {"name": _SUITE, **counts, **when})
     properties = ElementTree.SubElement(suite, "properties")
     run = story.run
     for name, value in (("mac", run.mac), ("torch_version", run.torch_version), ("script", run.script)):
@@ -75,11 +76,6 @@ def _text(finding: Finding, directory: str) -> str:
     lines += [f"{finding.related_as} {place(site, directory)}" for site in finding.related_sites]
     lines += [clean(finding.what), f"why: {clean(finding.why)}", f"fix: {clean(finding.fix)}"]
     return "\n".join([*lines, f"source: {clean(finding.source)}"])
-
-
-def _when(story: Story) -> dict[str, str]:
-    started = clean(story.run.started)
-    return {"timestamp": started} if started else {}
 
 
 def _xml(text: str) -> str:

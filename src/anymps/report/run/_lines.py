@@ -9,7 +9,6 @@ from typing import Final
 from anymps.findings import Story
 from anymps.record import Line
 from anymps.report import _text as text
-from anymps.report._suite import subject
 from anymps.report._words import source_cell
 from anymps.report.document import Block, Cell, Column, Form, Prose, Section, Table
 
@@ -34,7 +33,7 @@ def lines_section(story: Story) -> Section:
     directory = story.run.directory
     return Section(
         "lines",
-        f"Your {subject(story)}, line by line",
+        f"Your {'script' if story.run.suite is None else 'code'}, line by line",
         (*_on_page(lines, directory), *_in_terminal(lines, directory)),
         nav="Lines",
         remark="counts of the whole run" if lines else "nothing reached mps",

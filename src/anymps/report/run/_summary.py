@@ -66,12 +66,7 @@ def print_summary(
 
 
 def render_summary(
-    story: Story,
-    findings: Sequence[Finding],
-    *,
-    whole: str = "",
-    width: int = DEFAULT_WIDTH,
-    color: bool = False,
+    story: Story, findings: Sequence[Finding], *, whole: str = "", width: int = DEFAULT_WIDTH, color: bool = False
 ) -> str:
     """The short report as text of `width` columns."""
     width = fitting(width)
@@ -98,12 +93,7 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield Text(step)
     if joined := processes(story):
         yield Text(joined)
-    share = real_share(story)
-    if share is not None:
-        yield Text(share.in_short)
-    numbers = numbers_of(story)
-    if numbers is not None:
-        yield Text(numbers.in_short)
+    yield from (Text(told.in_short) for told in (real_share(story), numbers_of(story)) if told is not None)
     if whole:
         yield Text.assemble("Full report: ", (text.clean(whole), "bold"))
 

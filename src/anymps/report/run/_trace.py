@@ -89,7 +89,7 @@ class _Events:
         step_end = ""
         run, run_start, run_end = -1, 0, 0  # calls of one phase, on whatever thread
         events: list[str] = []
-        zero, calls = self._from_zero(self.story.calls.calls_in_brief())
+        zero, calls = self._from_zero(self.story.calls.in_brief())
         for start, length, signature, site, module, kind, step, moved, node in calls:
             key = (signature, site, module, kind)
             known = texts.get(key)

@@ -19,8 +19,8 @@ def events_on_mac(story: Story, zero: int) -> Iterator[str]:
 
     `zero` is the trace's own start, in ns of the recording's clock.
     """
-    found = story.forecast
-    if found is None or found.no_time:
+    found = story.timed
+    if found is None:
         return
     start = next(step.start_ns for step in story.steps if step.step == found.step) - zero
     yield track_name(
