@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
 NATIVE = SOURCE / "anymps" / "device" / "native"
-OF_THE_CORE = ("test_native_units.py", "test_native_stub.py", "test_core_law.py", "test_bindings.py", "test_views.py")
+OF_THE_CORE = ("test_native_units.py", "test_native_stub.py", "test_core_rules.py", "test_bindings.py", "test_views.py")
 """What a change of C++ is tried on: its own tests, the device's bindings, and one file of plain work."""
 MOST = 24
 """Files that take a minute on two cores. What most tests need, such as `processes.py`, would choose nearly all."""

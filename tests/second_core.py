@@ -15,14 +15,14 @@ import torch
 
 from anymps.capture import _run_facts
 from anymps.device import _enable, native
-from anymps.device._law import law
+from anymps.device._rule_tables import rule_tables
 from anymps.rules import check_supported
 from anymps.rules.faults import hazard_table
 
 
 @cache
 def second_core() -> ModuleType:
-    """The native library, loaded once more and told the law: the virtual device belongs to the first one."""
+    """The native library, loaded once more and told the rules: the virtual device belongs to the first one."""
     assert native().__file__ is not None
     path = Path(tempfile.mkdtemp()) / Path(native().__file__).name
     shutil.copy(native().__file__, path)
@@ -30,7 +30,7 @@ def second_core() -> ModuleType:
     assert spec is not None and spec.loader is not None
     core = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(core)
-    core.configure(law(check_supported(torch.__version__)))
+    core.configure(rule_tables(check_supported(torch.__version__)))
     core.set_hazards(hazard_table(_enable.known_hazards()))
     # The virtual device looks into its buffers; a Mac's goes by their addresses.
     native().recognise_owners(core.owners())

@@ -77,7 +77,7 @@ def test_every_condition_of_a_fault_is_known_by_its_name(virtual_device: torch.d
     with pytest.raises(RuntimeError) as caught:
         native().set_hazards((("MPS999", "no_such_check", *rest),))
     text = str(caught.value).splitlines()[0]
-    assert text == 'anymps: the native core has no condition "no_such_check" for MPS999 (law/hazard_checks.cpp)'
+    assert text == 'anymps: the native core has no condition "no_such_check" for MPS999 (rules/hazard_checks.cpp)'
     enforce_hazards(before)
 
 

@@ -6,16 +6,16 @@ from processes import MAC, run_with_torch
 
 PLANTED = f"""\
 import torch
-from anymps.device import _enable, _law
+from anymps.device import _enable, _rule_tables
 
-checks = _law.device_checks
+checks = _rule_tables.device_checks
 
 def planted(version):  # max_unpool2d's one tensor of indices is taken for a list of them
     table = checks(version)
     table["max_unpool2d"] = ("advanced", "no", "")
     return table
 
-_law.device_checks = planted
+_rule_tables.device_checks = planted
 _enable.enable({MAC!r}, quiet=True)
 values = torch.ones(1, 1, 2, 2, device="mps")
 try:

@@ -123,18 +123,18 @@ def test_no_circle() -> None:
 def test_the_observer_needs_no_device() -> None:
     """On a Mac it records a device that is not ours: nothing that it needs includes the device or its kernels."""
     needed = (
-        "law/",
+        "rules/",
         "recorder/",
         "feeds/observe",
         "feeds/raised",
-        "bindings/law",
+        "bindings/rule",
         "bindings/tape",
         "bindings/progress",
         "bindings/observer",
         "bindings/hazard",
     )
     wanted = [path for path in files() if path.as_posix().startswith(needed)]
-    assert {Path("feeds/observer.cpp"), Path("recorder/tape/tape.cpp"), Path("law/rules.cpp")} <= set(wanted)
+    assert {Path("feeds/observer.cpp"), Path("recorder/tape/tape.cpp"), Path("rules/rule_list.cpp")} <= set(wanted)
     reached: set[Path] = set()
     while wanted:
         path = wanted.pop()

@@ -10,7 +10,7 @@ import torch
 
 from anymps.metal._runtime import runtime
 from anymps.metal.compilation import _compiler
-from anymps.metal.law import _parser
+from anymps.metal.language import _parser
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

@@ -26,9 +26,9 @@ from anymps.device._launched import (
     open_real_kernels,
     refuse_on_a_mac,
 )
-from anymps.device._law import law
 from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac, this_mac
+from anymps.device._rule_tables import rule_tables
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
@@ -111,7 +111,7 @@ def native() -> NativeCore:
         with _enabling:
             if _native is None:
                 core = _load_core()
-                core.configure(law(check_supported(_state.torch)))
+                core.configure(rule_tables(check_supported(_state.torch)))
                 core.set_hazards(hazard_table(_hazards))
                 _native = core
     return _native
@@ -372,7 +372,7 @@ def _install(
             "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device "
             "after that; call anymps.enable() before the first backward, ideally right after `import torch`"
         )
-    core.configure(law(version))
+    core.configure(rule_tables(version))
     known = hazards(version, mac.macos, mac.metal_family)
     if kernels is not None:
         release, metallib = kernels

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
-from anymps.device._law import Law
 from anymps.device._machine import Machine
+from anymps.device._rule_tables import RuleTables
 from anymps.rules.faults import HazardRow
 
 # Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds.
@@ -20,7 +20,7 @@ Total = tuple[int, int, int, int, int, int, int, int, int]
 
 class NativeCore(Protocol):
     # set-up
-    def configure(self, law: Law, /) -> None: ...
+    def configure(self, rule_tables: RuleTables, /) -> None: ...
     def install_device(self, machine: Machine, /) -> None: ...
     def allow_fallback(self, allowed: bool, /) -> None: ...
     def hold_back_copies(self, held_back: bool, /) -> None: ...

@@ -58,7 +58,7 @@ NO_TRAITS = Trait(0)
 class When(str, Enum):
     """On which arguments it depends whether an operator waits.
 
-    The native core knows each condition by this name (`law/wait_conditions.cpp`), and refuses one that it does not.
+    The native core knows each condition by this name (`rules/wait_conditions.cpp`), and refuses one that it does not.
     """
 
     ALWAYS = "always"

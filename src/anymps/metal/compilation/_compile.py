@@ -22,7 +22,7 @@ from anymps.metal.compilation._headers import includes_torch, precompiled, torch
 from anymps.metal.compilation._host_code import POISONED, refused_globals, refused_host_code
 from anymps.metal.compilation._preprocess import SOURCE_NAME, Prepared, PreprocessorError, prepare
 from anymps.metal.compilation._unset_variables import find_unset
-from anymps.metal.law import has_parser, refused_by_law, warn_without_parser
+from anymps.metal.language import has_parser, refused_by_language, warn_without_parser
 from anymps.metal.translation import (
     CALLED,
     INITIALISERS,
@@ -204,7 +204,7 @@ def _hold_to_law(source: str, seen: Prepared) -> None:
     """Raises what Metal's compiler says of a source; `seen` is what the preprocessor makes of it."""
     found = []
     lines, theirs = source.splitlines(), seen.text.splitlines()
-    for refused in refused_by_law(seen.text, torch_headers()):
+    for refused in refused_by_language(seen.text, torch_headers()):
         line = source_line(seen, refused.offset)
         column = refused.offset - seen.text.rfind("\n", 0, refused.offset)
         physical = seen.text.count("\n", 0, refused.offset)

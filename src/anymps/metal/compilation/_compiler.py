@@ -197,7 +197,7 @@ def shim_digest() -> str:
         *RUNTIME.iterdir(),
         *CHECKING.glob("*.[ch]*"),
         *(here / "translation").glob("*.py"),
-        *(here / "law").iterdir(),
+        *(here / "language").iterdir(),
         *(Path(__file__).with_name(f"_{name}.py") for name in _COMPILING),
     ]
     for path in sorted(sources):

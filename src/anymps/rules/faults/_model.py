@@ -14,7 +14,7 @@ NO_END: Release = (1000, 0)
 
 
 class Check(str, Enum):
-    """How a call is recognised: the name of a condition in `native/law/hazard_checks.cpp` and beside it."""
+    """How a call is recognised: the name of a condition in `native/rules/hazard_checks.cpp` and beside it."""
 
     NARROWING_COPY = "narrowing_copy"
     OFFSET_COPY = "offset_copy"

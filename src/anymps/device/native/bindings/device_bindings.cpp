@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "feeds/feeds.h"
 #include "kernels/kernels.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
 #include "bindings/bindings.h"
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 

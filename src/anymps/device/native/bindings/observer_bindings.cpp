@@ -2,7 +2,7 @@
 #include "bindings/bindings.h"
 
 #include "feeds/feeds.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <limits>

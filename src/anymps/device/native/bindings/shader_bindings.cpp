@@ -3,7 +3,7 @@
 
 #include "bindings/guarded.h"
 #include "device/device.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <torch/csrc/autograd/python_variable.h>

@@ -2,7 +2,7 @@
 #include "bindings/bindings.h"
 
 #include "bindings/guarded.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "feeds/calls_within.h"
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/record_function.h>
 

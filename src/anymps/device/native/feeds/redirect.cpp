@@ -3,7 +3,7 @@
 
 #include "device/device.h"
 #include "kernels/kernels.h"
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <c10/core/DispatchKey.h>
 

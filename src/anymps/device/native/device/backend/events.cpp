@@ -5,7 +5,7 @@
 #include "device/errors/faults.h"
 #include "device/errors/fork.h"
 #include "device/memory/waits.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"
 

@@ -1,7 +1,7 @@
 // The mps random generator: seed, offset and the 44-byte state of the real MPSGeneratorImpl.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "model/model.h"
 
 #include <ATen/core/Generator.h>

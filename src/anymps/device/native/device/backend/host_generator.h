@@ -1,7 +1,7 @@
 // Random numbers on the host: the stand-in generator for operators without a Metal kernel.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Generator.h>
 

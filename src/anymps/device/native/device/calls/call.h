@@ -8,7 +8,7 @@
 #include "device/memory/memory.h"
 #include "device/errors/refusals.h"
 #include "device/interface/substrate.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <ATen/core/List.h>

@@ -1,7 +1,7 @@
 // torch.use_deterministic_algorithms: what MPS kernels alert about, which is not what CPU kernels alert about.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/Context.h>
 

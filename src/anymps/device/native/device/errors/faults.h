@@ -1,7 +1,7 @@
 // Calls that meet a known fault of MPS: noted, and raised where a Mac would abort or refuse.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <array>
 

@@ -1,7 +1,7 @@
 // The one way to raise the real backend's errors, so that each is in a recording.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>

@@ -1,7 +1,7 @@
 // The choice of the substrate, and the walk over boxed arguments.
 #include "device/interface/substrate.h"
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>

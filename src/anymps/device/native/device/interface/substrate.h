@@ -6,7 +6,7 @@
 // is an *alias* of it (alias.h), a tensor of the device that computes.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
@@ -55,7 +55,7 @@ class Computation {
  public:
   // On aliases, by the kernels of `key`: widened and with its indices made harmless where the operator needs it.
   virtual void by_kernels(c10::DispatchKeySet key, torch::jit::Stack* stack, size_t first) const = 0;
-  // On CPU tensors, with all that the law of this operator asks for there.
+  // On CPU tensors, with all that the rules of this operator ask for there.
   virtual void by_cpu(torch::jit::Stack* stack, size_t first) const = 0;
   // What `by_kernels` asks for: kernels of the operator for the substrate's key; nothing, as it finds its way on any device; or
   // memory that the CPU reads, so that there is `by_cpu` alone.

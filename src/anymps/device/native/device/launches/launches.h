@@ -1,7 +1,7 @@
 // Calls that PyTorch's own Metal kernels compute in place of the CPU's (`enable(kernels="real")`).
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

@@ -2,7 +2,7 @@
 #include "device/memory/books.h"
 
 #include "device/errors/refusals.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/recorder.h"
 

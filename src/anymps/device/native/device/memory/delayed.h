@@ -1,7 +1,7 @@
 // Errors that kernels of the real device write into a buffer: noted at the call, raised at the next wait.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 // Results that the Mac has no room for: refused when the CPU's kernel asks for their memory, not once they are computed.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include "device/errors/refusals.h"
 #include "device/interface/substrate.h"
 #include "device/memory/waits.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <anymps/release.h>

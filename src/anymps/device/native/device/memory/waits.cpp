@@ -4,7 +4,7 @@
 #include "device/memory/books.h"
 #include "device/errors/fork.h"
 #include "device/interface/substrate.h"
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

@@ -1,7 +1,7 @@
 // Where a card's kernels part from a Mac's, operator by operator.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

@@ -2,11 +2,11 @@
 //
 // Nothing of CUDA is included or linked: torch registers its allocator, its kernels and its guard under the device's name, and
 // what has none there is not needed. A call goes to the card unless that lacks a kernel, would stop at bad values, or refuses
-// the arguments; then the CPU computes it on copies (away.h), and what it refuses too is refused in its words. The order of
+// the arguments; then the CPU computes it on copies (host_fallback.h), and what it refuses too is refused in its words. The order of
 // the card's one stream keeps copies and kernels apart. Only who reads a value waits.
 #include "device/calls/alias.h"
 #include "device/errors/refusals.h"
-#include "device/substrates/away.h"
+#include "device/substrates/host_fallback.h"
 #include "device/substrates/card_limits.h"
 #include "device/memory/books.h"
 #include "device/memory/memory.h"

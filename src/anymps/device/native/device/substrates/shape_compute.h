@@ -4,7 +4,7 @@
 // answer leaves a mark `anymps::assumed.<what>` on the tape.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>

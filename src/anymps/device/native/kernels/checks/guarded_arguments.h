@@ -6,7 +6,7 @@
 // until then is that of the nearest good one, where a Mac reads zero.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

@@ -4,7 +4,7 @@
 // 2.14. Which operator has which layout, and the words: anymps/rules/_device_checks.py.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

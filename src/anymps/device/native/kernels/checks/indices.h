@@ -1,7 +1,7 @@
 // Operators that take indices: a bad one is the device's to find, while it runs.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

@@ -1,7 +1,7 @@
 // The names that operators ask Metal kernels for, and the dtypes that no kernel of an operator has.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/ivalue.h>
 

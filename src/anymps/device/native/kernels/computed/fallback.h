@@ -1,7 +1,7 @@
 // The real backend's CPU fallback: copies to the CPU, the operator there, copies back.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

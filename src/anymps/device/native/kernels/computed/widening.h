@@ -1,7 +1,7 @@
 // Calls whose dtype the CPU refuses and MPS computes, done in a wider one.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/stack.h>
 

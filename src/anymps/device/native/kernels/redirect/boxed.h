@@ -1,7 +1,7 @@
 // Kernels that work for any operator: the redirect to a CPU kernel, and the real backend's CPU fallback.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/boxing/KernelFunction.h>
 

@@ -1,7 +1,7 @@
 // The arguments and results of a boxed call: every tensor among them found and replaced.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>

@@ -1,7 +1,7 @@
 // Which operators have a kernel other than the boxed redirect. Each file of this folder adds its own.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/boxing/KernelFunction.h>
 

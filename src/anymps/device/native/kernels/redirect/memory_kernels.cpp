@@ -2,7 +2,7 @@
 #include "device/device.h"
 #include "kernels/redirect/kernel_table.h"
 #include "kernels/redirect/unboxed.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <ATen/EmptyTensor.h>

@@ -4,7 +4,7 @@
 // one of them later, so only then is there a mark on the tape, with the line of the copy.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <c10/core/TensorImpl.h>
 #include <c10/util/ArrayRef.h>

@@ -1,7 +1,7 @@
 // Which copies are under way, and what had become of their host side when the host waited.
 #include "recorder/copies/pending_copies.h"
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/lines/call_sites.h"
 #include "recorder/tape/marks.h"

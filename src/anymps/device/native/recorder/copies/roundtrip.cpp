@@ -1,7 +1,7 @@
 // The memory that copies to the CPU wrote, and the operators that were given it.
 #include "recorder/copies/roundtrip.h"
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "locks/locks.h"
 #include "recorder/lines/autograd.h"
 #include "recorder/lines/call_sites.h"

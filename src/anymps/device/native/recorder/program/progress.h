@@ -1,7 +1,7 @@
 // Where the program is: whether it is recorded, since when, in which step, phase and module; per thread where that differs.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <atomic>
 #include <cstdint>

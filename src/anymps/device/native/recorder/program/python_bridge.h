@@ -1,7 +1,7 @@
 // The few places where the native core asks Python: who called, and what to note about a refusal.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 // Known faults of MPS that a call meets, noted on the tape.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <string>
 

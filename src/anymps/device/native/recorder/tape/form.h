@@ -1,7 +1,7 @@
 // What a signature says beside dtypes and sizes: how the inputs lie in memory, the axes, and how a convolution goes over its input.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/core/TensorImpl.h>

@@ -1,7 +1,7 @@
 // Entries that are no calls: refusals, known faults met, copies touched too early, and what Python marks.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 
 #include <c10/core/TensorImpl.h>
 

@@ -1,7 +1,7 @@
 // What an operator was given and made: dtypes, sizes and devices, each combination told once and numbered.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/tape/form.h"
 
 #include <c10/core/TensorImpl.h>

@@ -1,7 +1,7 @@
 // One call being recorded, from its beginning to its entry on the tape.
 #pragma once
 
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/tape/form.h"
 #include "recorder/program/progress.h"
 

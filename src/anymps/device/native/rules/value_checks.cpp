@@ -1,5 +1,5 @@
 // How known faults are recognised that only the values of a call show (anymps/rules/faults).
-#include "law/value_checks.h"
+#include "rules/value_checks.h"
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_cholesky_ex.h>

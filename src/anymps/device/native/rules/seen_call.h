@@ -1,7 +1,7 @@
 // What a check of known faults sees of a call: its arguments by role.
 #pragma once
 
-#include "law/operand.h"
+#include "rules/operand.h"
 
 #include <array>
 #include <string>

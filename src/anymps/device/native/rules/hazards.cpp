@@ -1,8 +1,8 @@
 // Which known faults concern which operator.
-#include "law/hazards.h"
+#include "rules/hazards.h"
 
-#include "law/hazard_checks.h"
-#include "law/rules.h"
+#include "rules/hazard_checks.h"
+#include "rules/rule_list.h"
 
 #include <c10/util/Exception.h>
 
@@ -71,7 +71,7 @@ const hazard_checks::CheckKind& kind_of(const HazardRow& row) {
   const auto found = checks().find(row.check);
   TORCH_CHECK(
       found != checks().end(), "anymps: the native core has no condition \"", row.check, "\" for ", row.id,
-      " (law/hazard_checks.cpp)");
+      " (rules/hazard_checks.cpp)");
   return found->second;
 }
 

@@ -6,18 +6,18 @@ import functools
 import warnings
 from pathlib import Path
 
-from anymps.metal.law._conversions import refused_conversions
-from anymps.metal.law._kernels import refused_kernels
-from anymps.metal.law._language import refused_language
-from anymps.metal.law._parser import ask_parser
-from anymps.metal.law._pointers import refused_pointers
-from anymps.metal.law._tree import Tree, Unparsed, has_parser
+from anymps.metal.language._conversions import refused_conversions
+from anymps.metal.language._kernels import refused_kernels
+from anymps.metal.language._language import refused_language
+from anymps.metal.language._parser import ask_parser
+from anymps.metal.language._pointers import refused_pointers
+from anymps.metal.language._tree import Tree, Unparsed, has_parser
 from anymps.metal.translation import Refused
 
 _RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)
 
 
-def refused_by_law(text: str, torch_headers: Path) -> list[Refused]:
+def refused_by_language(text: str, torch_headers: Path) -> list[Refused]:
     """All that Metal's compiler refuses of a shader, in the order of the text. Without libclang nothing is.
 
     `torch_headers` is the folder that has `c10/metal`.

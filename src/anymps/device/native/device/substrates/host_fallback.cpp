@@ -1,5 +1,5 @@
 // The copies of one call that is computed away from the card.
-#include "device/substrates/away.h"
+#include "device/substrates/host_fallback.h"
 
 #include "device/calls/alias.h"
 
@@ -41,9 +41,9 @@ void each_argument(const Rule& rule, const c10::FunctionSchema& schema, Stack& s
   }
 }
 
-class Away {
+class HostFallback {
  public:
-  Away(const Rule& rule, const c10::OperatorHandle& op, c10::Device card) : rule_(rule), op_(op), card_(card) {}
+  HostFallback(const Rule& rule, const c10::OperatorHandle& op, c10::Device card) : rule_(rule), op_(op), card_(card) {}
 
   void take(Stack& stack, size_t first) {
     each_argument(rule_, op_.schema(), stack, first, [&](const at::Tensor& tensor, bool written) {
@@ -209,7 +209,7 @@ class Away {
 }  // namespace
 
 void compute_away(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device card) {
-  Away away(rule, op, card);
+  HostFallback away(rule, op, card);
   away.take(*stack, first);
   try {
     how.by_cpu(stack, first);

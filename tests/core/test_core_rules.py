@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from anymps.device import native
-from anymps.device._law import Law, law
+from anymps.device._rule_tables import RuleTables, rule_tables
 from anymps.rules import installed_torch
 
 
 @pytest.fixture(scope="module")
-def told() -> Law:
+def told() -> RuleTables:
     """That of the running device."""
-    return law(installed_torch().version)
+    return rule_tables(installed_torch().version)
 
 
 def refused(told: Mapping[str, object]) -> str:
@@ -26,15 +26,15 @@ def refused(told: Mapping[str, object]) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", sorted(Law.__annotations__))
-def test_every_field_is_asked_for(told: Law, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(RuleTables.__annotations__))
+def test_every_field_is_asked_for(told: RuleTables, name: str) -> None:
     """Without one of them, the core names it."""
     assert refused({key: value for key, value in told.items() if key != name}) == (
         f"anymps: the native core was told no {name}"
     )
 
 
-def test_every_text_is_asked_for(told: Law) -> None:
+def test_every_text_is_asked_for(told: RuleTables) -> None:
     """A text that is missing is named, too."""
     texts = dict(told["texts"])
     del texts["missing"]
@@ -56,6 +56,6 @@ def test_every_text_is_asked_for(told: Law) -> None:
         ("casts", ("1", 2, ""), "argument 1 must be int, not str"),
     ],
 )
-def test_another_shape_is_refused(told: Law, name: str, value: object, said: str) -> None:
+def test_another_shape_is_refused(told: RuleTables, name: str, value: object, said: str) -> None:
     """A table that is no table, or whose rows are others."""
     assert said in refused({**told, name: value})

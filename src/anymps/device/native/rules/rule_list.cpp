@@ -1,5 +1,5 @@
 // The list of rules, by number and by name.
-#include "law/rules.h"
+#include "rules/rule_list.h"
 
 #include "locks/locks.h"
 

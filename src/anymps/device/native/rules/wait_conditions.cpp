@@ -1,5 +1,5 @@
 // Operators that make the host wait only for some of their arguments: the conditions of anymps.rules.When, by name.
-#include "law/rule.h"
+#include "rules/rule.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -59,7 +59,7 @@ const WaitCondition& wait_condition(const std::string& name) {
       {"both_are_sparse", {kWaitsOnArguments, &first_two_are_sparse}},
   };
   const auto found = conditions.find(name);
-  TORCH_CHECK(found != conditions.end(), "anymps: the native core has no wait condition \"", name, "\" (law/wait_conditions.cpp)");
+  TORCH_CHECK(found != conditions.end(), "anymps: the native core has no wait condition \"", name, "\" (rules/wait_conditions.cpp)");
   return found->second;
 }
 

@@ -1,7 +1,7 @@
-// What a condition of the law sees of a call: its row, and each argument as far as a condition may ask for it.
+// What a condition sees of a call: its row, and each argument as far as a condition may ask for it.
 #pragma once
 
-#include "law/rule.h"
+#include "rules/rule.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>

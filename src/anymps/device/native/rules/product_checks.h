@@ -1,7 +1,7 @@
 // The conditions of known faults in matrix products and linear layers.
 #pragma once
 
-#include "law/seen_call.h"
+#include "rules/seen_call.h"
 
 #include <unordered_map>
 

@@ -1,7 +1,7 @@
 // All rules of the process.
 #pragma once
 
-#include "law/rule.h"
+#include "rules/rule.h"
 
 #include <functional>
 #include <optional>

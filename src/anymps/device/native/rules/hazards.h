@@ -1,7 +1,7 @@
 // Known faults of the real backend: which are in force, and which of them a call meets.
 #pragma once
 
-#include "law/operand.h"
+#include "rules/operand.h"
 
 #include <ATen/core/ivalue.h>
 #include <c10/util/ArrayRef.h>

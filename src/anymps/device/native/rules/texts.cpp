@@ -1,5 +1,5 @@
 // The texts in force.
-#include "law/texts.h"
+#include "rules/texts.h"
 
 namespace anymps {
 

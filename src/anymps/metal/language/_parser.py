@@ -28,8 +28,8 @@ _BYTES: Final = 4 << 30
 _SERVE: Final = """\
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from anymps.metal.law._parser import serve
-from anymps.metal.law._rules import refused_here
+from anymps.metal.language._parser import serve
+from anymps.metal.language._rules import refused_here
 serve(refused_here)
 """
 _lock = threading.Lock()

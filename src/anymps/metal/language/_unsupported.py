@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal.law._tree import Node, Tree
+from anymps.metal.language._tree import Node, Tree
 from anymps.metal.translation import Refused, Token, closing, is_attribute
 
 _FUNCTIONS = frozenset({"FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE", "CONSTRUCTOR", "DESTRUCTOR"})

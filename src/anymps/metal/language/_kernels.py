@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal.law._conversions import type_words
-from anymps.metal.law._tree import Node, Tree
+from anymps.metal.language._conversions import type_words
+from anymps.metal.language._tree import Node, Tree
 from anymps.metal.translation import MAX_BUFFERS, Refused
 
 _POSITIONS = (

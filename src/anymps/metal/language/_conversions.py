@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal.law._tree import Said, Tree
+from anymps.metal.language._tree import Said, Tree
 from anymps.metal.translation import Refused
 
 _SPACE = re.compile(r"__(private|global|local|constant|generic)\b")

@@ -57,8 +57,8 @@ class Texts(TypedDict):
     not_checked: str
 
 
-class Law(TypedDict):
-    """What `configure` of the native core reads, field by field (`native/bindings/law_bindings.cpp`).
+class RuleTables(TypedDict):
+    """What `configure` of the native core reads, field by field (`native/bindings/rule_bindings.cpp`).
 
     `internal_folders` says where no code is the user's; `casts` are the bits of the dtypes that a copy casts between,
     with class and text of what refuses another; `same_gpu` holds texts by operator and argument. The other tables are
@@ -79,7 +79,7 @@ class Law(TypedDict):
     limits: Mapping[str, tuple[int, str]]
 
 
-def law(version: TorchVersion) -> Law:
+def rule_tables(version: TorchVersion) -> RuleTables:
     """What torch `version` does on a Mac."""
     return {
         "families": [*(family.name.lower() for family in Family), "convolution"],

@@ -1,7 +1,7 @@
 // Known faults that only the values of a call show.
 #pragma once
 
-#include "law/seen_call.h"
+#include "rules/seen_call.h"
 
 #include <string>
 #include <unordered_map>

@@ -12,11 +12,11 @@ import torch
 from clang import cindex
 
 import random_shaders
-from anymps.metal import law
+from anymps.metal import language
 from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import torch_headers
 from anymps.metal.compilation._preprocess import prepare
-from anymps.metal.law._rules import refused_here
+from anymps.metal.language._rules import refused_here
 from metal_shaders import HEAD
 from processes import run_with_torch
 
@@ -219,9 +219,11 @@ def test_what_is_refused(source: str) -> None:
 
 @pytest.mark.usefixtures("virtual_device")
 def test_what_is_taken() -> None:
-    """By the law one by one, and by the C++ compiler in one source, each in a namespace of its own."""
+    """By the rules one by one, and by the C++ compiler in one source, each in a namespace of its own."""
     accepted = [source for source, said in RULES.items() if not said]
-    assert [source for source in accepted if law.refused_by_law(expanded(HEAD + source), torch_headers())] == []
+    assert [
+        source for source in accepted if language.refused_by_language(expanded(HEAD + source), torch_headers())
+    ] == []
     parts = [
         f"namespace n{number} {{\n{re.sub(r' k[(]', f' k{number}(', source)}\n}}\n"
         for number, source in enumerate(accepted)
@@ -248,7 +250,7 @@ def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
         if _is_source(text)
     }
     assert sources
-    refused = {text: law.refused_by_law(expanded(text), torch_headers()) for text in sources}
+    refused = {text: language.refused_by_language(expanded(text), torch_headers()) for text in sources}
     assert {text: said for text, said in refused.items() if said} == {}
 
 
@@ -256,14 +258,14 @@ def test_types_that_are_not_known_are_left_alone() -> None:
     """A function of them looks like a variable to libclang."""
     name = "metal::unknown"
     for source in (f"void f({name}<float> t) {{}}", f"{name}<float> g({name} t);", f"{name} h(thread {name}& t) {{}}"):
-        assert law.refused_by_law(source, torch_headers()) == []
+        assert language.refused_by_language(source, torch_headers()) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_kernels_are_taken(seed: int) -> None:
     """Those whose results are held to the checked form's."""
     text, _ = random_shaders.source(random.Random(seed).randint, 40)
-    assert law.refused_by_law(text, torch_headers()) == []
+    assert language.refused_by_language(text, torch_headers()) == []
 
 
 def _is_source(text: object) -> bool:
@@ -294,11 +296,11 @@ def test_the_whole_message() -> None:
 
 def test_the_library_of_the_law_has_no_errors() -> None:
     """Nor have PyTorch's own headers anything that is refused."""
-    tree = law.Tree("", torch_headers())
+    tree = language.Tree("", torch_headers())
     assert [str(one) for one in tree.problems] == []
     for path in sorted((torch_headers() / "c10" / "metal").glob("*.h")):
         text = path.read_text(encoding="utf-8").replace("#pragma once", "")
-        assert (path.name, law.refused_by_law(text, torch_headers())) == (path.name, [])
+        assert (path.name, language.refused_by_language(text, torch_headers())) == (path.name, [])
 
 
 def test_without_libclang_it_is_said_once() -> None:
@@ -329,9 +331,9 @@ def test_what_libclang_gives_up_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patch:
         patch.setattr(cindex.Index, "parse", give_up)
         assert refused_here("int a = 1;", torch_headers()) is None
-    monkeypatch.setattr("anymps.metal.law._rules.ask_parser", lambda *_: None)
+    monkeypatch.setattr("anymps.metal.language._rules.ask_parser", lambda *_: None)
     with pytest.warns(RuntimeWarning) as said:
-        assert law.refused_by_law("int a = 1;", torch_headers()) == []
+        assert language.refused_by_language("int a = 1;", torch_headers()) == []
     assert [str(one.message) for one in said] == [
         "anymps: a Metal shader is not checked against the rules of Metal's language, because libclang cannot parse it"
     ]
@@ -341,5 +343,5 @@ def test_no_warning_with_libclang() -> None:
     """It is installed where the tests run."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert law.refused_by_law("constant int a = 1;", torch_headers()) == []
-    assert law.has_parser()
+        assert language.refused_by_language("constant int a = 1;", torch_headers()) == []
+    assert language.has_parser()

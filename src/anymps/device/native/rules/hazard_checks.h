@@ -1,7 +1,7 @@
 // The conditions under which a call meets a known fault of the real backend.
 #pragma once
 
-#include "law/seen_call.h"
+#include "rules/seen_call.h"
 
 #include <unordered_map>
 

@@ -1,5 +1,5 @@
 // How known faults of matrix products and linear layers are recognised (anymps/rules/faults).
-#include "law/product_checks.h"
+#include "rules/product_checks.h"
 
 #include <algorithm>
 #include <optional>

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from anymps.metal.law._tree import SPACES, Node, Tree
+from anymps.metal.language._tree import SPACES, Node, Tree
 from anymps.metal.translation import Refused, Token, closing, closing_angle
 
 _UNSAID = frozenset({"auto", "decltype", "typename", "operator"})

@@ -1,8 +1,8 @@
-// The law as Python tells it: one small function reads each table, and one puts all of them in force.
+// The tables of rules as Python gives them: one small function reads each table, and one puts all of them in force.
 #include "bindings/bindings.h"
 
 #include "bindings/guarded.h"
-#include "law/law.h"
+#include "rules/rules.h"
 #include "recorder/recorder.h"
 
 #include <utility>
@@ -11,7 +11,7 @@
 namespace anymps {
 namespace {
 
-struct Law {
+struct RuleTables {
   std::vector<std::string> families;
   std::vector<std::string> internal_folders;
   std::vector<RuleRow> operators;
@@ -137,34 +137,34 @@ void read_limits(PyObject* table, Texts& into) {
   });
 }
 
-Law read(PyObject* law) {
-  Law found;
-  found.families = read_names(field(law, "families"));
-  found.internal_folders = read_names(field(law, "internal_folders"));
-  found.operators = read_operators(field(law, "operators"));
-  found.dtypes = read_dtypes(field(law, "dtypes"));
-  found.kernels = read_kernels(field(law, "kernels"));
-  read_index_checks(field(law, "device_checks"), found.checks);
-  read_alerts(field(law, "alerts"), found.checks);
-  read_words(field(law, "texts"), found.texts);
-  found.texts.complex128_refused = PyObject_IsTrue(field(law, "complex128_refused")) == 1;
-  read_casts(field(law, "casts"), found.texts);
-  read_same_gpu(field(law, "same_gpu"), found.texts);
-  read_limits(field(law, "limits"), found.texts);
+RuleTables read(PyObject* tables) {
+  RuleTables found;
+  found.families = read_names(field(tables, "families"));
+  found.internal_folders = read_names(field(tables, "internal_folders"));
+  found.operators = read_operators(field(tables, "operators"));
+  found.dtypes = read_dtypes(field(tables, "dtypes"));
+  found.kernels = read_kernels(field(tables, "kernels"));
+  read_index_checks(field(tables, "device_checks"), found.checks);
+  read_alerts(field(tables, "alerts"), found.checks);
+  read_words(field(tables, "texts"), found.texts);
+  found.texts.complex128_refused = PyObject_IsTrue(field(tables, "complex128_refused")) == 1;
+  read_casts(field(tables, "casts"), found.texts);
+  read_same_gpu(field(tables, "same_gpu"), found.texts);
+  read_limits(field(tables, "limits"), found.texts);
   return found;
 }
 
-void put_in_force(Law law) {
-  texts() = std::move(law.texts);
-  set_internal_prefixes(std::move(law.internal_folders));
-  set_families(std::move(law.families));
-  enter_rules(law.operators, law.dtypes, law.kernels, std::move(law.checks));
+void put_in_force(RuleTables tables) {
+  texts() = std::move(tables.texts);
+  set_internal_prefixes(std::move(tables.internal_folders));
+  set_families(std::move(tables.families));
+  enter_rules(tables.operators, tables.dtypes, tables.kernels, std::move(tables.checks));
 }
 
-// configure(law): anymps.device._law.Law. A table that is missing or has another shape raises before anything changes.
-PyObject* configure_from_python(PyObject*, PyObject* law) {
+// configure(tables): anymps.device._rule_tables.RuleTables. A table that is missing or has another shape raises before anything changes.
+PyObject* configure_from_python(PyObject*, PyObject* tables) {
   return guarded([&]() -> PyObject* {
-    put_in_force(read(law));
+    put_in_force(read(tables));
     Py_RETURN_NONE;
   });
 }
