@@ -19,7 +19,7 @@ _HEAD = """\
 <style>
 rect{{stroke:#57606a;stroke-width:1.2}} .b{{fill:#f6f8fa}} .r{{fill:#fff8c5}}
 text{{font-family:system-ui,-apple-system,"Segoe UI",sans-serif;text-anchor:middle;fill:#1f2328}}
-.t{{font-size:15px;font-weight:600}} .m{{font-size:11.5px;font-weight:600}} .s{{font-size:12px;fill:#424a53}}
+.t{{font-size:15px;font-weight:600}} .m{{font-size:10.5px;font-weight:600}} .s{{font-size:12px;fill:#424a53}}
 .n{{font-size:12px;fill:#57606a;text-anchor:start}} .a{{stroke:#57606a;stroke-width:1.6;fill:none}}
 </style>
 <defs><marker id="h" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">\
@@ -67,7 +67,7 @@ def _row(packages: list[tuple[str, bool]], top: int) -> list[str]:
     """The boxes of a floor; each has room for the longest of its lines."""
     large = len(packages) <= _LARGE
     inside = {name: _lines(wings(name)) for name, _ in packages}
-    letter = 0.66 * (15 if large else 11.5)
+    letter = 0.66 * (15 if large else 10.5)
     needed = [max(len(name) * letter, *(len(line) * 6 for line in inside[name]), 0) for name, _ in packages]
     gap = 6.0 if large else 2.0
     spare = (_RIGHT - _LEFT - gap * (len(packages) - 1) - sum(needed)) / len(packages)

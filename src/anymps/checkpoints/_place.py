@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from anymps._atomic import check_not_read_only, replacing, unused_name
+from anymps._atomic import check_not_read_only, replacing, staged_folder, unused_name
 from anymps._errors import CheckpointError
 
 
@@ -90,25 +89,22 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     Directories cannot be exchanged in one step: a kill between the two leaves the old one beside `target`.
     Raises CheckpointError if it cannot be written, or if `target` holds what the new one does not: nothing is lost.
     """
-    fresh, old = unused_name(target), unused_name(target)
-    try:
-        with writing(target):
-            fresh.mkdir()
-            yield fresh
-            if target.exists():
-                lost = sorted(_names(target) - _names(fresh))
-                if lost:
-                    raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
-                target.rename(old)
-            try:
-                fresh.rename(target)
-            except BaseException:
-                if old.exists():
-                    old.rename(target)
-                raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+    old = unused_name(target, "old")
+    with writing(target), staged_folder(target) as fresh:
+        yield fresh
+        if target.exists():
+            lost = sorted(_names(target) - _names(fresh))
+            if lost:
+                raise CheckpointError(f"{target} holds {lost[0]}, which would be lost: name another directory")
+            target.rename(old)
+        try:
+            fresh.rename(target)
+        except BaseException:
+            if old.exists():
+                old.rename(target)
+            raise
+        if old.exists():
+            old.rename(fresh)  # which goes
 
 
 def _names(folder: Path) -> set[str]:
