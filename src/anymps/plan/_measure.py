@@ -192,7 +192,10 @@ def _fill_in(word: str, scenario: Scenario) -> str:
 def _killed(number: int) -> Stopped:
     """The process was ended by a signal."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    what = f"its process was ended by {name}{_ENDINGS.get(name, '')}"
+    why = _ENDINGS.get(name, "")
+    if name == "SIGXCPU":
+        why = f"; it reached the limit of processor time, {_processor_limits()[0]} s (ulimit -t)"
+    what = f"its process was ended by {name}{why}"
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
@@ -236,6 +239,7 @@ def run_isolated(
             )
             _running.add(process.pid)
         supervisor.handed_over()
+        _name_processor_limit(process.pid)
         try:
             return _wait(process, seconds, PATIENCE * seconds if patient else seconds)
         finally:
@@ -265,6 +269,23 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> i
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
     return None
+
+
+def _processor_limits() -> tuple[int, int]:
+    """The soft and the hard limit of processor time, in seconds; -1 for none."""
+    import resource  # not on Windows
+
+    return resource.getrlimit(resource.RLIMIT_CPU)
+
+
+def _name_processor_limit(pid: int) -> None:
+    """Have SIGXCPU end a process a second before its limit of processor time: SIGKILL would not say why."""
+    soft, hard = _processor_limits()
+    if sys.platform == "linux" and soft == hard > 0:
+        import resource
+
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_CPU, (hard - 1, hard))
 
 
 def _processor_seconds(pid: int) -> float:
