@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
+
+from anymps.cleanup import hold, remove_leftovers
 
 _LONGEST = 50  # characters of the target's name in that of the new file: a name has 255 bytes at most
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -31,11 +35,13 @@ class Staged:
         self._before = None if not follow and self.target.is_symlink() else _state(self.target)
         if self._before is not None:
             check_not_read_only(path)
+        remove_leftovers(self.target.parent, _names_beside(self.target))
         self.path = unused_name(self.target)
         # No one else may read what replaces a private file, not even before its permissions are set.
         mode = 0o666 if self._before is None else 0o600
         self.file: BinaryIO = open(self.path, "w+b", opener=lambda path, _: os.open(path, _FLAGS, mode))  # noqa: SIM115
         self._there = True
+        self._held = hold(self.path)
 
     def sync(self) -> None:
         """Wait until what was written is on the disk for good. Raises OSError."""
@@ -51,6 +57,7 @@ class Staged:
             _take_over(self.path, self._before)
         os.replace(self.path, self.target)
         self._there = False
+        self._held.close()
         if sync:
             _sync_folder(self.target.parent)
 
@@ -62,12 +69,29 @@ class Staged:
             self._there = False
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
+        self._held.close()
 
     def __enter__(self) -> Staged:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.discard()
+
+
+@contextlib.contextmanager
+def staged_folder(path: Path) -> Iterator[Path]:
+    """A new hidden folder beside `path`, for what takes its place; if it is still there at the end, it goes.
+
+    Raises OSError.
+    """
+    remove_leftovers(path.parent, _names_beside(path))
+    folder = unused_name(path)
+    folder.mkdir()
+    with hold(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -133,9 +157,14 @@ def move_into_place(made: Path, target: Path) -> None:
     os.replace(made, real)
 
 
-def unused_name(path: Path) -> Path:
+def unused_name(path: Path, ending: str = "new") -> Path:
     """A hidden name beside `path` that nothing has."""
-    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}.new")
+    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}.{ending}")
+
+
+def _names_beside(path: Path) -> re.Pattern[str]:
+    """All that `unused_name` may give for it."""
+    return re.compile(rf"\.{re.escape(path.name[:_LONGEST])}\.[0-9a-f]{{16}}\.new")
 
 
 def _state(path: Path) -> os.stat_result | None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
 from anymps._own_imports import own_imports
+from anymps.cleanup import ENDING_SIGNALS
 
 _USED: Final = frozenset(
     (
@@ -35,7 +36,7 @@ _ABSENT: Final = object()
 _DEPTH: Final = 1000  # calls below the current one: Python's default
 _TIMERS: Final = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
 _OF_THE_PROGRAM: Final = frozenset(("__main__", "__mp_main__"))
-_OURS: Final = frozenset((signal.SIGINT, signal.SIGTERM))
+_OURS: Final = frozenset((signal.SIGINT, *ENDING_SIGNALS))
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 _Change = tuple[Any, str, Any, Any]

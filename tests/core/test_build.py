@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -16,7 +17,9 @@ import pytest
 
 from anymps._errors import BuildError, UnsupportedTorchError
 from anymps.device import _build, _toolchain
+from anymps.device._lock import interprocess_lock
 from anymps.rules import SUPPORTED, _wheel, version_rules
+from processes import wait_until
 
 SOURCE_ROOT = Path(_build.__file__).parents[2]
 
@@ -236,11 +239,15 @@ print(_build.build())
 """
 
 
-def start_build(sources: Path, compiler: Path) -> subprocess.Popen[str]:
-    """Start a process that builds."""
+def start_build(sources: Path, compiler: Path, first: str = "") -> subprocess.Popen[str]:
+    """Start a process that builds, after some lines of Python."""
     environment = {**os.environ, "CXX": f"'{compiler}'", "TEST_SOURCES": str(sources), "PYTHONPATH": str(SOURCE_ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-c", BUILD_SCRIPT], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", BUILD_SCRIPT.replace("print", f"{first}\nprint")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -298,6 +305,54 @@ def test_a_killed_build_leaves_nothing(sources: Path, gated_compiler: Path, tmp_
     assert again.returncode == 0, err
     assert list(_build.cache_directory().glob("*.building-*")) == []
     assert load_and_ask(Path(out.strip())) == 42
+
+
+TERMINATED = "from anymps.cleanup import termination_raises as held\nheld = held()\nheld.__enter__()"  # as commands are
+
+
+@needs_compiler
+@posix
+@pytest.mark.parametrize("with_ninja", [True, False])
+@pytest.mark.parametrize(("how", "first"), [(signal.SIGTERM, ""), (signal.SIGKILL, ""), (signal.SIGTERM, TERMINATED)])
+def test_a_killed_build_ends_its_compilers(
+    sources: Path, gated_compiler: Path, tmp_path: Path, how: signal.Signals, first: str, with_ninja: bool
+) -> None:
+    """Also those that ninja starts, each in a group of its own; a command takes its folder away too."""
+    if with_ninja and _toolchain.find_ninja() is None:
+        pytest.skip("no ninja")
+    gated_compiler.write_text(
+        gated_compiler.read_text().replace('  echo "$*"', f'  echo $$ >> "{tmp_path}/pids"\n  echo "$*"')
+    )
+    build = start_build(sources, gated_compiler, first + ("" if with_ninja else "\n_build.find_ninja = lambda: None"))
+    wait_until(lambda: (tmp_path / "compiled").exists())
+    build.send_signal(how)
+    build.communicate()
+    started = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    wait_until(lambda: not any(map(_runs, started)))
+    assert len(list(_build.cache_directory().glob("*.building-*"))) == (not first)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@posix
+def test_remains_of_other_cores(sources: Path) -> None:
+    """What killed builds of other sources have left goes as well, but not what is being built."""
+    cache = _build.cache_directory()
+    left, other = cache / "one.building-1", cache / "two.building-2"
+    for folder in (left, other):
+        folder.mkdir(parents=True)
+    (cache / "one.lock").touch()
+    with interprocess_lock(cache / "two.lock", on_wait=lambda: None):
+        _build._remove_leftovers(cache / "three")
+    assert list(cache.glob("*.building-*")) == [other]
+    _build._remove_leftovers(cache / "three")
+    assert list(cache.glob("*.building-*")) == []
 
 
 @pytest.fixture

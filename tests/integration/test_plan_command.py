@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integration.plan_runs import TRAINING, plan, planned, script
-from processes import clean_environment, run_python
+from processes import run_command, run_python
 from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
@@ -255,8 +253,10 @@ def alive(number: int) -> bool:
 
 HANGS = """
 import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open("pids.part", "w").write(f"{os.getpid()} {child.pid}")
+children = [
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=own) for own in (0, 1)
+]
+open("pids.part", "w").write(" ".join(map(str, (os.getpid(), *(child.pid for child in children)))))
 os.rename("pids.part", "pids")
 while True:
     time.sleep(0.1)
@@ -275,28 +275,19 @@ def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_killed_plan_leaves_no_process(tmp_path: Path) -> None:
-    """Even where the plan itself is killed, what it started ends."""
-    name = script(tmp_path, HANGS)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "anymps", "plan", "--mac", "M1 8GB", "--allow-writes", name],
-        cwd=tmp_path,
-        env=clean_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux sends SIGKILL at a hard limit")
+def test_a_limit_of_processor_time(tmp_path: Path) -> None:
+    """It is named as what ended the script, which the system kills as it does where memory runs out."""
+    name = script(tmp_path, "while True:\n    pass\n")
+    start = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (12, 12)); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'anymps', 'plan', '--mac', 'M1 8GB', *sys.argv[1:]])"
     )
-    try:
-        _wait_until(lambda: (tmp_path / "pids").exists() or process.poll() is not None)
-    finally:
-        process.kill()
-        process.wait()
-    started = [int(number) for number in (tmp_path / "pids").read_text().split()]
-    _wait_until(lambda: not any(map(alive, started)))
-
-
-def _wait_until(condition: Any) -> None:
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
+    result = run_command("-c", start, name, cwd=tmp_path)
+    assert (result.status, result.err.splitlines()) == (
+        2,
+        [
+            "anymps: the script stopped: its process was ended by SIGXCPU; it reached the limit of processor time, "
+            "12 s (ulimit -t)"
+        ],
+    )

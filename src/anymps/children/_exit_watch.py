@@ -11,14 +11,16 @@ import types
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from anymps.cleanup import ENDING_SIGNALS
+
 
 class ExitWatch:
     """Calls `finish` or `keep` once, whichever end of the process comes first, and only in the process that made it.
 
     Both get how it ended: `status`, and where they apply `exception`, `message` and `how`. `finish` returns the
     exit status that is asked for (0: none of its own); `keep` is called when a signal is about to end the process.
-    With `patient`, a first SIGTERM that comes while `finish` is at work waits until it is done: a pool, for one,
-    terminates workers that are about to end by themselves.
+    With `patient`, a signal that comes while `finish` is at work waits until it is done: a pool, for one, terminates
+    workers that are about to end by themselves.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class ExitWatch:
         self._keep = keep
         self._patient = patient
         self._at_work = False
-        self._signal = 0  # that has come in the meantime
+        self._signal = 0  # the first of those that end the process
         self._process = os.getpid()
         self._open = True
         self._real_exit = os._exit
@@ -52,7 +54,7 @@ class ExitWatch:
         finally:
             self._at_work = False
             if self._signal:
-                os.kill(os.getpid(), self._signal)
+                self._die()
 
     def _take(self) -> bool:
         if not self._open or os.getpid() != self._process:
@@ -62,7 +64,7 @@ class ExitWatch:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Watch, within this, the ends that pass no `finally`: `os._exit` and SIGTERM."""
+        """Watch, within this, the ends that pass no `finally`: `os._exit`, SIGTERM and SIGHUP."""
         self.install()
         try:
             yield
@@ -74,16 +76,18 @@ class ExitWatch:
         os._exit = self._exit
         # Only the default is replaced: a handler of the parent's choice (nohup, a test runner) is left as it is.
         main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._terminated)
+        for number in ENDING_SIGNALS:
+            if main and signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._terminated)
 
     def uninstall(self) -> None:
         """Put back what `install` replaced, where the script has not replaced it in turn."""
         if os._exit == self._exit:
             os._exit = self._real_exit
-        if signal.getsignal(signal.SIGTERM) == self._terminated:
-            with contextlib.suppress(ValueError):  # not the main thread
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) == self._terminated:
+                with contextlib.suppress(ValueError):  # not the main thread
+                    signal.signal(number, signal.SIG_DFL)
 
     def _in_child(self) -> None:
         """After a fork: the child is an ordinary process, whose ends are no concern of ours."""
@@ -102,13 +106,18 @@ class ExitWatch:
         self._real_exit(status or wanted)
 
     def _terminated(self, number: int, frame: types.FrameType | None) -> None:
-        """Keep what was recorded, then die by the signal, as python without us would. A second one kills at once."""
-        signal.signal(number, signal.SIG_DFL)
+        """Keep what was recorded, then die by the signal, as python without us would. Further ones change nothing."""
+        if self._signal:
+            return
+        self._signal = number
         if self._at_work:
-            self._signal = number
             return
         try:
             if self._take():
                 self._keep({"status": 128 + number, "how": signal.Signals(number).name})
         finally:
-            os.kill(os.getpid(), number)
+            self._die()
+
+    def _die(self) -> None:
+        self.uninstall()
+        os.kill(os.getpid(), self._signal)

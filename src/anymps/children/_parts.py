@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 from anymps._errors import RecordingError
 from anymps._numbers import whole
 from anymps.children._sources import keep_sources
+from anymps.cleanup import hold, remove_leftover
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -39,6 +40,9 @@ _RANK: Final = "-rank"  # before the number, in the name of a part
 _LAUNCHERS: Final = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError")
 """Exceptions that only say that another process failed: of torchrun, `mp.spawn` and `subprocess`."""
 
+_PREFIX: Final = "anymps-parts-"
+_HELD: Final = "held"  # by the process that joins the parts
+_SETTINGS: Final = "settings.json"  # not in a folder that stays on purpose
 _HOOK_FILE: Final = "anymps_children.pth"
 
 # For an installation without the hook's file, such as a checkout on PYTHONPATH: the same by the one other door that
@@ -85,7 +89,7 @@ class ChildSettings:
     def read(cls, folder: str) -> ChildSettings | None:
         """What the parent has written; None where its folder is gone."""
         try:
-            read = json.loads(Path(folder, "settings.json").read_text(encoding="utf-8"))
+            read = json.loads(Path(folder, _SETTINGS).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         steps, prepare = read["steps"], read.get("prepare")  # a parent may be of another release
@@ -112,6 +116,7 @@ class ChildParts:
 
     def __init__(self) -> None:
         self._folder: Path | None = None
+        self._held = ExitStack()
         self._before: dict[str, str | None] = {}
 
     def open(self, settings: ChildSettings, sources: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -121,9 +126,12 @@ class ChildParts:
         Raises RecordingError if there is no place for parts.
         """
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="anymps-parts-"))
+            _remove_leftovers()
+            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
             text = json.dumps(asdict(settings))
-            (self._folder / "settings.json").write_text(text, encoding="utf-8")
+            (self._folder / _HELD).touch()
+            self._held = hold(self._folder / _HELD)
+            (self._folder / _SETTINGS).write_text(text, encoding="utf-8")
             keep_sources(self._folder, sources)
             self._set(CHILDREN_VARIABLE, str(self._folder))
             self._set(RANK_VARIABLE, os.environ.get("RANK", ""))
@@ -220,8 +228,19 @@ class ChildParts:
                 os.environ[name] = value
         self._before = {}
         folder, self._folder = self._folder, None
-        if folder is not None and not any(path.suffix in (".part", ".anymps") for path in folder.iterdir()):
-            shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            if any(path.suffix in (".part", ".anymps") for path in folder.iterdir()):
+                (folder / _SETTINGS).unlink(missing_ok=True)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._held.close()
+
+
+def _remove_leftovers() -> None:
+    """Take away the folders of scripts that were killed, once no process records there."""
+    for settings in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_SETTINGS}"):
+        if not any(map(_runs, _running(settings.parent))):
+            remove_leftover(settings.with_name(_HELD), settings.parent)
 
 
 def running_name(started_ns: int, process: int, rank: str) -> str:

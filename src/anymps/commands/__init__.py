@@ -16,6 +16,7 @@ from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, Usage
 from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
+from anymps.cleanup import termination_raises
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -107,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stand_aside()  # where a recorded script has started this command
     can_tell()
     try:
-        return _status_of(arguments)
+        with termination_raises():
+            return _status_of(arguments)
     finally:
         forget_untold()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from anymps._command_settings import CompareSettings
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._text import last_line
+from anymps.cleanup import PrivateFolder
 from anymps.commands._judge import UNUSED
 from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
@@ -142,6 +142,8 @@ def _names(asked: CompareSettings) -> tuple[str, str]:
 
 def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> tuple[_Ran, _Ran]:
     """Run both sides at the same time. Raises UsageError if one could not start."""
+    from anymps.plan import end_all
+
     say(f"running on {names[0]} and on {names[1]} ...")
     first = asked
     if asked.of == asked.other == "mps" and asked.of_python is None:
@@ -149,7 +151,11 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
     with ThreadPoolExecutor(2) as pool:
         one = pool.submit(_run_side, first, asked.of, command, asked.of_python)
         other = pool.submit(_run_side, asked, asked.other, command, None)
-        sides = one.result(), other.result()
+        try:
+            sides = one.result(), other.result()
+        except BaseException:
+            end_all()
+            raise
     for name, side in zip(names, sides, strict=True):
         if not side.trace.facts:
             raise UsageError(f"the run on {name} could not start: {last_line(side.errors)}")
@@ -162,13 +168,12 @@ def _run_side(asked: CompareSettings, device: str, command: list[str], python: P
     from anymps.compare import Trace
     from anymps.plan import run_isolated
 
-    with tempfile.TemporaryDirectory(prefix="anymps-compare-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with PrivateFolder("anymps-compare-") as folder:
         enable = asked.device()
         if _is_release(device):
             device, enable = "mps", {**enable, "kernels": device}
         order = TraceOrder(
-            name,
+            str(folder),
             device,
             enable if device == "mps" else {},
             asked.full_steps,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from anymps._command_settings import KernelsAddSettings, KernelsListSettings, KernelsRemoveSettings, KernelsShowSettings
 from anymps._errors import KernelsError, UsageError
 from anymps._text import means_release
+from anymps.cleanup import PrivateFolder
 from anymps.commands._options import takes
 from anymps.kernels import (
     Metallib,
@@ -64,8 +64,8 @@ def add(asked: KernelsAddSettings, wheel: Path | None) -> int:
         library, origin, digest = add_kernels(wheel, release), str(wheel), wheel_digest(wheel)
     else:
         click.echo(f"downloading the macOS wheel of torch {release}", err=True)
-        with tempfile.TemporaryDirectory(prefix="anymps-", ignore_cleanup_errors=True) as folder:
-            fetched = download(release if release.count(".") > 1 else f"{release}.*", Path(folder))
+        with PrivateFolder("anymps-wheel-") as folder:
+            fetched = download(release if release.count(".") > 1 else f"{release}.*", folder)
             release = _whole(release, fetched)
             library, origin, digest = (
                 add_kernels(fetched, release),

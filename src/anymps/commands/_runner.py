@@ -9,6 +9,7 @@ from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, Usage
 from anymps._own_imports import hide_from_script
 from anymps._own_python import OwnPython
 from anymps.children import ExitWatch
+from anymps.cleanup import leave_signals, termination_raises
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
 
@@ -48,6 +49,11 @@ def run_target(target: Target, session: Session) -> int:
 
     def finish(ending: dict[str, object]) -> int:
         with python.restored():
+            watch.uninstall()  # nothing is left to keep
+            return report(ending)
+
+    def report(ending: dict[str, object]) -> int:
+        with termination_raises():
             try:
                 return session.finish(ending)
             except AnympsError as error:
@@ -68,6 +74,7 @@ def run_target(target: Target, session: Session) -> int:
         with python.restored():
             session.keep(ending)
 
+    leave_signals()
     watch = ExitWatch(finish, keep)
     with watch.installed():
         python = OwnPython()

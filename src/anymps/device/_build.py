@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +24,7 @@ from pathlib import Path
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
 from anymps._text import tell
+from anymps.cleanup import remove_leftover
 from anymps.device._generated import generated_headers
 from anymps.device._lock import interprocess_lock
 from anymps.device._toolchain import (
@@ -42,8 +43,17 @@ SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
 _UNITS = 4  # compiled at a time
 _HEADERS = "generated"  # in the folder of a build: the include directory of generated headers
+_BUILDING = ".building-"  # between the name of a core and the process that builds it
 _CHECKSUM = "sha256"  # the file beside a core with its digest
 _SHOWN_LINES = 12  # of the compiler's output, in the error
+# Runs a command, and ends it and all of its group when standard input ends, as it does with this process.
+_WATCHED = """
+exec 3<&0 </dev/null
+"$@" 3<&- &
+command=$!
+{ read -r _ <&3; kill 0; } >/dev/null 2>&1 &
+wait $command
+"""
 _ERROR = re.compile(r"\berror\b\s*(?:\w+)?:|undefined reference|cannot find -l")
 
 
@@ -204,13 +214,11 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
 
     Raises BuildError if the compiler fails, OSError if the cache cannot be written.
     """
-    prefix = f"{directory.name}.building-"
-    for leftover in directory.parent.glob(f"{prefix}*"):  # of a build that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
+    _remove_leftovers(directory)
     _say(f"building the native core for torch {torch.public_version} (first use, a minute or two) ...")
     start = time.monotonic()
     # Not tempfile.mkdtemp: its directories are closed to other users, and a cache may be shared.
-    work = directory.parent / f"{prefix}{os.getpid()}"
+    work = directory.parent / f"{directory.name}{_BUILDING}{os.getpid()}"
     work.mkdir()
     try:
         module = work / _module_name()
@@ -233,6 +241,16 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
     finally:
         shutil.rmtree(work, ignore_errors=True)
     _say(f"native core built in {time.monotonic() - start:.1f} s")
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove what builds that were killed have left, of this core, whose lock the caller holds, and of others."""
+    for leftover in directory.parent.glob(f"*{_BUILDING}*"):
+        name = leftover.name.partition(_BUILDING)[0]
+        if name == directory.name:
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            remove_leftover(directory.parent / f"{name}.lock", leftover)
 
 
 def _compile(work: Path, torch: TorchInstall, compiler: Compiler, module: Path) -> tuple[int, str]:
@@ -289,13 +307,9 @@ def _compile_units(
     ninja = find_ninja()
     if ninja is not None:
         (work / "build.ninja").write_text(_ninja_file(objects, compiles, link, str(module)), encoding="utf-8")
-        return _run([ninja, "-C", str(work), "-j", str(job_count())], work)
-    with ThreadPoolExecutor(job_count()) as pool:
-        results = list(pool.map(lambda command: _run(command, work), compiles.values()))
-    failed = [result for result in results if result[0] != 0]
-    if failed:
-        return failed[0][0], "".join(output for _, output in failed)
-    return _run(link, work)
+        return _run([[ninja, "-C", str(work), "-j", str(job_count())]], work)
+    status, output = _run(compiles.values(), work)
+    return (status, output) if status != 0 else _run([link], work)
 
 
 def _ninja_file(objects: dict[str, Path], compiles: dict[str, list[str]], link: Sequence[str], module: str) -> str:
@@ -323,19 +337,31 @@ def _ninja_path(path: str) -> str:
     return path.replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
 
 
-def _run(command: Sequence[str], directory: Path) -> tuple[int, str]:
+def _run(commands: Collection[Sequence[str]], directory: Path) -> tuple[int, str]:
+    """Run tools at the same time; return the first exit status that is not 0, and the output of those that failed.
+
+    They end when this process or the call does, by an error or a signal too.
+    """
+    reader, writer = os.pipe()
+    with open(reader), ThreadPoolExecutor(job_count()) as pool, open(writer, "w"):  # at last the pool waits for them
+        results = list(pool.map(lambda command: _run_one(command, directory, reader), commands))
+    failed = [result for result in results if result[0] != 0]
+    return (failed[0][0], "".join(output for _, output in failed)) if failed else (0, "")
+
+
+def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str]:
     """Run a tool; return its exit status and its output, stderr with stdout."""
-    # LC_ALL=C: the error text is searched for "error:".
-    environment = {**os.environ, "LC_ALL": "C"}
+    watched = [] if os.name == "nt" else ["/bin/sh", "-c", _WATCHED, "sh"]
     try:
         answer = subprocess.run(
-            list(command),
+            [*watched, *command],
             check=False,
             cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},  # the error text is searched for "error:"
+            stdin=lifeline,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             text=True,
             errors="replace",
         )

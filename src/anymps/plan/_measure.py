@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +19,7 @@ from typing import BinaryIO
 from anymps._errors import PlanError
 from anymps._own_process import own_command
 from anymps._text import error_words, first_line, last_line
+from anymps.cleanup import PrivateFolder, adopt_descendants, children, end_children
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._other_allocations import Kind
@@ -66,6 +67,7 @@ WHERE o.kind = {RoundKind.OPTIMIZER:d} AND b.kind = {RoundKind.BACKWARD:d} GROUP
 
 _GRACE = 20.0  # seconds to close the recording
 _running: set[int] = set()  # process ids of measurements
+_starting = threading.Lock()  # held until what has started is in `_running`
 
 BATCH = "{batch}"
 SEQUENCE = "{sequence}"
@@ -154,8 +156,8 @@ def measure(
     `seconds`.
     """
     arguments = [_fill_in(word, scenario) for word in words]
-    with tempfile.TemporaryDirectory(prefix="anymps-plan-") as folder:
-        recording, facts = Path(folder, "recording"), Path(folder, "facts.json")
+    with PrivateFolder("anymps-plan-") as folder:
+        recording, facts = folder / "recording", folder / "facts.json"
         order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
         order["placed"] = arguments != list(words)
         order["allow_writes"] = allow_writes
@@ -163,7 +165,7 @@ def measure(
         command = own_command("plan", "--measure", json.dumps(order))
         if fallback is not None:
             command.append("--fallback" if fallback else "--no-fallback")
-        written = Path(folder, "output")
+        written = folder / "output"
         with written.open("wb") as file:
             status = run_isolated([*command, *arguments], file, seconds)
         output = written.read_text(encoding="utf-8", errors="replace")
@@ -190,7 +192,10 @@ def _fill_in(word: str, scenario: Scenario) -> str:
 def _killed(number: int) -> Stopped:
     """The process was ended by a signal."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    what = f"its process was ended by {name}{_ENDINGS.get(name, '')}"
+    why = _ENDINGS.get(name, "")
+    if name == "SIGXCPU":
+        why = f"; it reached the limit of processor time, {_processor_limits()[0]} s (ulimit -t)"
+    what = f"its process was ended by {name}{why}"
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
@@ -208,8 +213,10 @@ def run_isolated(
     output, or to `errors`. If `patient`, the process may use its seconds of the processor, however busy the machine is:
     it is stopped once it has used that many, or after PATIENCE times as long.
 
-    The process leads a group of its own, so that nothing it starts outlives it; and it ends when this one does.
+    It leads a session of its own and adopts what its children leave, which comes to this process when it ends: nothing
+    it starts outlives it. It ends when this process does.
     """
+    adopt_descendants()
     reader, writer = os.pipe()
     supervisor = Supervisor()
     # SQLite looks for a place for what does not fit into memory once, before a plan can send it to a private one.
@@ -219,23 +226,28 @@ def run_isolated(
         order[CHANNEL] = str(supervisor.channel)
         kept.append(supervisor.channel)
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT if errors is None else errors,
-            env=order,
-            pass_fds=kept,
-            start_new_session=True,
-        )
+        with _starting:
+            others = children()
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT if errors is None else errors,
+                env=order,
+                pass_fds=kept,
+                start_new_session=True,
+            )
+            _running.add(process.pid)
         supervisor.handed_over()
-        _running.add(process.pid)
+        _name_processor_limit(process.pid)
         try:
             return _wait(process, seconds, PATIENCE * seconds if patient else seconds)
         finally:
             end_group(process.pid)
             process.wait()
-            _running.discard(process.pid)
+            with _starting:
+                _running.discard(process.pid)
+                end_children(others | _running)
     finally:
         supervisor.stop()
         os.close(reader)
@@ -257,6 +269,23 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> i
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
     return None
+
+
+def _processor_limits() -> tuple[int, int]:
+    """The soft and the hard limit of processor time, in seconds; -1 for none."""
+    import resource  # not on Windows
+
+    return resource.getrlimit(resource.RLIMIT_CPU)
+
+
+def _name_processor_limit(pid: int) -> None:
+    """Have SIGXCPU end a process a second before its limit of processor time: SIGKILL would not say why."""
+    soft, hard = _processor_limits()
+    if sys.platform == "linux" and soft == hard > 0:
+        import resource
+
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_CPU, (hard - 1, hard))
 
 
 def _processor_seconds(pid: int) -> float:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
 from anymps._paths import whole_path
+from anymps.cleanup import PrivateFolder
 from anymps.findings import Story, find, read_settings, roots, select
 from anymps.record import Recording
 from anymps.report import STDOUT, Output, Outputs
@@ -35,8 +34,8 @@ class Reports:
         if settings.recording is not None:
             self.path = settings.recording
         else:
-            scratch = tempfile.mkdtemp(prefix="anymps-pytest-")
-            self.path = Path(scratch) / "run.anymps"
+            scratch = PrivateFolder("anymps-pytest-")
+            self.path = scratch.path / "run.anymps"
             config.add_cleanup(partial(_remove, scratch, os.getpid()))
 
     def write(self) -> tuple[list[str], bool]:
@@ -60,7 +59,7 @@ def _output(text: str, place: Path) -> Output:
     return Output(output.form, str(whole_path(place / output.path)))
 
 
-def _remove(folder: str, process: int) -> None:
+def _remove(folder: PrivateFolder, process: int) -> None:
     """Take away a folder, but not from a forked child that came to the end of the session too."""
     if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()

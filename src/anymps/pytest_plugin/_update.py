@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from anymps._manifest import CRASHED, NOT_JUDGED, Changes, Manifest, key, write_
 from anymps._paths import portable_path, portable_text
 from anymps._text import first_line, plural
 from anymps.children import CHILDREN_VARIABLE
+from anymps.cleanup import PrivateFolder
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
 from anymps.pytest_plugin._words import names, relative
@@ -117,10 +117,9 @@ def _run_without_mps(config: pytest.Config, tests: Collection[str]) -> Without:
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"\nmps: running {plural(len(tests), 'failing test')} again without the device")
-    with tempfile.TemporaryDirectory(prefix="anymps-rerun-") as name:
-        folder = Path(name)
+    with PrivateFolder("anymps-rerun-") as folder:
         (folder / TESTS).write_text(json.dumps(sorted(tests)), encoding="utf-8")
-        environment = {**os.environ, FOLDER: name}
+        environment = {**os.environ, FOLDER: str(folder)}
         environment.pop(CHILDREN_VARIABLE, None)  # by which a process of a recorded script gets the device
         stopped = False
         try:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from anymps._atomic import unused_name
+from anymps._atomic import staged_folder
 from anymps._errors import RecordingError
 from anymps.record._file import open_readonly
 from anymps.record._join import join
-from anymps.record._place import check_free, held, remove_recording, take_name
+from anymps.record._place import check_free, held, take_name
 from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
 
@@ -37,19 +36,18 @@ def join_into(
         return _checked(writer)
     target = Path(os.path.realpath(path))
     check_free(target)
-    beside = unused_name(target)
     try:
-        with RecordingWriter(beside, {}) as writer:
-            _join(parts, writer, facts)
-        _checked(writer).close()
-        with held(target):
-            check_free(target)  # since then another run may have taken it
-            take_name(beside, target)
+        with staged_folder(target) as folder:
+            fresh = folder / "files" / target.name
+            fresh.parent.mkdir()  # a recording's folder is locked while it is made
+            with RecordingWriter(fresh, {}) as writer:
+                _join(parts, writer, facts)
+            _checked(writer).close()
+            with held(target):
+                check_free(target)  # since then another run may have taken it
+                take_name(fresh, target)
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            remove_recording(beside)
     return Recording(open_readonly(path), str(path))
 
 

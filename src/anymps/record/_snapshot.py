@@ -11,7 +11,6 @@ import os
 import secrets
 import shutil
 import sqlite3
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from anymps._errors import RecordingError
+from anymps.cleanup import PrivateFolder
 
 # sqlite.org/fileformat2.html, "The Database Header" and "The Write-Ahead Log".
 _HEADER: Final = 100
@@ -165,10 +165,10 @@ def _copied(path: Path) -> Iterator[Path | None]:
     does not begin anew.
     """
     try:
-        folder = tempfile.mkdtemp(prefix="anymps-")
+        folder = PrivateFolder("anymps-copy-")
     except OSError as error:
         raise _no_copy(path, error) from None
-    copy = Path(folder, "recording")
+    copy = folder.path / "recording"
     try:
         before = _state(path)
         try:
@@ -182,7 +182,7 @@ def _copied(path: Path) -> Iterator[Path | None]:
                 raise _no_copy(path, error) from None
         yield copy if _state(path) == before else None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
 
 
 def _no_copy(path: Path, error: OSError) -> RecordingError:

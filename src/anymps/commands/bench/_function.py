@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from anymps._command_settings import BenchSettings
 from anymps._errors import BuildError, EnableError, UsageError
 from anymps._text import first_line
+from anymps.cleanup import leave_signals
 from anymps.commands._target import Target, TargetNotFoundError, execute
 from anymps.commands.bench._forms import bench_text
 from anymps.commands.bench._session import more_runs, recorded_steps
@@ -43,6 +44,7 @@ class BenchFunction:
         target.check()
         _check_devices(self._devices, self._asked)
         target.set_import_path()
+        leave_signals()
         with contextlib.redirect_stdout(sys.stderr):
             status, _ = execute(self)
         if self._comparison is not None:

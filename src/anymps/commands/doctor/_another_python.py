@@ -6,10 +6,10 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from anymps._errors import UsageError
+from anymps.cleanup import PrivateFolder
 
 # What `doctor` imports besides the standard library: pure Python, or with a pure form beside the compiled one. Not this
 # interpreter's whole site-packages: a torch in there must not be taken for the other's.
@@ -32,16 +32,16 @@ def run_in(python: Path, *words: str) -> int:
 
     Raises UsageError: `python` is no interpreter that can be started.
     """
-    with tempfile.TemporaryDirectory(prefix="anymps-") as folder:
+    with PrivateFolder("anymps-packages-") as folder:
         for name in _PACKAGES:
             spec = importlib.util.find_spec(name)
             for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-                Path(folder, name).symlink_to(Path(place).resolve())
+                (folder / name).symlink_to(Path(place).resolve())
         sys.stdout.flush()
         try:
             # Before `_START` runs, Python 3.14 imports `linecache`: not from the current folder.
             environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-            answer = subprocess.run([str(python), "-c", _START, folder, *words], check=False, env=environment)
+            answer = subprocess.run([str(python), "-c", _START, str(folder), *words], check=False, env=environment)
         except OSError as error:
             raise UsageError(f"--python {python} cannot be started: {error.strerror}") from None
     return answer.returncode

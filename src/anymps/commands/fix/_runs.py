@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anymps._errors import UsageError
 from anymps._own_process import own_command
 from anymps._text import last_line
+from anymps.cleanup import PrivateFolder
 from anymps.commands._judge import Judge
 from anymps.commands._show import say
 from anymps.commands.isolated import FACTS, FILES, Order
@@ -58,8 +58,7 @@ class Runs:
         self._tell("the unchanged script")
         asked = replace(self.order.asked, cuda_as_mps=answered or None)
         order = replace(self.order, asked=asked)
-        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
+        with PrivateFolder("anymps-fix-") as folder:
             ran = self._run(folder, program, order, self.words, self.seconds)
             self.spent.append(ran.seconds)
             if ran.cut:
@@ -93,9 +92,9 @@ class Runs:
         asked = replace(self.order.asked, cuda_as_mps=how.answered or None)
         order = replace(self.order, asked=asked, recorded=False, device=how.device, draws_on_cpu=how.draws_on_cpu)
         order = replace(order, steps=how.steps)
-        with tempfile.TemporaryDirectory(prefix="anymps-fix-", ignore_cleanup_errors=True) as name:
+        with PrivateFolder("anymps-fix-") as folder:
             words = (*self.words, *how.added)
-            return self._run(Path(name), program, order, words, min(how.seconds, self.seconds), patient=True)
+            return self._run(folder, program, order, words, min(how.seconds, self.seconds), patient=True)
 
     def _tell(self, what: str) -> None:
         number = len(self.spent) + 1

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anymps._cache import CACHE_VARIABLE
+from anymps.cleanup import adopt_descendants, end_children
 
 if TYPE_CHECKING:
     from anymps.plan.sandbox import Layer
@@ -59,6 +60,7 @@ def end_with_parent() -> None:
     It is also told to stop by an interrupt, which a shell's background jobs, and all that they start, ignore.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    adopt_descendants()
     pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
     if pipe is None:
         return
@@ -67,6 +69,7 @@ def end_with_parent() -> None:
     def watch() -> None:
         with suppress(OSError):
             os.read(int(pipe), 1)
+        end_children()
         os.killpg(leader, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True, name="anymps plan").start()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from anymps._atomic import move_into_place
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
 from anymps._errors import BuildError, UsageError
+from anymps.cleanup import PrivateFolder
 from anymps.metal.compilation._cache_limit import mark_used, prune
 
 
@@ -50,8 +50,8 @@ def work_folder(directory: Path) -> Iterator[Path]:
     Raises BuildError where the disk is full or cannot be written.
     """
     try:
-        with tempfile.TemporaryDirectory(dir=directory, prefix="making-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
+        with PrivateFolder("making-", directory) as folder:
+            yield folder
     except OSError as error:
         raise BuildError(
             f"a shader cannot be compiled in {directory} ({error.strerror or error}): make room there, "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
+from anymps.cleanup import PrivateFolder
 from anymps.metal._shim import METAL_MACROS, SHIM
 from anymps.metal.compilation._compiler import Compiler
 from anymps.metal.compilation._headers import torch_headers
@@ -48,14 +47,14 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
         return Prepared(source, {})
     # Headers whose macros are not needed stay an `#include`: they were translated before.
     given = known if by_torch else _TORCH_INCLUDE.sub(lambda match: _KEPT + match.group().strip(), known)
-    with tempfile.TemporaryDirectory() as name:
+    with PrivateFolder("anymps-headers-") as folder:
         for header in SHIM.rglob("*"):
             if header.is_file() and header.parent.name != "msl":
-                stand_in = Path(name) / header.relative_to(SHIM)
+                stand_in = folder / header.relative_to(SHIM)
                 stand_in.parent.mkdir(exist_ok=True)
                 stand_in.touch()
-        (Path(name) / "c10").mkdir()
-        (Path(name) / "c10" / "metal").symlink_to(torch_headers() / "c10" / "metal")
+        (folder / "c10").mkdir()
+        (folder / "c10" / "metal").symlink_to(torch_headers() / "c10" / "metal")
         answer = compiler.run(
             [
                 "-E",
@@ -65,7 +64,7 @@ def prepare(source: str, compiler: Compiler, always: bool = False) -> Prepared:
                 "-w",
                 "-nostdinc",
                 *METAL_MACROS,
-                f"-I{name}",
+                f"-I{folder}",
                 "-",
             ],
             stdin=f'#line 1 "{SOURCE_NAME}"\n{given}',

@@ -1,0 +1,54 @@
+"""Makes an error of a signal that ends a command, so that what it has open is closed and taken away as after one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+ENDING_SIGNALS: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What ends a program from outside: a cancelled job, a time limit, a terminal that closes."""
+
+_received: list[int] = []  # the first of them
+
+
+class Terminated(BaseException):
+    """A signal that ends the process was sent to it."""
+
+
+@contextmanager
+def termination_raises() -> Iterator[None]:
+    """Within this SIGTERM and SIGHUP raise Terminated, once; at its end the process dies by the signal.
+
+    Only the defaults are replaced: a handler of the parent's choice (nohup, a test runner) is left as it is.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDING_SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _raise)
+    try:
+        yield
+    except Terminated:
+        leave_signals()
+        os.kill(os.getpid(), _received[0])
+        raise
+    finally:
+        leave_signals()
+
+
+def leave_signals() -> None:
+    """Let the signals do again what they do in any Python: a script is about to run."""
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) is _raise:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _raise(number: int, frame: types.FrameType | None) -> None:
+    """Raise for the first signal; `timeout`, for one, sends two, to the process and to its group."""
+    if not _received:
+        _received.append(number)
+        raise Terminated(signal.Signals(number).name)
