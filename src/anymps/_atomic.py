@@ -157,9 +157,9 @@ def move_into_place(made: Path, target: Path) -> None:
     os.replace(made, real)
 
 
-def unused_name(path: Path, ending: str = "new") -> Path:
+def unused_name(path: Path) -> Path:
     """A hidden name beside `path` that nothing has."""
-    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}.{ending}")
+    return path.with_name(f".{path.name[:_LONGEST]}.{os.urandom(8).hex()}.new")
 
 
 def _names_beside(path: Path) -> re.Pattern[str]:
