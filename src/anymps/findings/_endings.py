@@ -17,6 +17,7 @@ class Ending:
     `exception` and `message` are of the exception that nothing caught, empty without one and for Ctrl-C; `site` is the
     program's line that it came from, `raised_by` who raised it: `torch`, `program` or, where that is not known, empty.
     `process` is the name of the one that it ended, where a process that the script started made the script fail.
+    `compared` is the comparison that the program raised by, if it takes `mps:0` for another device than `mps`.
     `early` says in words why the recording may not hold the whole of the run's work, apart from an exception.
     """
 
@@ -26,6 +27,7 @@ class Ending:
     raised_by: str = ""
     early: str = ""
     process: str = ""
+    compared: str = ""
 
     @property
     def words(self) -> str:
@@ -44,7 +46,8 @@ def ending(recording: Recording) -> Ending:
     interrupted = name == "KeyboardInterrupt"
     if name and not interrupted:
         raised_by = str(facts.get("raised_by", ""))
-        return Ending(name, message, _site(facts.get("place")), raised_by, _cut(recording), process)
+        compared = str(facts.get("compared", ""))
+        return Ending(name, message, _site(facts.get("place")), raised_by, _cut(recording), process, compared)
     how, status = str(facts.get("how", "")), facts.get("status", 0)
     if not recording.complete:
         return Ending(early=_cut(recording))
