@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import anymps
-from anymps.capture import Capture
+from anymps.capture import Capture, OptimizerNumbers
 from anymps.record import Recording
 from processes import MAC, run_command
 
@@ -80,6 +80,16 @@ def test_optimizers_that_take_turns_make_a_step_together(order: str, seen: int, 
             optimizers[name].step()
     assert (capture.steps_seen, capture.recording.meta["steps"]) == (seen, part)
     assert (capture.progress.recorded, capture.recording.complete_steps) == (2, 2)
+
+
+def test_optimizers_are_told_apart_by_their_parameters() -> None:
+    """One for a generator, one for a discriminator and one for both, as in an InfoGAN; made anew, each is the same."""
+    a, b = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    numbers = OptimizerNumbers()
+    for _ in range(2):
+        made = [torch.optim.SGD(parameters, lr=0.1) for parameters in ([a], [b], [a, b])]
+        made[0].add_param_group({"params": [b]})
+        assert [numbers.number(optimizer) for optimizer in made] == [1, 2, 3]
 
 
 @SOURCES

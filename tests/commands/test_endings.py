@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from anymps.capture._endings import ending_of
 from anymps.device import written_by_torch
@@ -28,6 +29,13 @@ def caught(call: Callable[[], Any]) -> BaseException:
     except BaseException as error:
         return error
     raise AssertionError("nothing was raised")
+
+
+class Device:
+    """What has the device of a tensor on mps."""
+
+    flag = True
+    device = torch.device("mps:0")
 
 
 def raises() -> None:
@@ -136,12 +144,59 @@ def test_an_exception_that_names_mps_and_tells_nothing_of_it(exception: str, mes
     assert only(ended(exception, message, raised_by)).id == "MPS003"
 
 
+SEEN = torch.device("mps")
+
+
+def refuses_by_name(x: Device) -> None:
+    if x.device != SEEN:
+        raise ValueError("wrong device")
+
+
+def refuses_by_assert(x: Device) -> None:
+    assert x.device == torch.device("mps")
+
+
+def refuses_a_text(x: Device) -> None:
+    if x.flag and str(x.device) != "cpu" and x.device != "mps":
+        raise ValueError(
+            "wrong device",
+        )
+
+
+def refuses_with_index(x: Device) -> None:
+    if x.device != torch.device("mps:1"):
+        raise ValueError("wrong device")
+
+
+def refuses_something_else(x: Device) -> None:
+    if x.device.type == "mps" and x.flag:
+        raise ValueError("a flag")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "compared"),
+    [
+        (refuses_by_name, "x.device != SEEN"),
+        (refuses_by_assert, "x.device == torch.device('mps')"),
+        (refuses_a_text, "x.device != 'mps'"),
+        (refuses_with_index, None),
+        (refuses_something_else, None),
+    ],
+)
+def test_a_test_of_a_device_without_index(refuse: Callable[[Device], None], compared: str | None) -> None:
+    """MPS003 says why a program that compares with `mps` refuses every tensor there."""
+    facts = ending_of(caught(lambda: refuse(Device())))
+    assert facts.get("compared") == compared
+    builder = RecordingBuilder(meta={**META, "ending": facts})
+    builder.entry("aten::relu", start_ns=0, duration_ns=5, site=builder.site(SCRIPT, 5, "main", "y = x.relu()"))
+    (finding,) = find(builder.close())
+    told = 'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")` in '
+    assert (finding.id, finding.fix.startswith(f"{told}`{compared}`: ")) == ("MPS003", compared is not None)
+
+
 @pytest.mark.parametrize(
     ("message", "raised_by", "source", "fix"),
     [
-        ("", "program", 'assert x.device == torch.device("mps")',
-         'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")`: compare '
-         '`x.device.type == "mps"`.'),
         ("'dict' object has no attribute 'to'", "", 'batch = batch.to("mps")',
          "Move each tensor of the dictionary: `{name: x.to(device) for name, x in batch.items()}`."),
         ("metal_capture() missing 1 required positional argument: 'fname'", "", "with metal_capture():",
@@ -158,7 +213,7 @@ def test_an_exception_that_names_mps_and_tells_nothing_of_it(exception: str, mes
 )  # fmt: skip
 def test_a_mistake_that_is_often_made(message: str, raised_by: str, source: str, fix: str) -> None:
     """MPS003 is a warning with the way out, where the words are known."""
-    finding = only(ended("AssertionError" if not message else "TypeError", message, raised_by, source=source))
+    finding = only(ended("TypeError", message, raised_by, source=source))
     assert (finding.id, finding.severity, finding.fix) == ("MPS003", Severity.WARNING, fix)
 
 

@@ -477,3 +477,37 @@ def test_rules_that_a_report_of_waits_points_to() -> None:
     assert {identity for identity, rule in RULES.items() if rule.about_loops} == {"MPS102", "MPS207"}
     about_copies = {identity for identity, rule in RULES.items() if rule.about_copies}
     assert about_copies == {"MPS403", "MPS404", "MPS405", "MPS406", "MPS408", "MPS412"}
+
+
+@pytest.mark.parametrize(
+    ("torch", "names", "what", "fix"),
+    [
+        (
+            "2.13.0", ("PYTORCH_MPS_LOG_LEVEL",),
+            "`PYTORCH_MPS_LOG_LEVEL` is set, but no release of torch up to 2.15 reads this variable.",
+            "Leave it out.",
+        ),
+        (
+            "2.13.0", ("PYTORCH_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK"),
+            "`PYTORCH_MPS_FALLBACK` is set, but no release of torch up to 2.15 reads this variable; "
+            "`PYTORCH_MPS_HIGH_WATERMARK` is set, but no release of torch up to 2.15 reads this variable.",
+            "Write `PYTORCH_ENABLE_MPS_FALLBACK` for `PYTORCH_MPS_FALLBACK` and `PYTORCH_MPS_HIGH_WATERMARK_RATIO` for "
+            "`PYTORCH_MPS_HIGH_WATERMARK`, if you meant that, or leave it out.",
+        ),
+        (
+            "2.13.0", ("PYTORCH_MPS_METAL_VERSION", "PYTORCH_MPS_FAST_MATH"),
+            "`PYTORCH_MPS_METAL_VERSION` is set, but torch reads it from 2.15 on.",
+            "Leave it out.",
+        ),
+    ],
+)  # fmt: skip
+def test_variables_that_torch_does_not_read(torch: str, names: tuple[str, ...], what: str, fix: str) -> None:
+    """MPS413: one finding for all, with the names that are like theirs."""
+    finding = only(loop(meta={"torch_version": torch, "environment": dict.fromkeys(names, "1")}))
+    assert (finding.id, finding.site.known, finding.what, finding.fix) == ("MPS413", False, what, fix)
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_MPS_FAST_MATH", "PYTORCH_ALLOC_CONF"])
+def test_variables_that_are_read_or_are_not_of_mps(name: str) -> None:
+    """MPS413 is silent about them."""
+    assert ids(loop(meta={**TORCH, "environment": {name: "1"}})) == []

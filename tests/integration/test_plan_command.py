@@ -98,6 +98,32 @@ def test_what_ifs_change_what_they_should(whole: dict[str, Any]) -> None:
     assert changes["batch 4096"]["peak_allocated"] < peak - 0.2 * activations
 
 
+INFOGAN = """
+import itertools, torch
+from torch import nn
+G, D = nn.Linear(16, 64).to("mps"), nn.Linear(64, 8).to("mps")
+optimizers = [torch.optim.Adam(list(chosen), lr=1e-3) for chosen in (
+    G.parameters(), D.parameters(), itertools.chain(G.parameters(), D.parameters()))]
+for step in range(20):
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+        D(G(torch.randn(8, 16, device="mps"))).square().mean().backward()
+        optimizer.step()
+    if step % 400 == 0:
+        sample = torch.randn(1 << 16, 16, device="mps")
+        for _ in range(100):
+            G(sample)
+"""
+
+
+def test_optimizers_of_shared_modules_make_a_step_together(tmp_path: Path) -> None:
+    """A plan holds three whole rounds, so that the samples of the first one are in no typical step, and none leaks."""
+    found = planned(tmp_path, "--mac", "M1 8GB", "--no-larger", script(tmp_path, INFOGAN))
+    (time,) = found["times"]
+    assert (found["steps"], found["first_fixes"]) == (3, [])
+    assert time["seconds"] < 0.02  # the samples alone take 50 ms
+
+
 @pytest.mark.slow
 def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> None:
     """The batch is put for {batch}; the verdict for one Mac is the first line."""

@@ -15,7 +15,9 @@ from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict, make_pla
 from anymps.plan._fixes import FixKind, first_fixes
 from anymps.plan._measure import Stopped, _fill_in
 from anymps.plan._plan import _larger, _recovery
-from plans import planned
+from anymps.record import Phase, Site
+from anymps.record._memory import tell
+from plans import Ledger, planned
 
 BASE = planned().base
 WORDS = ("train.py", "--batch", "{batch}")
@@ -99,6 +101,21 @@ def test_the_watermark_is_lifted_only_where_the_run_fails() -> None:
     """A Mac on which it is tight, or fits, has no use for that."""
     told = [first_fixes(BASE, None, [outcome(verdict)]) for verdict in (Verdict.FAILS, Verdict.TIGHT)]
     assert [[fix.applies for fix in fixes if fix.kind is FixKind.WATERMARK] for fixes in told] == [[True], [False]]
+
+
+@pytest.mark.parametrize(("complete", "applies"), [(4, True), (3, True), (2, False)])
+def test_what_a_step_that_is_cut_short_holds_is_no_growth(complete: int, applies: bool) -> None:
+    """It is in use. Three complete steps tell, of which the first makes the optimizer's state."""
+    ledger = Ledger()
+    for step in range(4):
+        ledger.birth(4 << 20, step, Phase.FORWARD)
+    grown = replace(
+        BASE,
+        story=tell([tuple(row) for row in ledger.rows], 3, {1: "aten::mm"}, {1: "net"}, {1: Site("t.py", 1)}),
+        steps=complete,
+    )
+    kept = [fix.applies for fix in first_fixes(grown, None, [outcome(Verdict.TIGHT)]) if fix.kind is FixKind.KEPT]
+    assert kept == [applies]
 
 
 def test_a_place_in_the_arguments_needs_a_number() -> None:

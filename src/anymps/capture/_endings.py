@@ -27,7 +27,8 @@ def ending_of(error: BaseException) -> dict[str, object]:
 
     `status`, `exception` (the class's name) and `message`; `raised_by` is `torch`, `program` (a `raise` statement of
     anyone else's) or empty; `place` has `file`, `line`, `function` and `source` of the innermost line of the program's
-    own, of an installed package's where there is none. Without such a line there is no `place`.
+    own, of an installed package's where there is none. Without such a line there is no `place`. `compared` is the
+    comparison that the program raised by, if it takes `mps:0` for another device than `mps`.
     """
     facts: dict[str, object] = {
         "status": INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1,
@@ -45,7 +46,17 @@ def ending_of(error: BaseException) -> dict[str, object]:
             "function": code.co_name,
             "source": linecache.getline(code.co_filename, entry.tb_lineno).strip(),
         }
+        if facts["raised_by"] == "program" and (compared := _compared_devices(entry)):
+            facts["compared"] = compared
     return facts
+
+
+def _compared_devices(entry: types.TracebackType) -> str:
+    if "torch" not in sys.modules:
+        return ""
+    from anymps.capture._device_tests import compared_without_index
+
+    return compared_without_index(entry.tb_frame, entry.tb_lineno)
 
 
 def _raised_by(error: BaseException) -> str:

@@ -12,11 +12,15 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 
 class OptimizerNumbers:
-    """A number for each optimizer, by its first parameter."""
+    """A number for each optimizer, by its first parameters: how many there are, and which is first.
+
+    One that is made anew in each round keeps its number, and so does one that is given further groups. Optimizers of
+    other parts of the same modules have others.
+    """
 
     def __init__(self) -> None:
         self._by_parameter = WeakTensorKeyDictionary()
-        self._without: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self._without: weakref.WeakKeyDictionary[Optimizer, dict[int, int]] = weakref.WeakKeyDictionary()
         self._older: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._count = 0
 
@@ -26,11 +30,11 @@ class OptimizerNumbers:
         # A wrapper may say that it has another's parameters, which are no tensors then.
         has_one = bool(parameters) and isinstance(parameters[0], torch.Tensor)
         known, key = (self._by_parameter, parameters[0]) if has_one else (self._without, optimizer)
-        number: int | None = known.get(key)
-        if number is None:
+        numbers: dict[int, int] = known.setdefault(key, {})
+        if len(parameters) not in numbers:
             self._count += 1
-            number = known[key] = self._count
-        return number
+            numbers[len(parameters)] = self._count
+        return numbers[len(parameters)]
 
     def leave_out_older(self) -> None:
         """Have `existing` leave out the optimizers made so far: most are left over from what ran before."""

@@ -15,6 +15,7 @@ class Ending:
     `exception` and `message` are of the exception that nothing caught, empty without one and for Ctrl-C; `site` is the
     program's line that it came from, `raised_by` who raised it: `torch`, `program` or, where that is not known, empty.
     `process` is the name of the one that it ended, where a process that the script started made the script fail.
+    `compared` is the comparison that the program raised by, if it takes `mps:0` for another device than `mps`.
     `early` says in words why the recording may not hold the whole of the run's work, apart from an exception.
     """
 
@@ -24,6 +25,7 @@ class Ending:
     raised_by: str = ""
     early: str = ""
     process: str = ""
+    compared: str = ""
 
     @property
     def words(self) -> str:
@@ -39,7 +41,7 @@ def ending(recording: Recording) -> Ending:
     name, message = facts.exception or name, facts.message or said
     cut = "" if recording.complete else "The recording stops in the middle of the run"
     if name and name != "KeyboardInterrupt":
-        return Ending(name, message, facts.place.site, facts.raised_by, cut, facts.process)
+        return Ending(name, message, facts.place.site, facts.raised_by, cut, facts.process, facts.compared)
     if cut:
         return Ending(early=cut)
     if name:

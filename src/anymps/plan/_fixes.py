@@ -61,7 +61,7 @@ def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outco
     None of them if the run fits every Mac of `outcomes` comfortably and leaves nothing behind: what grows ends any run.
     """
     peak = measured.story.peak
-    growth = growth_a_step(measured.story)
+    growth = growth_a_step(measured.story, measured.steps)
     if peak is None or (all(outcome.verdict is Verdict.FITS for outcome in outcomes) and not growth):
         return ()
     part = {category: size / max(1, peak.allocated) for category, size in peak.by_category.items()}
@@ -81,12 +81,13 @@ def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outco
     return tuple(replace(fix, begin=fix is first) for fix in fixes)
 
 
-def growth_a_step(story: MemoryStory) -> int:
+def growth_a_step(story: MemoryStory, complete: int) -> int:
     """Bytes that each step leaves beyond the one before, at least; the first, which makes the optimizer's state, apart.
 
-    0 where fewer than three steps were measured, or where some step left no more.
+    0 where fewer than three steps are `complete`, or where some step left no more. What a step that was cut short
+    holds is in use.
     """
-    steps = story.steps()
+    steps = story.steps()[:complete]
     if len(steps) < 3:
         return 0
     growth = min(later.after - earlier.after for earlier, later in pairwise(steps[1:]))

@@ -73,10 +73,9 @@ _NAMED_FIRST: Final = (
     'Put mps before the device that is chosen now: `"mps" if torch.backends.mps.is_available() else`. Other machines '
     "behave as before."
 )
-_COMPARED: Final = re.compile(r"""\.device\s*[!=]=\s*(?:torch\.device\(\s*)?["']mps["']""")
 _DEVICE_TYPE: Final = (
-    'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")`: compare `x.device.type == '
-    '"mps"`.'
+    'The device of a tensor on mps is `mps:0`, which does not equal `torch.device("mps")` in `{}`: compare '
+    '`x.device.type` with `"mps"`.'
 )
 _NO_VERSION: Final = (
     "`torch.version.cuda` is None in a torch without CUDA, such as that for macOS: write `(torch.version.cuda or "
@@ -130,8 +129,8 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 def _known(ended: Ending) -> str:
     """What to do about a mistake that scripts for mps often make; empty for another."""
-    if ended.raised_by == "program" and _COMPARED.search(ended.site.source):
-        return _DEVICE_TYPE
+    if ended.compared:
+        return _DEVICE_TYPE.format(ended.compared)
     if "torch.version.cuda" in ended.site.source and "NoneType" in ended.message:
         return _NO_VERSION
     found = ((words.search(ended.message), fix) for words, fix in _MISTAKES)

@@ -1,0 +1,58 @@
+"""MPS413: environment variables with a name of the MPS backend that torch does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anymps._mps_variables import VARIABLE_PREFIX, nearest_variable, unread
+from anymps.findings._endings import NOWHERE
+from anymps.findings._example import Example
+from anymps.findings._memory_limits import environment
+from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._release import release_of
+from anymps.record import Recording
+
+UNREAD = Rule(
+    id="MPS413",
+    title="Environment variable that torch does not read",
+    severity=Severity.INFO,
+    why="A variable that torch does not read changes nothing, on a Mac as little as here.",
+    fix="Leave it out.",
+    source="C strings of the macOS wheels of torch 2.11 to 2.15; pytorch, docs/source/mps_environment_variables.md",
+    example=Example(
+        bad="""
+            import os
+
+            os.environ["PYTORCH_MPS_LOG_LEVEL"] = "1"
+            x = torch.ones(4, device=device)
+        """,
+        good="""
+            import os
+
+            os.environ["PYTORCH_MPS_LOG_PROFILE_INFO"] = "0"
+            x = torch.ones(4, device=device)
+        """,
+    ),
+)
+
+RULES = (UNREAD,)
+
+
+def find(recording: Recording) -> Iterator[Finding]:
+    """One finding for all such variables that the run had at its end."""
+    release = release_of(recording)
+    told = {
+        name: why
+        for name in environment(recording)
+        if name.startswith(VARIABLE_PREFIX) and (why := unread(name, release))
+    }
+    if not told:
+        return
+    meant = {name: nearest_variable(name) for name in told}
+    instead = [f"`{right}` for `{name}`" for name, right in meant.items() if right not in ("", name)]
+    yield UNREAD.finding(
+        NOWHERE,
+        what="; ".join(f"`{name}` is set, but {why}" for name, why in told.items()) + ".",
+        count=len(told),
+        fix=f"Write {' and '.join(instead)}, if you meant that, or leave it out." if instead else "",
+    )
