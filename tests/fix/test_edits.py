@@ -80,6 +80,8 @@ CHOICES = [
     ('p.add_argument("--device", default="cuda")', f'p.add_argument("--device", default="mps" if {MPS} else "cuda")'),
     ("p.add_argument('--dev', default='cuda:0')",
      f"p.add_argument('--dev', default='mps' if {MPS} else 'cuda:0')"),
+    ('p.add_argument("--gpu_type", default="cuda")',
+     f'p.add_argument("--gpu_type", default="mps" if {MPS} else "cuda")'),
     ('p.add_argument("--model", default="cuda")', None),
     ('d = torch.device("cuda") if x.is_cuda and a else torch.device("cpu")', None),
     ('d = "cuda" if x.is_cuda else "meta"', None),

@@ -13,6 +13,7 @@ from anymps.findings.edits._limits import parameter_with
 NAMES_DEVICE: Final = re.compile(r"device|^dev$", re.IGNORECASE)
 """A name that holds a device."""
 
+_NAMES_OPTION: Final = re.compile(r"device|^dev$|gpu|accel", re.IGNORECASE)
 _CHOOSING: Final = ("Generator", "GradScaler", "autocast", "device", "set_default_device", "to")
 _DEVICE: Final = re.compile(r"device|map_location|accelerator", re.IGNORECASE)
 
@@ -78,11 +79,11 @@ def _whole(code: Code, node: ast.expr) -> ast.AST | None:
 
 
 def _is_option(code: Code, call: ast.Call) -> bool:
-    """`add_argument("--device", ...)`, or `field(...)` of an attribute of that name."""
+    """`add_argument("--device", ...)`, also `--gpu_type`, or `field(...)` of an attribute `device`."""
     words = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     parent = code.parents.get(call)
     target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
-    return any(NAMES_DEVICE.search(word.lstrip("-")) for word in [*words, target])
+    return bool(NAMES_DEVICE.search(target)) or any(_NAMES_OPTION.search(word.lstrip("-")) for word in words)
 
 
 def _is_fallback(call: ast.Call, child: ast.AST) -> bool:

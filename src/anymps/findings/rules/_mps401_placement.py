@@ -104,9 +104,9 @@ def _devices(refused: Refused) -> Finding:
         if name.startswith("self.") and name.count(".") == 1 and "Parameter(" not in refused.expression:
             fix += " In a module, register it with `register_buffer`: the module's `.to(device)` then moves it too."
     elif asked := _asked_for_cuda(refused):
-        tensor, line = asked
+        tensor, number = asked
         fix = (
-            f"`{tensor}.is_cuda` in line {line} is False on mps: write `{tensor}.is_cuda or {tensor}.is_mps` there, "
+            f"`{tensor}.is_cuda` in line {number} is False on mps: write `{tensor}.is_cuda or {tensor}.is_mps` there, "
             f"and `.to({tensor}.device)` for `.cuda()` below it."
         )
     unreached = _beyond_default(refused)
