@@ -234,6 +234,13 @@ def test_no_private_doors(package: str) -> None:
     assert wrong == []
 
 
+def test_reports_read_no_recording() -> None:
+    """What a report tells of a run is in its `Story`, and a fact of a run is a field: nobody asks for it by a key."""
+    assert [identity(path) for path in of_part("report") if "Recording" in imported_names(path)] == []
+    asked = re.compile(r"\brecording\.meta\b(?:\.get\(|\[)")
+    assert [identity(path) for path in modules() if package_of(path) != "record" and asked.search(text_of(path))] == []
+
+
 def test_no_circles() -> None:
     """No module leads back to itself by its imports, at the top or in functions: a late import hides no circle."""
     names = {dotted(path): path for path in modules()}

@@ -12,6 +12,7 @@ from anymps.commands.isolated import error_of
 from anymps.findings import Severity
 from anymps.findings._endings import Ending
 from anymps.plan._measure import _what_stopped
+from anymps.record import EndingFacts
 from anymps.report.document._tree import WORDS, State
 
 SAID = "source code string cannot contain null bytes"
@@ -45,7 +46,7 @@ def test_what_stopped_a_plan_is_known_as_a_refusal() -> None:
             marks=lambda _: (),
             last_raised=lambda: None,
         )
-        return _what_stopped({"exception": "TypeError", "message": message, "status": 1}, cast(Any, recording))
+        return _what_stopped(EndingFacts(1, exception="TypeError", message=message), cast(Any, recording))
 
     said = "the script stopped in a shapes-only run: TypeError"
     a_mac_too = " (a Mac raises this too; anymps run says where)"

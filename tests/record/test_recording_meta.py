@@ -100,9 +100,9 @@ def test_no_fact_may_be_anything(name: str) -> None:
 
 
 def test_an_old_recording_reads_the_same() -> None:
-    """What 0.1.0 wrote, and what another version may add, next to what is not there at all."""
-    old = {"script": "train.py", "ending": {"kind": "ValueError", "error": "ValueError: no"}, "hostname": ["a", 1]}
-    assert Meta.read(old) == Meta(script="train.py", ending=EndingFacts(kind="ValueError", error="ValueError: no"))
+    """What another version wrote is passed over, and what it did not write is unknown."""
+    old = {"script": "train.py", "ending": {"status": 1, "kind": "raised"}, "hostname": ["a", 1]}
+    assert Meta.read(old) == Meta(script="train.py", ending=EndingFacts(1))
     assert Meta.read({}) == Meta()
     with pytest.raises(UnfitError, match="script"):
         Meta.read({**old, "script": 1})

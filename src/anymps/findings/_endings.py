@@ -36,12 +36,10 @@ class Ending:
 def ending(recording: Recording) -> Ending:
     """How the run of a recording ended."""
     facts = recording.run.ending
-    # `error` was written by 0.1.0 for a `with anymps.record():` block.
-    name, _, said = facts.error.partition(": ")
-    name, message = facts.exception or name, facts.message or said
+    name = facts.exception
     cut = "" if recording.complete else "The recording stops in the middle of the run"
     if name and name != "KeyboardInterrupt":
-        return Ending(name, message, facts.place.site, facts.raised_by, cut, facts.process, facts.compared)
+        return Ending(name, facts.message, facts.place.site, facts.raised_by, cut, facts.process, facts.compared)
     if cut:
         return Ending(early=cut)
     if name:

@@ -26,7 +26,7 @@ from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._trace import Trace
 from anymps.plan.sandbox import CHANNEL, Supervisor
-from anymps.record import MemoryStory, Occurrence, Recording, RoundKind
+from anymps.record import EndingFacts, MemoryStory, Occurrence, Recording, RoundKind
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
@@ -115,7 +115,6 @@ class Measured:
     batch: int | None
     sequence: int | None
     assumptions: tuple[Assumption, ...]
-    ending: dict[str, object]
     without_effect: str = ""
     """Why the scenario changed nothing; empty where it did."""
     dropped: Dropped = Dropped()
@@ -315,10 +314,9 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | 
     if known.get("unrecorded"):
         raise PlanError(f"anymps: the measurement is lost: {known['unrecorded']} (TMPDIR names another place for it)")
     dropped = {name: tuple(paths) for name, paths in known.get("dropped", {}).items()}
-    ending = recording.meta.get("ending")
-    ending = ending if isinstance(ending, dict) else {}
+    ending = recording.run.ending
     story = recording.memory_story
-    if limit is None and (ending.get("status") or "exception" in ending):
+    if limit is None and (ending.status or ending.exception):
         raise _failure(ending, recording)
     if story.peak is None:
         raise PlanError(
@@ -337,7 +335,6 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | 
         batch=scenario.batch if scenario.batch is not None and known.get("batch") is None else known.get("batch"),
         sequence=known.get("sequence"),
         assumptions=assumptions,
-        ending=ending,
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(**dropped),
         limit=limit,
@@ -354,26 +351,25 @@ def _closures(recording: Recording) -> tuple[int, int]:
     return (min(counts), max(counts)) if counts else (0, 0)
 
 
-def _failure(ending: dict[str, object], recording: Recording) -> Stopped:
+def _failure(ending: EndingFacts, recording: Recording) -> Stopped:
     """What stopped the script, and what that means for a Mac, in one line."""
     what, remark = _what_stopped(ending, recording)
     raised = recording.last_raised()
-    at = f" at {_place(raised)}" if raised is not None and ending.get("exception") in _OF_AN_OPERATOR else ""
+    at = f" at {_place(raised)}" if raised is not None and ending.exception in _OF_AN_OPERATOR else ""
     return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped in a shapes-only run: ')}{at}")
 
 
-def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str, str]:
+def _what_stopped(ending: EndingFacts, recording: Recording) -> tuple[str, str]:
     """What stopped the script, and a remark on it."""
-    message = str(ending.get("message", ""))
-    status = f"exit status {ending.get('status')}"
-    what = error_words(str(ending["exception"]), message) if "exception" in ending else status
+    message = ending.message
+    what = error_words(ending.exception, message) if ending.exception else f"exit status {ending.status}"
     if _is_download(ending, message):
         return (
             f"the script needs the network, but a plan downloads nothing: {what}",
             "; run it once with a network, or use files on this machine",
         )
     text = f"the script stopped in a shapes-only run: {what}"
-    if ending.get("exception") == "PermissionError" or any(words in message for words in _REFUSED):
+    if ending.exception == "PermissionError" or any(words in message for words in _REFUSED):
         return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
     assumed = recording.marks(ASSUMED)
     first = first_line(message)
@@ -385,7 +381,7 @@ def _what_stopped(ending: dict[str, object], recording: Recording) -> tuple[str,
             "be at fault: plan the part that does not need it"
         )
     raised = recording.last_raised()
-    if raised is not None and ending.get("exception") in _OF_AN_OPERATOR:
+    if raised is not None and ending.exception in _OF_AN_OPERATOR:
         at = f"of {raised.operator} at {_place(raised)}"
         return text, f" ({at}; a Mac stops there too, perhaps with another message)"
     return text, ""
@@ -395,6 +391,6 @@ def _place(use: Occurrence) -> str:
     return f"{os.path.basename(use.site.file)}:{use.site.line}"
 
 
-def _is_download(ending: dict[str, object], message: str) -> bool:
+def _is_download(ending: EndingFacts, message: str) -> bool:
     """Whether a script failed for want of a network: by the exception, or by the words of those who wrap it."""
-    return ending.get("exception") in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS)
+    return ending.exception in _NETWORK_ERRORS or any(words in message for words in _NETWORK_WORDS)

@@ -64,7 +64,7 @@ class EndingFacts:
     """How the run ended: its `status`, and where they apply the exception, or `how` (a signal's name or `os._exit`).
 
     `process` is the name of the one whose exception made the script fail, `compared` the comparison of devices that the
-    script raised by. Of a `with` block, 0.1.0 wrote `kind` and `error` (the exception's class and message) alone.
+    script raised by.
     """
 
     status: int | None = None
@@ -75,8 +75,6 @@ class EndingFacts:
     place: SourcePlace = SourcePlace()
     process: str = ""
     compared: str = ""
-    kind: str = ""
-    error: str = ""
 
 
 @dataclass(frozen=True)
