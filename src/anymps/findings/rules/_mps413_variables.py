@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from anymps._mps_variables import VARIABLE_PREFIX, nearest_variable, unread
 from anymps.findings._endings import NOWHERE
 from anymps.findings._example import Example
-from anymps.findings._memory_limits import environment
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import release_of
 from anymps.record import Recording
@@ -43,7 +42,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     release = release_of(recording)
     told = {
         name: why
-        for name in environment(recording)
+        for name in recording.run.environment
         if name.startswith(VARIABLE_PREFIX) and (why := unread(name, release))
     }
     if not told:

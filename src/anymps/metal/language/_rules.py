@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anymps.metal.language._conversions import refused_conversions
 from anymps.metal.language._kernels import refused_kernels
-from anymps.metal.language._language import refused_language
+from anymps.metal.language._unsupported import refused_language
 from anymps.metal.language._parser import ask_parser
 from anymps.metal.language._pointers import refused_pointers
 from anymps.metal.language._tree import Tree, Unparsed, has_parser
