@@ -22,7 +22,6 @@ from anymps.rules import (
     OPERATOR_LIMITS,
     REFUSED_DTYPES,
     WAITS,
-    WATERMARKS,
     VersionRules,
     parse_torch_version,
     registrations,
@@ -36,6 +35,7 @@ from anymps.rules._determinism import ALERTS, SILENT
 from anymps.rules._device_checks import DEVICE_CHECKS
 from anymps.rules._readings import Ranged, Reading, Release
 from anymps.rules.faults import all_hazards
+from anymps.rules.variables import WATERMARKS
 
 
 def tables() -> dict[str, tuple[Reading, ModuleType]]:

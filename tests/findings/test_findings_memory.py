@@ -8,7 +8,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RefusalKind, Role
-from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK
+from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK
 from processes import ENABLE, run_with_torch
 from rule_loops import only
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from anymps.findings._places import at
 from anymps.mac import Mac
 from anymps.record import Category, Holding, Moment, Recording
-from anymps.rules import HIGH_WATERMARK, watermark_ratio
 from anymps.rules.texts import format_size
+from anymps.rules.variables import HIGH_WATERMARK, watermark_ratio
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         version_rules,
     )
     from anymps.rules._waits import WAITS, wait_of
-    from anymps.rules._watermarks import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
     from anymps.rules._wheel import installed_torch, native_functions
 
 if not TYPE_CHECKING:
@@ -63,7 +62,6 @@ if not TYPE_CHECKING:
                 "NEWEST OLDEST SUPPORTED TorchVersion VersionRules check_supported parse_torch_version version_rules"
             ),
             "_waits": "WAITS wait_of",
-            "_watermarks": "HIGH_WATERMARK LOW_WATERMARK WATERMARKS explain_watermark watermark_ratio",
             "_wheel": "installed_torch native_functions",
         },
     )

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps._mps_variables import nearest_variable, unread
-from anymps.rules import WATERMARKS, explain_watermark
+from anymps.rules.variables import WATERMARKS, explain_watermark, nearest_variable, unread
 
 # C's strtol as far as people write it: the longest start of the text that is a number.
 _INTEGER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")

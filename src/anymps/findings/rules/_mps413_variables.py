@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps._mps_variables import VARIABLE_PREFIX, nearest_variable, unread
-from anymps.findings._endings import NOWHERE
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import release_of
-from anymps.record import Recording
+from anymps.record import NOWHERE, Recording
+from anymps.rules.variables import VARIABLE_PREFIX, nearest_variable, unread
 
 UNREAD = Rule(
     id="MPS413",

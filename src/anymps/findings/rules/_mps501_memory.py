@@ -14,8 +14,8 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
-from anymps.rules import HIGH_WATERMARK, WATERMARKS
 from anymps.rules.texts import format_size
+from anymps.rules.variables import HIGH_WATERMARK, WATERMARKS
 
 NEAR: Final = 0.9
 """The share of the allocator's limit above which a run is near it: our own measure."""

@@ -10,7 +10,7 @@ from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import NOWHERE, Recording, Site
-from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
+from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
 
 WATERMARK = Rule(
     id="MPS508",

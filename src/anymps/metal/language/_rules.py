@@ -8,10 +8,10 @@ from pathlib import Path
 
 from anymps.metal.language._conversions import refused_conversions
 from anymps.metal.language._kernels import refused_kernels
-from anymps.metal.language._unsupported import refused_language
 from anymps.metal.language._parser import ask_parser
 from anymps.metal.language._pointers import refused_pointers
 from anymps.metal.language._tree import Tree, Unparsed, has_parser
+from anymps.metal.language._unsupported import refused_language
 from anymps.metal.translation import Refused
 
 _RULES = (refused_pointers, refused_conversions, refused_language, refused_kernels)

@@ -10,7 +10,7 @@ from anymps.report import _text as text
 
 if TYPE_CHECKING:
     from anymps.plan import Fix, Plan
-from anymps.rules import HIGH_WATERMARK
+from anymps.rules.variables import HIGH_WATERMARK
 
 _FIXES: Final = {
     "batch": "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",

@@ -12,7 +12,7 @@ from anymps.forecast import bound_words
 from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
-from anymps.rules import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
+from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
 
 if TYPE_CHECKING:
     from anymps.plan import Outcome, Plan, Row
