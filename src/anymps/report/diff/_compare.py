@@ -12,28 +12,15 @@ from anymps.record import Fate, PhaseShare
 from anymps.report._identity import Key, key
 from anymps.report._predicted import mac_seconds
 from anymps.report._step import by_place, title, total
-from anymps.report._text import clean, path
+from anymps.report._text import path
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two recordings, as the heading of a comparison names it."""
-
-    script: str
-    directory: str
-    mac: str
-    torch_version: str
-    calls: int
-    complete_steps: int
-    complete: bool
-
-    @property
-    def named(self) -> str:
-        """The script from the directory of the run; empty where it is not known."""
-        whole = os.path.normpath(os.path.join(self.directory, self.script)) if self.script else ""
-        return path(whole, self.directory)
+def script_of(story: Story) -> str:
+    """The script from the directory of the run; empty where it is not known."""
+    run = story.run
+    return path(os.path.normpath(os.path.join(run.directory, run.script)) if run.script else "", run.directory)
 
 
 @dataclass(frozen=True)
@@ -66,8 +53,8 @@ class Diff:
     second at all. `memory_peaks`: the highest bytes held by tensors in each, None where none were recorded.
     """
 
-    before: Side
-    after: Side
+    before: Story
+    after: Story
     gone: tuple[Finding, ...]
     new: tuple[Finding, ...]
     changed: tuple[Change, ...]
@@ -92,14 +79,13 @@ def compare(before: Story, after: Story, was: Sequence[Finding], now: Sequence[F
     scripts with different names the files, too. Numbers are compared for one step where both runs have steps, so that a
     longer run does not look like a worse one.
     """
-    sides = _side(before), _side(after)
-    gone, new, pairs = _pair(was, now, *sides)
+    gone, new, pairs = _pair(was, now, before, after)
     cpu_before, _ = _operators(before)
     cpu_after, native_after = _operators(after)
     left = cpu_before - cpu_after
     return Diff(
-        before=sides[0],
-        after=sides[1],
+        before=before,
+        after=after,
         gone=gone,
         new=new,
         changed=tuple(pair for pair in pairs if _differs(pair)),
@@ -119,10 +105,10 @@ def frequency(finding: Finding) -> float:
 
 
 def _pair(
-    was: Sequence[Finding], now: Sequence[Finding], before: Side, after: Side
+    was: Sequence[Finding], now: Sequence[Finding], before: Story, after: Story
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], list[Change]]:
     """What is only in the first, what is only in the second, and what is in both; equal ones in their order."""
-    found = {id(new): Change(old, new) for old, new in _same(was, now, before.directory, after.directory)}
+    found = {id(new): Change(old, new) for old, new in _same(was, now, before.run.directory, after.run.directory)}
     if _other_script(before, after):
         taken = {id(pair.before) for pair in found.values()}
         old = [finding for finding in was if id(finding) not in taken and finding.site.source.strip()]
@@ -148,8 +134,9 @@ def _same(
             yield partners.pop(0), finding
 
 
-def _other_script(before: Side, after: Side) -> bool:
-    return bool(before.named and after.named) and before.named != after.named
+def _other_script(before: Story, after: Story) -> bool:
+    names = script_of(before), script_of(after)
+    return all(names) and names[0] != names[1]
 
 
 def _differs(pair: Change) -> bool:
@@ -188,15 +175,3 @@ def _operators(story: Story) -> tuple[set[str], set[str]]:
 
 def _peak(story: Story) -> int | None:
     return max((sample.allocated_bytes for sample in story.memory_samples), default=None)
-
-
-def _side(story: Story) -> Side:
-    return Side(
-        script=story.run.script,
-        directory=story.run.directory,
-        mac=clean(story.run.mac),
-        torch_version=clean(story.run.torch_version),
-        calls=story.call_count,
-        complete_steps=story.complete_steps,
-        complete=story.complete,
-    )

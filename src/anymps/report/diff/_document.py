@@ -9,7 +9,7 @@ from anymps.report import _text as text
 from anymps.report._notes import STATES, brief_note
 from anymps.report._words import times
 from anymps.report.diff import _words as words
-from anymps.report.diff._compare import Diff
+from anymps.report.diff._compare import Diff, script_of
 from anymps.report.document import Block, Column, Document, Facts, Form, Prose, Section, Table
 
 _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
@@ -17,7 +17,7 @@ _MOST_FINDINGS: Final = 200  # of one kind; the JSON form has all
 
 def diff_document(diff: Diff) -> Document:
     """Everything that a comparison says, for all forms that people read."""
-    scripts = [side.named for side in (diff.before, diff.after)]
+    scripts = [script_of(story) for story in (diff.before, diff.after)]
     return Document(
         title="anymps diff" + (f": {scripts[1]}" if scripts[1] else ""),
         kind="comparison",
@@ -42,7 +42,7 @@ def _sides(diff: Diff) -> Section:
 
 def _findings(diff: Diff) -> Iterator[Section]:
     """What is new, then what has other numbers, then what is gone."""
-    before, after = diff.before.directory, diff.after.directory
+    before, after = diff.before.run.directory, diff.after.run.directory
     new = [(finding, times(finding), text.clean(finding.what)) for finding in diff.new]
     changed = [(change.after, words.numbers(change), words.numbers(change)) for change in diff.changed]
     gone = [(finding, times(finding), text.clean(finding.what)) for finding in diff.gone]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Final
 
 from anymps._version import __version__
-from anymps.findings import Finding
+from anymps.findings import Finding, Story
 from anymps.report._identity import fingerprints
 from anymps.report._objects import finding_object, record_object
+from anymps.report._text import clean
 from anymps.report.diff._compare import Diff
 
 FORMAT: Final = "anymps-diff"
@@ -18,13 +18,13 @@ VERSION: Final = 1
 
 def render_diff_json(diff: Diff) -> str:
     """The comparison; plain ASCII, two spaces of indentation."""
-    before, after = diff.before.directory, diff.after.directory
+    before, after = diff.before.run.directory, diff.after.run.directory
     content = {
         "format": FORMAT,
         "version": VERSION,
         "generator": {"name": "anymps", "version": __version__},
-        "before": asdict(diff.before),
-        "after": asdict(diff.after),
+        "before": _side(diff.before),
+        "after": _side(diff.after),
         "other_script": diff.other_script,
         "findings": {
             "gone": _findings(diff.gone, before),
@@ -52,6 +52,12 @@ def render_diff_json(diff: Diff) -> str:
         "memory_peak_bytes": {"before": diff.memory_peaks[0], "after": diff.memory_peaks[1]},
     }
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _side(story: Story) -> dict[str, object]:
+    run = {name: clean(getattr(story.run, name)) for name in ("script", "directory", "mac", "torch_version")}
+    steps = {"complete_steps": story.complete_steps, "complete": story.complete}
+    return {**run, "calls": story.call_count, **steps}
 
 
 def _findings(findings: list[Finding] | tuple[Finding, ...], directory: str) -> list[dict[str, object]]:

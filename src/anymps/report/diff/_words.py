@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from anymps.findings import Story
 from anymps.record import PhaseShare
 from anymps.report import _text as text
 from anymps.report._predicted import ON_MAC
-from anymps.report.diff._compare import Change, Diff, PhaseChange, Side, frequency
+from anymps.report.diff._compare import Change, Diff, PhaseChange, frequency, script_of
 
 STEP_COLUMNS = ("on mps", "on CPU", "waits", "time", "ratio")
 MAC_COLUMNS = (ON_MAC, "its ratio")
@@ -26,12 +27,12 @@ def verdict(diff: Diff) -> str:
     return f"Findings: {words}." if words else "No findings in either recording."
 
 
-def side(recorded: Side) -> str:
+def side(story: Story) -> str:
     """Script, Mac, torch, and how much was recorded."""
-    calls = f"{text.plural(recorded.calls, 'call')}, {text.plural(recorded.complete_steps, 'complete step')}"
-    torch_version = f"torch {recorded.torch_version}" if recorded.torch_version else ""
-    cut = "" if recorded.complete else "stops in the middle of the run"
-    words = [recorded.named, recorded.mac, torch_version, calls, cut]
+    calls = f"{text.plural(story.call_count, 'call')}, {text.plural(story.complete_steps, 'complete step')}"
+    torch_version = f"torch {text.clean(story.run.torch_version)}" if story.run.torch_version else ""
+    cut = "" if story.complete else "stops in the middle of the run"
+    words = [script_of(story), text.clean(story.run.mac), torch_version, calls, cut]
     return ", ".join(word for word in words if word)
 
 
