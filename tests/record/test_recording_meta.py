@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import anymps
+from anymps._errors import RecordingError
+from anymps.record import Recording, RecordingBuilder
 from anymps.record._meta import EndingFacts, Meta
 from anymps.record._typed import UnfitError
 from anymps.record.format import MOST
@@ -107,6 +109,27 @@ def test_an_old_recording_reads_the_same() -> None:
     with pytest.raises(UnfitError, match="script"):
         Meta.read({**old, "script": 1})
     assert (Meta().virtual, Meta().on_mac, Meta.read({"virtual": False}).on_mac) == (None, False, True)
+
+
+def noted(**facts: object) -> Recording:
+    """A recording of one optimizer."""
+    builder = RecordingBuilder()
+    builder.note("optimizer", start_ns=0, **facts)
+    return builder.close()
+
+
+def test_an_optimizer_is_typed() -> None:
+    """What is not known of its options is empty."""
+    (adam,) = noted(name="Adam", tensors=2, on_mps=1, torch=True, fused=["True"], eps=None).optimizers()
+    assert (adam.name, adam.tensors, adam.on_mps, adam.torch) == ("Adam", 2, 1, True)
+    assert (adam.fused, adam.eps, adam.dtypes) == (("True",), (), ())
+
+
+@pytest.mark.parametrize("wrong", [{"name": 1}, {"tensors": "2"}, {"fused": "True"}, {"eps": [1e-8]}, {"name": None}])
+def test_a_note_of_other_types_is_damage(wrong: dict[str, object]) -> None:
+    """What a rule reads of an optimizer is there, and of its type."""
+    with pytest.raises(RecordingError, match="a note about an optimizer is invalid"):
+        noted(**{"name": "Adam", "tensors": 2, "on_mps": 2, **wrong}).optimizers()
 
 
 def test_facts_have_one_list() -> None:

@@ -88,13 +88,11 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
 def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:
     """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
     seconds = None
-    optimizers = recording.noted("optimizer")
+    optimizers = recording.optimizers()
     if rule.fewer_launches == "fills":
         seconds = seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
     elif finding.per_step == 1 and len(optimizers) == 1:
-        seconds = seconds_saved(
-            recording, lambda happenings: with_fused_optimizer(happenings, str(optimizers[0].facts["name"]))
-        )
+        seconds = seconds_saved(recording, lambda happenings: with_fused_optimizer(happenings, optimizers[0].name))
     return None if seconds is None else _interval_ns(step, seconds)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Noted,
         Occurrence,
         OperatorUse,
+        Optimizer,
         Refusal,
         Signature,
         Site,
@@ -70,6 +71,7 @@ __all__ = [
     "Noted",
     "Occurrence",
     "OperatorUse",
+    "Optimizer",
     "Part",
     "Phase",
     "PhaseShare",
@@ -114,8 +116,8 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Refusal Signature Site UnsafeCopy "
-                "Varied WaitQueue"
+                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
+                "UnsafeCopy Varied WaitQueue"
             ),
             "_form": "Form",
             "_join": "join",

@@ -127,6 +127,21 @@ class Noted:
 
 
 @dataclass(frozen=True)
+class Optimizer(Noted):
+    """The first step of an optimizer; `other` is the line that made it. Options are those of any of its groups."""
+
+    name: str
+    tensors: int
+    on_mps: int
+    torch: bool = False
+    dtypes: tuple[str, ...] = ()
+    fused: tuple[str, ...] = ()
+    foreach: tuple[str, ...] = ()
+    differentiable: tuple[str, ...] = ()
+    eps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ClockPair:
     """Two clock reads of one thread, one after the other, and the work on mps between them.
 

@@ -23,6 +23,7 @@ from anymps.record._facts import (
     Noted,
     Occurrence,
     OperatorUse,
+    Optimizer,
     Refusal,
     Signature,
     Site,
@@ -41,7 +42,7 @@ from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table
-from anymps.record._strict import read_facts, read_object
+from anymps.record._strict import read_facts, read_object, read_optimizer
 from anymps.record._sums import (
     read_lines,
     read_occurrences,
@@ -257,6 +258,10 @@ class Recording:
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
         return read_noted(self._rows, self._occurrences, partial(self._file.read, read_facts, what), self.site, what)
+
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """The optimizers that stepped, in the order of the run."""
+        return tuple(self._file.read(read_optimizer, noted) for noted in self.noted("optimizer"))
 
     def clock_pairs(self) -> tuple[ClockPair, ...]:
         """The work between clock reads of the program, by the lines of the two reads, in the order of the run."""

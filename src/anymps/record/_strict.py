@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
+from anymps.record._facts import Noted, Optimizer
 from anymps.record._form import Form
 from anymps.record._meta import Meta
-from anymps.record._typed import UnfitError, read
+from anymps.record._typed import UnfitError, hints, read
 from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
@@ -42,11 +43,11 @@ _NOTED: Final[Mapping[str, Mapping[str, Any]]] = {
         **dict.fromkeys(("kind", "operator", "dtype", "layout", "expected", "found", "allowed", "bound"), str),
         **dict.fromkeys(("wrong", "count", "order", "follows"), int),
     },
-    "optimizer": {
-        "name": str, "tensors": int, "on_mps": int,
-        **dict.fromkeys(("dtypes", "fused", "foreach", "differentiable", "eps"), tuple[str, ...] | None),
-    },
 }  # fmt: skip
+
+_OPTIMIZER: Final = {
+    name: kind for name, kind in hints(cast("Any", Optimizer)).items() if name not in ("occurrence", "facts", "other")
+}
 
 
 class DamageError(Exception):
@@ -182,6 +183,16 @@ def read_facts(what: str, text: str) -> dict[str, object]:
     for name, kind in _NOTED.get(what, {}).items():
         _typed(kind, facts.get(name), f"a note about a {what}")
     return facts
+
+
+def read_optimizer(noted: Noted) -> Optimizer:
+    """A note about an optimizer as what it is. An option that is null is not known."""
+    known = {name: value for name, value in noted.facts.items() if value is not None and name in _OPTIMIZER}
+    facts = {name: _typed(_OPTIMIZER[name], value, "a note about an optimizer") for name, value in known.items()}
+    try:
+        return Optimizer(noted.occurrence, noted.facts, noted.other, **facts)
+    except TypeError:
+        raise DamageError("a note about an optimizer is invalid") from None
 
 
 def read_meta(rows: list[tuple[str, str]]) -> tuple[dict[str, object], Meta]:

@@ -11,7 +11,7 @@ from anymps.findings._costs import ITEM
 from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
 from anymps.findings.advice._library_advice import Advice
-from anymps.record import Noted, Recording, Site
+from anymps.record import Noted, Optimizer, Recording, Site
 from anymps.rules.faults import Check
 
 _FUSED = ("Adam", "AdamW", "SGD")
@@ -31,25 +31,21 @@ def fused_heeds_scaler(recording: Recording) -> bool:
     return release_of(recording) is not None and known_fault(recording, Check.GRAD_SCALER) is None
 
 
-def could_be_fused(optimizer: Noted) -> bool:
+def could_be_fused(optimizer: Optimizer) -> bool:
     """Whether it is one of torch's that mps has a fused kernel for, with parameters that the kernel takes."""
-    facts = optimizer.facts
-    dtypes = facts.get("dtypes")
     return (
-        bool(facts.get("torch"))
-        and facts.get("name") in _FUSED
-        and facts.get("tensors") == facts.get("on_mps")
-        and isinstance(dtypes, list)
-        and _FUSED_DTYPES.issuperset(dtypes)
-        and "True" not in (facts.get("fused") or [])  # type: ignore[operator]
-        and "True" not in (facts.get("differentiable") or [])  # type: ignore[operator]
+        optimizer.torch
+        and optimizer.name in _FUSED
+        and optimizer.tensors == optimizer.on_mps
+        and bool(optimizer.dtypes)
+        and _FUSED_DTYPES.issuperset(optimizer.dtypes)
+        and "True" not in (*optimizer.fused, *optimizer.differentiable)
     )
 
 
 def has_half_parameters(recording: Recording, dtype: str = "float16") -> bool:
     """Whether an optimizer has parameters of that dtype themselves. A GradScaler raises for float16 ones."""
-    dtypes = (optimizer.facts.get("dtypes") for optimizer in recording.noted("optimizer"))
-    return any(isinstance(known, list) and dtype in known for known in dtypes)
+    return any(dtype in optimizer.dtypes for optimizer in recording.optimizers())
 
 
 def emulates_bfloat16(recording: Recording) -> str:
@@ -61,9 +57,9 @@ def emulates_bfloat16(recording: Recording) -> str:
 def scaler_advice(recording: Recording) -> Advice:
     """GradScaler.step reads whether a gradient is infinite, except for an optimizer that looks at it on the device."""
     what = "GradScaler read whether a gradient was infinite"
-    optimizers = recording.noted("optimizer")
+    optimizers = recording.optimizers()
     if optimizers and all(map(could_be_fused, optimizers)) and fused_heeds_scaler(recording):
-        name = optimizers[0].facts["name"]
+        name = optimizers[0].name
         fix = f"Give it a fused optimizer, which checks that on the device: `{name}(..., fused=True)`."
     elif emulates_bfloat16(recording):
         fix = "float32 needs no GradScaler; nor does bfloat16, but this chip emulates it (MPS305)."

@@ -9,7 +9,7 @@ from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import emulates_bfloat16, has_half_parameters, made_at
-from anymps.record import Noted, Occurrence, Phase, Recording, Site
+from anymps.record import Occurrence, Optimizer, Phase, Recording, Site
 
 EMULATED = Rule(
     id="MPS305",
@@ -115,9 +115,9 @@ def find(recording: Recording) -> Iterator[Finding]:
     """Findings about precision."""
     yield from _emulated(recording)
     yield from _unscaled(recording)
-    for optimizer in recording.noted("optimizer"):
+    for optimizer in recording.optimizers():
         if _divides_by_zero(optimizer):
-            what = f"`{optimizer.facts['name']}` updates float16 parameters with an eps that is zero in float16."
+            what = f"`{optimizer.name}` updates float16 parameters with an eps that is zero in float16."
             yield EPSILON.finding(made_at(optimizer), what=what, count=optimizer.occurrence.count)
 
 
@@ -169,16 +169,14 @@ def _place(recording: Recording, dtype: str, uses: list[Occurrence]) -> Site:
     return next(own, uses[0].site)
 
 
-def _divides_by_zero(optimizer: Noted) -> bool:
-    facts = optimizer.facts
-    dtypes, fused, eps = facts.get("dtypes"), facts.get("fused"), facts.get("eps")
-    if facts.get("name") not in _ADAMS or not isinstance(dtypes, list) or "float16" not in dtypes or fused == ["True"]:
+def _divides_by_zero(optimizer: Optimizer) -> bool:
+    if optimizer.name not in _ADAMS or "float16" not in optimizer.dtypes or optimizer.fused == ("True",):
         return False  # how the fused kernel computes inside is its own
-    return isinstance(eps, list) and any(_number(text) <= _LEAST_HALF for text in eps)
+    return any(_number(text) <= _LEAST_HALF for text in optimizer.eps)
 
 
-def _number(text: object) -> float:
+def _number(text: str) -> float:
     try:
-        return float(str(text))
+        return float(text)
     except ValueError:
         return 1.0  # a tensor

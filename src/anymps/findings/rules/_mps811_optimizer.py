@@ -13,7 +13,7 @@ from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library,
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import CallEdit, Safety, unpacks
-from anymps.record import Noted, Phase, PhaseShare, Recording
+from anymps.record import Optimizer, Phase, PhaseShare, Recording
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
@@ -117,7 +117,7 @@ def _zeroed(recording: Recording) -> Iterator[Finding]:
 
 
 def _unfused(recording: Recording) -> Iterator[Finding]:
-    optimizers = recording.noted("optimizer")
+    optimizers = recording.optimizers()
     if recording.noted("grad_scaler") and not fused_heeds_scaler(recording):
         return  # with the fused kernel the training would be wrong (MPS691)
     shares = {share.phase: share for share in recording.step_table().median}
@@ -134,8 +134,8 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     called, steps = recording.optimizer_calls(), recording.training_steps
     for optimizer, kernels in ran:
         site, step = made_at(optimizer), optimizer.occurrence.site
-        name, tensors = str(optimizer.facts["name"]), optimizer.facts["tensors"]
-        foreach = ", with `foreach=True`," if optimizer.facts.get("foreach") == ["True"] else ""
+        name, tensors = optimizer.name, optimizer.tensors
+        foreach = ", with `foreach=True`," if optimizer.foreach == ("True",) else ""
         calls = max(called.get(step.file_line, 0), steps)
         each = round(calls / steps)  # a critic is stepped several times for each step of its generator
         often = "a step" if each == 1 else f"{each:,} times a step"
@@ -154,7 +154,9 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
         )
 
 
-def _kernels(recording: Recording, optimizers: Sequence[Noted], share: PhaseShare) -> Iterator[tuple[Noted, float]]:
+def _kernels(
+    recording: Recording, optimizers: Sequence[Optimizer], share: PhaseShare
+) -> Iterator[tuple[Optimizer, float]]:
     """Each optimizer with its kernels of a typical step: those of the line that steps it, if it is alone there."""
     kernels = share.on_mps - share.views
     if len(optimizers) == 1:
