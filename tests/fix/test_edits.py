@@ -226,6 +226,17 @@ def test_a_block_for_tensors_on_cuda(test: str, head: str, body: str) -> None:
     assert [edit.code if edit is not None else "" for edit in built] == [head, body]
 
 
+def test_a_block_for_tensors_on_cuda_from_its_end(tmp_path: Path) -> None:
+    """Edits are made from the last line to the first: the head still sees what its block was."""
+    (tmp_path / "a.py").write_text("import torch\nx = y = f()\nif x.is_cuda:\n    y = y.cuda()\n")
+    script = Script.read(tmp_path / "a.py")
+    for line in (4, 3):
+        made = script.edited(LineEdit(portable), line)
+        assert made is not None
+        script = made[0]
+    assert script.text == "import torch\nx = y = f()\nif x.is_cuda or x.is_mps:\n    y = y.to(x.device)\n"
+
+
 def test_what_else_hangs_on_a_tensor_on_cuda() -> None:
     """A block that moves nothing there may be CUDA's own."""
     text = "import torch\nif x.is_cuda:\n    y = fast(y)\n"

@@ -25,7 +25,8 @@ def of_block(place: Place, node: ast.Attribute) -> list[Splice]:
     head = code.statement
     if not isinstance(head, ast.If) or node not in _needed(head.test):
         return []
-    if not any(_moves(part) for statement in place.inner for part in ast.walk(statement)):
+    there = ast.dump(ast.parse(f"{ast.unparse(node.value)}.device", mode="eval").body)
+    if not any(_moves(part, there) for statement in place.inner for part in ast.walk(statement)):
         return []
     start, end = code.span(node)
     opening, closing = ("", "") if head.test is node else ("(", ")")
@@ -43,6 +44,8 @@ def _is_plain(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_plain(node.value))
 
 
-def _moves(node: ast.AST) -> bool:
-    """`x.cuda()`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+def _moves(node: ast.AST, there: str) -> bool:
+    """`y.cuda()`, and what an edit has made of it: `y.to(x.device)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr == "cuda" or (node.func.attr == "to" and there in map(ast.dump, node.args))
