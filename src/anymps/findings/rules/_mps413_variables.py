@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps._mps_variables import VARIABLE_PREFIX, nearest_variable, unread
 from anymps.findings._example import Example
 from anymps.findings._memory_limits import environment
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import release_of
+from anymps.findings._variables import VARIABLE_PREFIX, nearest_variable, unread
 from anymps.findings.rules._mps508_watermarks import first_line
 from anymps.record import Recording
 
