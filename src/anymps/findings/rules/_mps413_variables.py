@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import release_of
-from anymps.record import NOWHERE, Recording
+from anymps.findings.rules._mps508_watermarks import first_line
+from anymps.record import Recording
 from anymps.rules.variables import VARIABLE_PREFIX, nearest_variable, unread
 
 UNREAD = Rule(
@@ -37,7 +38,7 @@ RULES = (UNREAD,)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """One finding for all such variables that the run had at its end."""
+    """One finding for all such variables that the run had at its end, where torch would read them."""
     release = release_of(recording)
     told = {
         name: why
@@ -49,7 +50,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     meant = {name: nearest_variable(name) for name in told}
     instead = [f"`{right}` for `{name}`" for name, right in meant.items() if right not in ("", name)]
     yield UNREAD.finding(
-        NOWHERE,
+        first_line(recording),
         what="; ".join(f"`{name}` is set, but {why}" for name, why in told.items()) + ".",
         count=len(told),
         fix=f"Write {' and '.join(instead)}, if you meant that, or leave it out." if instead else "",

@@ -53,7 +53,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
             continue
         yield WATERMARK.finding(
-            _first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name, text)
+            first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name, text)
         )
 
 
@@ -71,8 +71,8 @@ def ended_by_watermark(recording: Recording) -> bool:
     return wrong and _REFUSED.fullmatch(ending(recording).message) is not None
 
 
-def _first_line(recording: Recording) -> Site:
-    """Where the allocator reads its variables: the first allocation of the run, which may have raised."""
+def first_line(recording: Recording) -> Site:
+    """Where the backend reads its variables: the first allocation of the run, which may have raised."""
     if ended_by_watermark(recording):
         return ending(recording).site
     story = recording.memory_story
