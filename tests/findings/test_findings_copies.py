@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps._text import duration, percent
-from anymps.findings import Severity, needless_places
+from anymps.findings import Severity, Story
 from anymps.forecast import forecast
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
@@ -370,7 +370,7 @@ def test_batches_of_a_data_set_on_the_host() -> None:
         "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and take the batch there: "
         "`images = images.to(device)` and `labels = labels.to(device)` before the loop."
     )
-    assert {place.site.line for place in needless_places(recording, [finding])} == {2, 3}
+    assert {place.site.line for place in Story.of(recording).needless([finding])} == {2, 3}
 
 
 def test_a_data_set_that_does_not_fit() -> None:

@@ -312,7 +312,7 @@ def test_a_copy_in_a_sum_over_several_lines() -> None:
     text = "correct += (lam * predicted.eq(a).cpu().sum()\n            + (1 - lam) * predicted.eq(b).cpu().sum())"
     finding = advice(text.splitlines()[0], Wait.COPY_TO_CPU, operator="aten::copy_", around=f"x = 1\ny = 2\n{text}")
     assert finding.fix == (
-        "Add up on the device, `correct += (lam * predicted.eq(a).detach().sum() + (1 - lam) * "
+        "Add up on the device, `correct = correct + (lam * predicted.eq(a).detach().sum() + (1 - lam) * "
         "predicted.eq(b).detach().sum())`, and copy `correct` after the loop."
     )
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.rules.variables import WATERMARKS, explain_watermark
+from anymps.rules.variables import WATERMARKS, explain_watermark, nearest_variable, unread
 
 # C's strtol as far as people write it: the longest start of the text that is a number.
 _INTEGER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
@@ -64,7 +64,8 @@ def _explain(name: str, value: str, environment: Mapping[str, str], release: tup
         return Note(name, value, _MEANINGS[name])
     if name.startswith("ANYMPS_"):
         return Note(name, value, "a setting of anymps")
-    return Note(name, value, "no release of torch up to 2.15 reads this variable", True)
+    meant = nearest_variable(name)
+    return Note(name, value, f"{unread(name, release)}{f'; did you mean {meant}?' if meant else ''}", True)
 
 
 def _fallback(value: str) -> tuple[str, bool]:
