@@ -328,6 +328,8 @@ def test_copies_that_are_no_constants() -> None:
 LOOP = """for start in range(0, 512, 64):
     x = images[start : start + 64].to(device)
     y = labels[start : start + 64].to(device)
+    rewards = batch.rewards.to(device)
+    ended = batch.ended.to(device)
 """
 
 
@@ -399,3 +401,6 @@ def test_many_copies() -> None:
         "and take the batch there."
     )
     assert ids(copying(512, products=1, times=3)) == []
+    finding = only(copying(*[512] * 4, products=1))  # at one line each
+    assert (finding.site.line, finding.per_step, len(finding.related_sites)) == (2, 4.0, 3)
+    assert ids(copying(*[512] * 3, products=1)) == []

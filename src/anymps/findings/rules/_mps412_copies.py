@@ -54,7 +54,7 @@ RULES = (COPIES,)
 _SHARE: Final = 0.1
 """The part of a step from which on such copies are told."""
 _MANY: Final = 4
-"""Copies of a line in a step that are more than a batch and its labels."""
+"""Copies in a step, one soon after another, that are more than a batch and its labels."""
 _FEW: Final = 2
 """Operators between two copies of one thing."""
 _LARGE: Final = (
@@ -84,7 +84,8 @@ def find(recording: Recording) -> Iterator[Finding]:
     }
     taken = [line for line in lines if line.site.file_line in sets]
     rest = [line for line in lines if line not in taken]
-    many = [line for line in rest if line.per_step >= _MANY and _place(line) in close]
+    near = [line for line in rest if _place(line) in close]
+    many = near if sum(line.per_step for line in near) >= _MANY else []
     yield from _told(recording, step, taken, fix=_kept(taken, sets))
     yield from _told(recording, step, many)
     carried = {wait.place: wait.after for wait in step.waits}
