@@ -18,7 +18,6 @@ from anymps._atomic import Staged, check_writable, move_into_place, replace_text
 SOURCE = Path(anymps.__file__).parent
 IN_STEPS_OF_THEIR_OWN = {
     "_atomic.py",
-    "checkpoints/_place.py",  # a folder
     "device/_build.py",  # a folder
     "metal/compilation/_headers.py",  # a folder
     "plan/sandbox/_layer.py",  # a script's own calls
