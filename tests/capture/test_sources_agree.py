@@ -237,7 +237,7 @@ LATE = "MPS106_bad"
 """A bad index comes out at a wait: the device knows the call that left it and records that as refused, the observer has
 recorded it as done by then."""
 OF_LATE_ERRORS = ("calls", "waits", "fates", "memory")
-OF_SHADERS = ("MPS682", "MPS836", *(f"MPS{number}" for number in range(851, 860)))
+OF_SHADERS = ("MPS682", "MPS683", "MPS836", *(f"MPS{number}" for number in range(851, 860)))
 """Their examples launch Metal kernels, which torch on a Mac does past the dispatcher: no observer sees that."""
 
 

@@ -42,6 +42,7 @@ subprocess.run(["sh", "-c", 'setsid "$@" &', "sh", *sleep], env={"PATH": "/usr/b
 def ended(words: list[str], folder: Path, how: signal.Signals, when: Callable[[], bool]) -> str:
     """Ends a command as soon as something holds; returns what it said."""
     (folder / "tmp").mkdir(exist_ok=True)
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # inherited; under nohup it is ignored
     process = subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
@@ -50,6 +51,7 @@ def ended(words: list[str], folder: Path, how: signal.Signals, when: Callable[[]
         stderr=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGHUP, former)
     try:
         wait_until(lambda: when() or process.poll() is not None)
     finally:
