@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
@@ -42,21 +42,13 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
 
     None where it was given from outside, holds data, or was made before the loop that copies it.
     """
-    frame = next(user_frames(is_internal), None)
-    tree = parsed(frame.f_code.co_filename) if frame is not None else None
-    if frame is None or tree is None:
-        return None
-    statement = statement_at(tree, frame.f_lineno)
-    if statement is None:
-        return None
-    for part in _own_parts(statement):
-        for node in ast.walk(part):
-            moved = _moved(node, frame)
-            made = _made_by(moved, frame) if moved is not None else None
-            if made is not None:
-                return _birth(made, frame)
-            if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
-                return _named(node.id, tree, frame)
+    for node, tree, frame in _running(is_internal):
+        moved = _moved(node, frame)
+        made = _made_by(moved, frame) if moved is not None else None
+        if made is not None:
+            return _birth(made, frame)
+        if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
+            return _named(node.id, tree, frame)
     return None
 
 
@@ -65,21 +57,15 @@ def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> t
 
     None where nothing shows one, or where the loop around the line gives it that name: then it is a batch itself.
     """
-    frame = next(user_frames(is_internal), None)
-    tree = parsed(frame.f_code.co_filename) if frame is not None else None
-    statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
-    if frame is None or tree is None or statement is None:
-        return None
-    for part in _own_parts(statement):
-        for node in ast.walk(part):
-            moved = _moved(node, frame)
-            if isinstance(moved, ast.Name):
-                moved = _assigned(moved.id, tree, frame) if resolve(moved, frame)[1] is tensor else None
-            for taken in ast.walk(moved) if moved is not None else ():
-                held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
-                if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
-                    name = ast.unparse(taken.value)  # type: ignore[attr-defined]
-                    return None if _given_by_loop(name, tree, frame) else (name, held)
+    for node, tree, frame in _running(is_internal):
+        moved = _moved(node, frame)
+        if isinstance(moved, ast.Name):
+            moved = _assigned(moved.id, tree, frame) if resolve(moved, frame)[1] is tensor else None
+        for taken in ast.walk(moved) if moved is not None else ():
+            held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
+            if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
+                name = ast.unparse(taken.value)  # type: ignore[attr-defined]
+                return None if _given_by_loop(name, tree, frame) else (name, held)
     return None
 
 
@@ -88,16 +74,21 @@ def find_name(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple
 
     Empty texts if that cannot be told.
     """
+    for node, _, frame in _running(is_internal):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and resolve(node, frame)[1] is tensor:
+            return ast.unparse(node), kept_as(node, frame)
+    return "", ""
+
+
+def _running(is_internal: Callable[[str], bool]) -> Iterator[tuple[ast.AST, ast.Module, FrameType]]:
+    """The nodes of the user's running statement, each with its file's tree and the frame; none if it is unknown."""
     frame = next(user_frames(is_internal), None)
     tree = parsed(frame.f_code.co_filename) if frame is not None else None
     statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
-    if frame is None or statement is None:
-        return "", ""
-    for part in _own_parts(statement):
-        for node in ast.walk(part):
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and resolve(node, frame)[1] is tensor:
-                return ast.unparse(node), kept_as(node, frame)
-    return "", ""
+    if frame is not None and tree is not None and statement is not None:
+        for part in _own_parts(statement):
+            for node in ast.walk(part):
+                yield node, tree, frame
 
 
 def _own_parts(statement: ast.stmt) -> list[ast.AST]:

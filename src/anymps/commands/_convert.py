@@ -39,7 +39,7 @@ def convert(asked: ConvertSettings, source: Path, target: Path | None) -> int:
 
 def _lines(report: Report, dry_run: bool) -> Iterator[str]:
     to = f" -> {clean(report.target)}" if report.target else ""
-    changed = _sum(len(report.changes), report.tensors)
+    changed = f"{len(report.changes):,} of {plural(report.tensors, 'tensor')} changed"
     yield f"{clean(report.source)}{to} ({report.format}): {changed}, {_sizes(report.old_bytes, report.new_bytes)}"
     width = min(60, max((len(clean(change.name)) for change in report.changes), default=0))
     for change in report.changes:
@@ -50,10 +50,6 @@ def _lines(report: Report, dry_run: bool) -> Iterator[str]:
         yield f"  warning: {remark}"
     if dry_run:
         yield "dry run: nothing was written"
-
-
-def _sum(changed: int, tensors: int) -> str:
-    return f"{changed:,} of {plural(tensors, 'tensor')} changed"
 
 
 def _sizes(old_bytes: int, new_bytes: int) -> str:
