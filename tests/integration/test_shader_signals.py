@@ -80,7 +80,7 @@ def on_alarm(number, frame):
     global heard
     heard += 1
     library.more(y, group_size=32)
-    if heard == 3:  # on a busy machine one more may be on its way
+    if heard >= 3:  # a handler may interrupt another before it comes to this line
         x[0] = 1
         signal.setitimer(signal.ITIMER_REAL, 0)
 
