@@ -17,6 +17,7 @@ from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
 from anymps.cleanup import termination_raises
+from anymps.commands._help import Group
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -87,6 +88,7 @@ class _Commands(MutableMapping[str, click.Command]):
 
 
 @click.group(
+    cls=Group,
     commands=_Commands(_MODULES),
     epilog=_EPILOG,
     invoke_without_command=True,
@@ -97,7 +99,8 @@ class _Commands(MutableMapping[str, click.Command]):
 def _commands(context: click.Context) -> None:
     """PyTorch's mps device (the Apple GPU) on any machine."""
     if context.invoked_subcommand is None:
-        raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
+        click.echo(context.get_help())
+        context.exit(UsageError.exit_code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
