@@ -184,6 +184,16 @@ def test_a_comparison_has_the_macs_times() -> None:
     (whole,) = (line for line in shown.splitlines() if line.strip().startswith("whole step"))
     assert "on the Mac  its ratio" in shown
     assert whole.rstrip().endswith("64.4 ms -> 30.6 ms       0.48")
+    verdicts = [
+        diff_document(compare(Story.of(first), Story.of(second), [], [])).verdict.partition(" No findings")[0]
+        for first, second in ((before, after), (after, before), (before, before), (before, without))
+    ]
+    assert verdicts == [
+        "64.4 ms -> 30.6 ms a step on the Mac, 2.10 times as fast.",
+        "30.6 ms -> 64.4 ms a step on the Mac, 2.10 times as long.",
+        "64.4 ms a step on the Mac, as before.",
+        "No findings in either recording.",
+    ]
     document = json.loads(render_diff_json(diff))
     schema = json.loads((SCHEMAS / "diff-1.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(schema).validate(document)

@@ -189,13 +189,10 @@ def _dtype(found: Comparison, divergence: Divergence) -> str:
         f"in {_computed_in(calls[-1])} on {name_of(side)}"
         for side, calls in zip(found.sides, (divergence.left, divergence.right), strict=True)
     ]
-    wide = any(_is_wide(value.sketch) for call in divergence.left for value in (*call.inputs, *call.results))
+    dtypes = {value.sketch.dtype for call in divergence.left for value in (*call.inputs, *call.results)}
+    wide = dtypes & {"float64", "complex128"}
     more = " The mps device has no float64, so the script or a library converts to float32 there." if wide else ""
     return f"`{short(divergence.call)}` runs {parts[0]} and {parts[1]}.{more}"
-
-
-def _is_wide(sketch: Sketch) -> bool:
-    return sketch.dtype in ("float64", "complex128")
 
 
 def _in_pieces(found: Comparison, divergence: Divergence) -> str:

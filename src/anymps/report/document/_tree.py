@@ -239,8 +239,8 @@ Block = Prose | Table | Facts | Items | Changes | Note | Drawing
 class Section:
     """Blocks under a title; a terminal and Markdown may call it by a shorter `heading`, with a `remark`.
 
-    `nav` is its name in the page's list of sections. A page and Markdown show a `folded` one after a click, behind those
-    that they show at once. Only the forms of `headed` show a heading.
+    `nav` is its name in the page's list of sections. Pages and Markdown show a `folded` one after a click, below
+    those that they show at once. Only the forms of `headed` show a heading.
     """
 
     anchor: str

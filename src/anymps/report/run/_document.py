@@ -124,8 +124,7 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     if not table.first or is_idle(table):
         return
     share = total(table.typical)
-    needless = needless_waits(story, findings)
-    of_these = f" ({text.count(needless)} needless)" if needless else ""
+    of_these = f" ({text.count(needless)} needless)" if (needless := needless_waits(story, findings)) else ""
     on_mac = mac_times(story)(None) or (text.duration(share.time_ns) if story.run.on_mac else "")
     if on_mac and story.judge(findings).outcome not in STOPPING:
         yield "a step on the Mac", on_mac
