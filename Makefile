@@ -113,6 +113,7 @@ check: $(VENV)/.test-$(KEY)
 	@$(BIN)/mypy
 	@echo "==> workflows"
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	@echo "==> floors"
 	@$(BIN)/python -m pytest -q tests/test_floors.py
 

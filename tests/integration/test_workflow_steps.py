@@ -1,4 +1,4 @@
-"""The shell steps of the reusable workflow and the pre-commit hook, run here as GitHub and pre-commit run them.
+"""The shell steps of the action and the pre-commit hook, run here as GitHub and pre-commit run them.
 
 Only pip is a stand-in that writes down what it was asked for: the packages are those of this environment.
 """
@@ -22,7 +22,7 @@ from processes import PATIENCE, clean_environment
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
-WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "mps.yml").read_text(encoding="utf-8"))
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 TESTS = """\
 import torch
 
@@ -33,9 +33,6 @@ def test_fine():
 def test_mode(mps_device):
     torch.mode(torch.ones(2, device=mps_device))
 """
-OWN_COMMIT = (
-    "${{ inputs.anymps || format('git+{0}/{1}@{2}', github.server_url, job.workflow_repository, job.workflow_sha) }}"
-)
 PYTHON = """\
 #!/bin/sh
 if [ "$1 $2" = "-m pip" ]; then shift 3; printf '%s\\n' "$*" >> "$PIP_LOG"; else exec {python} "$@"; fi
@@ -43,7 +40,7 @@ if [ "$1 $2" = "-m pip" ]; then shift 3; printf '%s\\n' "$*" >> "$PIP_LOG"; else
 
 
 class Runner:
-    """A checkout with the steps of the workflow, and what a runner has in PATH and in its environment."""
+    """A checkout with the steps of the action, and what a runner has in PATH and in its environment."""
 
     def __init__(self, path: Path, inputs: Mapping[str, str]) -> None:
         self.path = path
@@ -52,15 +49,16 @@ class Runner:
         python = shlex.quote(sys.executable)
         self._program(programs / "python", PYTHON.format(python=python))
         self._program(programs / "anymps", f'#!/bin/sh\nexec {python} -m anymps "$@"\n')
-        self.inputs = {
-            name: str(entry["default"]) for name, entry in WORKFLOW[True]["workflow_call"]["inputs"].items()
-        } | dict(inputs)
+        self.inputs = {name: entry["default"] for name, entry in ACTION["inputs"].items()} | dict(inputs)
         self.environment = {
             **{name: value for name, value in clean_environment().items() if name != "PYTEST_ADDOPTS"},
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # anymps may be here without its entry point
             "PYTEST_PLUGINS": "anymps.pytest_plugin",
             "GITHUB_OUTPUT": str(path / "output"),
+            "GITHUB_ENV": str(path / "environment"),
+            "GITHUB_WORKSPACE": str(path),
+            "GITHUB_ACTION_PATH": "OWN COMMIT",
             "PIP_LOG": str(path / "pip"),
         }
 
@@ -70,8 +68,8 @@ class Runner:
         path.chmod(0o755)
 
     def step(self, name: str) -> subprocess.CompletedProcess[str]:
-        """Run one step of the workflow by its name, with the shell that GitHub takes."""
-        (step,) = (step for step in WORKFLOW["jobs"]["mps"]["steps"] if step.get("name") == name)
+        """Run one step of the action by its name, with the shell that GitHub takes."""
+        (step,) = (step for step in ACTION["runs"]["steps"] if step.get("name") == name)
         own = {variable: self._filled(text) for variable, text in step.get("env", {}).items()}
         return self.run(["bash", "-e", "-c", step["run"]], own)
 
@@ -83,7 +81,6 @@ class Runner:
         )
 
     def _filled(self, text: str) -> str:
-        text = re.sub(re.escape(OWN_COMMIT), lambda _: self.inputs["anymps"] or "OWN COMMIT", text)
         return re.sub(r"\$\{\{ *inputs\.([\w-]+) *\}\}", lambda match: self.inputs[match[1]], text)
 
 
@@ -99,7 +96,7 @@ def test_the_main_path(tmp_path: Path) -> None:
     }
     runner = Runner(tmp_path, inputs)
     names = ["install", "name the native core", "what mps is here", "test", "report"]
-    assert names == [step["name"] for step in WORKFLOW["jobs"]["mps"]["steps"] if "run" in step]
+    assert names == [step["name"] for step in ACTION["runs"]["steps"] if "run" in step]
     for name in names:
         ended = runner.step(name)
         assert ended.returncode == 0, f"{name}\n{ended.stdout}\n{ended.stderr}"
@@ -110,6 +107,7 @@ def test_the_main_path(tmp_path: Path) -> None:
         "torch==2.13.0 pytest OWN COMMIT",
         "torch==2.13.0 -e .[test]",
     ]
+    assert (tmp_path / "environment").read_text() == f"ANYMPS_CACHE_DIR={tmp_path}/.anymps-cache\n"
     key = (tmp_path / "output").read_text()
     assert re.fullmatch(rf"key=python-3\.\d+\.\d+\S*-torch-2\.\S+-anymps-{re.escape(anymps.__version__)}\n", key)
     (run,) = json.loads((tmp_path / "mps.sarif").read_text(encoding="utf-8"))["runs"]
