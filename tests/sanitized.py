@@ -123,8 +123,10 @@ def environment(sanitizer: Sanitizer, core: bool = True) -> dict[str, str]:
     # it looks for what throws C++ exceptions, and if there is none yet, the first exception ends the process.
     preload = " ".join(_library(name) for name in (sanitizer.runtime, "libstdc++.so"))
     tests = os.pathsep.join(filter(None, (str(ROOT / "tests"), os.environ.get("PYTHONPATH"))))
+    # A process without a compiler takes any core of its sources: not one of these.
+    cache = {"ANYMPS_CACHE_DIR": str(ROOT / "build" / f"cache-{sanitizer.runtime}")}
     compiled = {"CXX": compiler(sanitizer)} if core else {RUNTIME_FLAGS: sanitizer.runtime_flags, "PYTHONPATH": tests}
-    return {**os.environ, **sanitizer.options, **compiled, "LD_PRELOAD": preload}
+    return {**os.environ, **sanitizer.options, **cache, **compiled, "LD_PRELOAD": preload}
 
 
 def _library(name: str) -> str:
