@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from anymps._command_settings import PlanSettings
 from anymps._settings import set_variable
-from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
-from anymps.commands.isolated import PlanSession
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -22,17 +20,14 @@ if TYPE_CHECKING:
     "plan",
     "Show which Macs a training script fits on.",
     module="Plan a module, as `python -m` runs it; all later arguments go to it.",
-    private="--measure",
 )
-def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
+def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Show which Macs a training script fits on, before the first real step.
 
     The script runs for a few optimizer steps on shapes only: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. Files that it writes are discarded.
     """
     target = Target.named(module, words, "plan")
-    if measure is not None:
-        return run_target(target, PlanSession(measure, asked.fallback))
     target.check()
     from anymps.device import enable
     from anymps.mac import parse_mac
