@@ -141,3 +141,16 @@ def test_one_that_fails_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(ValueError, match="enough"):
         together([fail, long])
+
+
+def test_a_file_that_hides_a_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch cannot be imported beside it, on no device."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "typing_extensions.py").write_text("")
+    (tmp_path / "train.py").write_text("")
+    with run(Order(("train.py",), on="cpu", recorded=False)) as answer:
+        assert (answer.status, answer.noted) == (2, {})
+        assert answer.errors == (
+            "anymps: typing_extensions.py beside the script is imported in place of the package typing_extensions, "
+            "which torch needs: give it another name\n"
+        )

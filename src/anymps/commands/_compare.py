@@ -50,7 +50,6 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     asked = asked.filled(read_settings(target.place))
     if any(_is_mps(device) for device in (asked.of, asked.other)):
         build()  # build here if needed: the processes that run the script may not write the user's files
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
     names = _names(asked)
     sides = _run(asked, target.words, names)
     if not asked.cuda_as_mps and any(_asks_for_cuda(side) for side in sides):

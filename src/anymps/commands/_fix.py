@@ -57,7 +57,6 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
         check_may_write(program.main.path, asked.force)
     asked = asked.filled(read_settings(target.place))
     build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
     answered = bool(asked_for("cuda_as_mps", asked.cuda_as_mps))
     os.environ.pop(variable_of("cuda_as_mps"), None)  # the changed script has to do without
     option = cpu_option(program, target.arguments)

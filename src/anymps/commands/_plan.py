@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import PlanSettings
-from anymps._settings import set_variable
+from anymps._settings import Settings, set_variable
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
@@ -34,6 +34,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     from anymps.plan import Scenario, make_plan, parse_scenario
     from anymps.report import check_file
     from anymps.rules import installed_torch
+    from anymps.runs import Order
 
     if asked.report_to is not None:
         check_file(asked.report_to)
@@ -48,16 +49,18 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
         chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system"
     )  # for the allocator of the replay
     found = make_plan(
-        target.words,
+        Order(
+            tuple(target.words),
+            device=Settings(fallback=asked.fallback),
+            steps=asked.steps,
+            seconds=asked.seconds,
+            may_write=asked.allow_writes,
+        ),
         asked=chosen,
         what_if=changes,
         base=Scenario(batch=asked.batch, sequence=asked.sequence),
         torch_version=str(installed_torch().version),
         times_of=asked.torch,
-        steps=asked.steps,
-        seconds=asked.seconds,
-        fallback=asked.fallback,
-        allow_writes=asked.allow_writes,
         larger=asked.larger,
         against=own,
         say=lambda text: say(text) if sys.stderr.isatty() else None,

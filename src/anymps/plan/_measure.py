@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anymps._errors import PlanError
-from anymps._settings import Settings
 from anymps._text import error_words, first_line, last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
@@ -122,38 +121,21 @@ class Measured:
         return Trace.of(self.story, self.kind)
 
 
-def measure(
-    words: Sequence[str],
-    scenario: Scenario,
-    *,
-    steps: int,
-    seconds: float,
-    fallback: bool | None = None,
-    allow_writes: bool = False,
-    limits: Mac | None = None,
-) -> Measured:
-    """Run `words`, a script or `-m module` with its arguments, for a few optimizer steps on shapes.
+def measure(order: Order, scenario: Scenario, limits: Mac | None = None) -> Measured:
+    """Run a script for a few optimizer steps on shapes, within the order's limits.
 
-    What it writes goes to a private place and is dropped, unless `allow_writes`. With `limits` its memory ends
-    where that of a Mac does. Raises PlanError, in one line, if the script fails, or has done nothing on mps within
-    `seconds`.
+    With `limits` its memory ends where that of a Mac does. Raises PlanError, in one line, if the script fails, or has
+    done nothing on mps in its time.
     """
-    filled = tuple(_fill_in(word, scenario) for word in words)
+    words = tuple(_fill_in(word, scenario) for word in order.words)
+    mac = limits.name if limits is not None else _ROOMY_MAC
     unlimited = None if limits is not None else "0.0"
-    order = Order(
-        filled,
-        device=Settings(
-            mac=(limits.name if limits is not None else _ROOMY_MAC),
-            fallback=fallback,
-            require="virtual",
-            substrate="shape",
-            start_method="system",
-        ),
+    measurement = replace(
+        order,
+        words=words,
+        device=replace(order.device, mac=mac, require="virtual", substrate="shape", start_method="system"),
         seeded=False,
-        observer=Shapes(scenario, placed=filled != tuple(words)),
-        steps=steps,
-        seconds=seconds,
-        may_write=allow_writes,
+        observer=Shapes(scenario, placed=words != order.words),
         environment={
             "PYTORCH_MPS_HIGH_WATERMARK_RATIO": unlimited,
             "PYTORCH_MPS_LOW_WATERMARK_RATIO": unlimited,
@@ -161,13 +143,13 @@ def measure(
             "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
         },
     )
-    with run(order) as answer:
+    with run(measurement) as answer:
         if answer.status is not None and answer.status < 0:
             raise _killed(-answer.status)
         if not answer.recording.exists():
             raise PlanError(f"anymps: the plan could not start: {last_line(answer.errors)}")
         with Recording.open(answer.recording) as opened:
-            return _read(opened, scenario, answer.noted, seconds if answer.status is None else None)
+            return _read(opened, scenario, answer.noted, order.seconds if answer.status is None else None)
 
 
 def _fill_in(word: str, scenario: Scenario) -> str:

@@ -21,7 +21,7 @@ from anymps.plan._other_allocations import OtherAllocations, other_allocations
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
-from anymps.runs import end_all
+from anymps.runs import Order, end_all
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
 _Run = Callable[[Scenario], Measured]
@@ -113,26 +113,21 @@ class Plan:
 
 
 def make_plan(
-    words: Sequence[str],
+    order: Order,
     *,
     asked: Sequence[Mac] = (),
     what_if: Sequence[Scenario] = (),
     base: Scenario | None = None,
     torch_version: str,
     times_of: str = "",
-    steps: int = 3,
-    seconds: float = 300.0,
-    fallback: bool | None = None,
-    allow_writes: bool = False,
     larger: bool = True,
     against: Mac | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """Measure the script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
+    """Measure a script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
     `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
     largest batch; that it fails is no failure of the plan. `against` is the Mac with which the others are compared.
-    What the script writes is dropped, unless `allow_writes`.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = digits(torch_version.split(".")[1])
@@ -140,21 +135,13 @@ def make_plan(
 
     def run(scenario: Scenario, limits: Mac | None = None) -> Measured:
         say(f"measuring on shapes: {scenario.label}{f' within {limits.name}' if limits is not None else ''} ...")
-        return measure(
-            words,
-            scenario,
-            steps=steps,
-            seconds=seconds,
-            fallback=fallback,
-            allow_writes=allow_writes,
-            limits=limits,
-        )
+        return measure(order, scenario, limits)
 
     with _measuring() as start:
         started = start(run, first)
         tried = [(scenario, start(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
         measured = started.result()
-        larger_run = _larger(words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
+        larger_run = _larger(order.words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
         stretch = larger_run.stretch
         rows = []
         for one in asked or representative():
@@ -175,7 +162,7 @@ def make_plan(
         batch = measured.batch or stretch.batch
         batches = batch_times(larger_run.growth, batch, macs, lambda mac: stretch.largest(mac, minor), release)
     return Plan(
-        script=" ".join(words),
+        script=" ".join(order.words),
         base=measured,
         rows=tuple(rows),
         changes=changes,

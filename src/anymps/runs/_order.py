@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from anymps._settings import Settings
 
@@ -43,14 +43,15 @@ class Order:
     """One run of a script or module, `words` with `-m` and arguments, in a process of its own.
 
     It runs `on` mps, as `device` says it, or on a machine that has only a CPU, or that and an NVIDIA card; empty leaves
-    the process as it is. With `seeded` all generators begin with the same seed. `recorded` makes a recording, with
+    the process as it is. If `seeded`, all generators begin with the same seed. `recorded` makes a recording, with
     `children` also of the processes that the script starts; `observer` notes what else is asked for.
 
     After `steps` of its loop the script is ended, after `seconds` the process. If `patient` it may use its seconds of
     the processor, however busy the machine is, and is ended after PATIENCE times as long.
 
     Unless it `may_write`, what it writes goes to the run's folder. `sources` are texts to run in place of files.
-    `environment` are variables, None for one to do without; `python` is another interpreter than this one.
+    `environment` are variables, None for one to do without; `python` is another interpreter than this one,
+    `directory` another current folder.
     """
 
     words: tuple[str, ...]
@@ -67,6 +68,7 @@ class Order:
     sources: Mapping[str, bytes] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
     python: str = ""
+    directory: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Order:
@@ -76,8 +78,3 @@ class Order:
     def write(self, path: Path) -> None:
         """Leave it for the process."""
         path.write_bytes(pickle.dumps(self, protocol=4))
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Those of `anymps.enable`."""
-        return self.device.device()

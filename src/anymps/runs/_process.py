@@ -116,6 +116,8 @@ def run_command(command: Sequence[str], folder: Path, order: Order) -> int | Non
     adopt_descendants()
     reader, writer = os.pipe()
     environment = {**os.environ, **order.environment, LIFELINE: str(reader)}
+    if order.seeded:
+        environment.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
     kept = [reader]
     supervisor = None if order.may_write else Supervisor()
     if supervisor is not None:
@@ -132,6 +134,7 @@ def run_command(command: Sequence[str], folder: Path, order: Order) -> int | Non
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
+                cwd=order.directory or None,
                 env={name: value for name, value in environment.items() if value is not None},
                 pass_fds=kept,
                 start_new_session=True,
@@ -163,7 +166,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> i
     limit = seconds
     while limit > 0:
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=limit)
+            return process.wait(timeout=limit if limit < math.inf else None)
         missing = seconds - _processor_seconds(process.pid)
         limit = min(max(missing, _GLANCE), at_most - (time.monotonic() - began)) if missing > 0 else 0.0
     process.send_signal(signal.SIGINT)

@@ -56,9 +56,15 @@ class OrderSession:
         if not order.may_write:
             self._layer = divert_writes(str(self._folder))
         sources = self._serve_sources()
-        state = self._choose_device()
-        if order.seeded:
-            seed_generators()
+        folder = sys.path[0]
+        try:
+            state = self._choose_device()
+            if order.seeded:
+                seed_generators()
+        except Exception:
+            if hidden := _hidden_package(folder):
+                raise UsageError(hidden) from None
+            raise
         order.observer.start(order, self._folder, state)
         if order.recorded:
             from anymps.capture import record
@@ -131,15 +137,9 @@ class OrderSession:
     def _choose_device(self) -> State | None:
         on = self._order.on
         if on == "mps":
-            folder = sys.path[0]
             from anymps.device import enable
 
-            try:
-                return enable(**self._order.arguments, quiet=True)
-            except Exception:
-                if hidden := _hidden_package(folder):
-                    raise UsageError(hidden) from None
-                raise
+            return enable(**self._order.device.device(), quiet=True)
         if on == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         if on:
