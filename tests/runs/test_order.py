@@ -104,12 +104,31 @@ def test_what_an_answer_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not (tmp_path / "new.txt").exists()
 
 
+def alive(number: int) -> bool:
+    """Whether a process runs (one that is dead and unburied does not)."""
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{number}/stat")
+    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+SLEEPERS = """
+import subprocess, sys
+children = [
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=own) for own in (0, 1)
+]
+print(*(child.pid for child in children), flush=True)
+"""
+
+
 def test_steps_and_seconds_end_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After its steps it has ended well. A process that is over its time says in its last step what it knew."""
+    """After its steps it has ended well. One that is over its time says what it knew, and leaves no process behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=":")
     (tmp_path / "train.py").write_text(SCRIPT)
-    (tmp_path / "long.py").write_text(SCRIPT.replace("print(step)", "import time; time.sleep(600)"))
+    (tmp_path / "long.py").write_text(SLEEPERS + SCRIPT.replace("print(step)", "import time; time.sleep(600)"))
     orders = [
         Order(("train.py",), on="cpu", recorded=False, observer=Seen("w"), steps=2, seconds=300),
         Order(("long.py",), on="cpu", recorded=False, observer=Seen("w"), steps=9, seconds=20, may_write=True),
@@ -117,6 +136,8 @@ def test_steps_and_seconds_end_a_script(tmp_path: Path, monkeypatch: pytest.Monk
 
     def told(order: Order) -> tuple[object, ...]:
         with run(order) as answer:
+            sleepers = answer.output.partition("\n")[0] if order.may_write else ""
+            assert not any(alive(int(number)) for number in sleepers.split())
             return answer.status, answer.noted["early"], answer.noted["steps"], answer.noted["error"]
 
     first, second = together([lambda: told(orders[0]), lambda: told(orders[1])])

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from anymps._errors import RequireError, UsageError
 from anymps.children import ChildParts, ChildSettings, serve_sources
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
     from anymps.runs.sandbox import Layer
 
 
-class _Target(Protocol):
-    """What is run: its name, and the arguments for it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def arguments(self) -> tuple[str, ...]: ...
-
-
 class OrderSession:
     """A `Session` of `run_target` that leaves in a folder what an order asks for."""
 
@@ -46,7 +36,7 @@ class OrderSession:
         self._ended_early = False
         self._is_open = False
 
-    def start(self, target: _Target) -> None:
+    def start(self, target: object) -> None:
         """Divert writes, switch the device on, seed all generators and begin to record.
 
         Raises AnympsError if the device is not available.
@@ -69,7 +59,8 @@ class OrderSession:
         if order.recorded:
             from anymps.capture import record
 
-            capture = record(self._folder / RECORDING, script=target.name, argv=list(target.arguments))
+            name, *arguments = order.words[order.words[0] == "-m" :]
+            capture = record(self._folder / RECORDING, script=name, argv=arguments)
             self._capture = capture.__enter__()
         if order.children:
             prepare = (DIVERT_AGAIN, str(self._folder))
