@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,7 +19,7 @@ from anymps.plan._other_allocations import OtherAllocations, other_allocations
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
-from anymps.runs import Order, end_all
+from anymps.runs import Order, Runner
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
 _Run = Callable[[Scenario], Measured]
@@ -137,9 +135,9 @@ def make_plan(
         say(f"measuring on shapes: {scenario.label}{f' within {limits.name}' if limits is not None else ''} ...")
         return measure(order, scenario, limits)
 
-    with _measuring() as start:
-        started = start(run, first)
-        tried = [(scenario, start(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
+    with Runner(min(2, os.cpu_count() or 1)) as runner:  # each takes a whole process and its memory
+        started = runner.submit(run, first)
+        tried = [(scenario, runner.submit(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
         measured = started.result()
         larger_run = _larger(order.words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
         stretch = larger_run.stretch
@@ -178,26 +176,6 @@ def make_plan(
         other_calls=stretch is not None and larger_run.growth is None,
         own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
     )
-
-
-@contextmanager
-def _measuring() -> Iterator[Callable[[_Run, Scenario], Future[Measured]]]:
-    """Starts measurements in threads; those that are not done at the end are ended, as nobody waits for them."""
-    pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
-    started: list[Future[Measured]] = []
-
-    def start(run: _Run, scenario: Scenario) -> Future[Measured]:
-        started.append(pool.submit(run, scenario))
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while not all(future.done() for future in started):
-            end_all()
-            time.sleep(0.05)
-        pool.shutdown()
 
 
 def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,15 +100,32 @@ def run(order: Order) -> Iterator[Answer]:
         yield Answer(folder, status, time.monotonic() - began)
 
 
+class Runner(ThreadPoolExecutor):
+    """Calls functions that run orders, at the same time. What is not done when its context ends is ended then."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._started: list[Future[Any]] = []
+
+    def submit(self, function: Callable[..., _T], /, *given: Any, **named: Any) -> Future[_T]:
+        """Call a function in another thread."""
+        future = super().submit(function, *given, **named)
+        self._started.append(future)
+        return future
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in self._started):
+            for leader in tuple(_running):
+                _end_group(leader)
+            time.sleep(0.05)
+        self.shutdown()
+
+
 def together(runs: Sequence[Callable[[], _T]]) -> list[_T]:
     """What functions give that run orders, all at the same time. Where one fails, the processes of all are ended."""
-    with ThreadPoolExecutor(len(runs)) as pool:
-        started = [pool.submit(each) for each in runs]
-        try:
-            return [each.result() for each in started]
-        except BaseException:
-            end_all()
-            raise
+    with Runner(len(runs)) as runner:
+        return [each.result() for each in [runner.submit(each) for each in runs]]
 
 
 def run_command(command: Sequence[str], folder: Path, order: Order) -> int | None:
@@ -206,9 +223,3 @@ def _end_group(leader: int) -> None:
     """Kill every process of the group that one process leads, itself included."""
     with suppress(ProcessLookupError, PermissionError):  # macOS denies it for a group of dead processes
         os.killpg(leader, signal.SIGKILL)
-
-
-def end_all() -> None:
-    """Kill every run that goes on."""
-    for leader in tuple(_running):
-        _end_group(leader)
