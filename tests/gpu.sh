@@ -16,8 +16,8 @@
 # oracle       what PyTorch's Metal kernels answered (KEPT, a file of tests/oracle/kept.py) beside the card and the host (not
 #              unless asked for)
 #
-# Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs,
-# ninja and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
+# Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs
+# and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
 # ...) and says at its end how it went; the last line counts them. Results lie in $OUT, else in build/gpu.
 #
 # Parts that run tests write what failed to $OUT/PART.failed, a line each, and all of it to $OUT/PART.xml (JUnit).

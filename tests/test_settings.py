@@ -147,7 +147,7 @@ def test_the_words_are_those_of_the_packages() -> None:
     assert row_of("fail_on").words == FAIL_ON
     form = next(row for row in rows_of("report") if row.name == "form")
     assert form.words == FORMATS
-    assert f"({', '.join(FORMATS)})" in row_of("reports").help
+    assert f"Formats: {', '.join(FORMATS)};" in row_of("reports").help
 
 
 def test_enable_takes_what_the_rows_say() -> None:

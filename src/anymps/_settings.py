@@ -121,8 +121,9 @@ class Settings:
         pytest="let a session pass in which nothing ran on mps",
     )  # fmt: skip
     reports: tuple[str, ...] = row(
-        "texts", (), "Write a report in this format (terminal, html, markdown, trace, json, sarif, github, junit) to "
-        "this file, or - for standard output; repeatable.", option="report", metavar="FORM=FILE", commands=("run",),
+        "texts", (), "Write a report, such as html=report.html; repeatable. Formats: terminal, html, markdown, trace, "
+        "json, sarif, github, junit; - for the file is standard output.", option="report", metavar="FORMAT=FILE",
+        commands=("run",),
         pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(

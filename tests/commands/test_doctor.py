@@ -239,14 +239,11 @@ def test_what_a_build_needs(change: dict[str, object], name: str, text: str) -> 
     assert (built.device, problems(built)) == ("virtual", {name: (Status.WARN, text)})
 
 
-def test_wrong_cxx_and_no_ninja() -> None:
-    """A compiler that was named but cannot run is BAD; ninja is only a convenience."""
+def test_wrong_cxx() -> None:
+    """A compiler that was named but cannot run is BAD."""
     text = "the C++ compiler CXX=nope cannot be run: correct CXX, or unset it"
-    diagnosis = diagnose(replace(LINUX, compiler=None, compiler_error=text, ninja=False))
-    assert problems(diagnosis) == {
-        "compiler": (Status.BAD, text),
-        "ninja": (Status.WARN, "not found: the build runs without it (pip install ninja)"),
-    }
+    diagnosis = diagnose(replace(LINUX, compiler=None, compiler_error=text))
+    assert problems(diagnosis) == {"compiler": (Status.BAD, text)}
 
 
 H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
@@ -324,7 +321,7 @@ def test_whole_text() -> None:
         "machine          Linux, x86_64, in Docker\n"
         "anymps           0.1.0, Python 3.11.7\n"
         f"torch            2.13.0+cpu (supported: {SUPPORTED})\n"
-        "native core      not built yet: the first use builds it, once, in a minute or two\n"
+        "native core      not built yet: the first use builds it, once, which takes minutes\n"
         "compiler         c++ (Debian 12.2.0) 12.2.0\n"
         "environment\n"
         "  ANYMPS_MAC=M1 8GB\n"

@@ -73,9 +73,11 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     path = _build.build()
     said = capfd.readouterr().err.splitlines()
     version = _toolchain.find_torch().public_version
-    assert said[0] == f"anymps: building the native core for torch {version} (first use, a minute or two) ..."
-    assert said[1].startswith("anymps: native core built in ") and said[1].endswith(" s")
-    assert len(said) == 2
+    jobs = _toolchain.job_count()
+    assert said[0] == f"anymps: building the native core for torch {version}, once: 2 units, {jobs} at a time ..."
+    assert said[1] == "anymps: unit 1 of 2 compiled, about 5 s left"
+    assert said[2].startswith("anymps: native core built in ") and said[2].endswith(" s")
+    assert len(said) == 3
     assert path.name == "_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
     assert path.parent.parent == _build.cache_directory()
     assert sorted(entry.name for entry in path.parent.iterdir()) == [path.name, "sha256"]
@@ -84,13 +86,6 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     assert _build.is_built()
     assert _build.build() == path
     assert capfd.readouterr() == ("", "")
-
-
-@needs_compiler
-def test_build_without_ninja(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where ninja is missing the same module is built by plain processes."""
-    monkeypatch.setattr(_build, "find_ninja", lambda: None)
-    assert load_and_ask(_build.build()) == 42
 
 
 @needs_compiler
@@ -208,11 +203,8 @@ def test_no_write_access(sources: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @needs_compiler
-@pytest.mark.parametrize("with_ninja", [True, False])
-def test_compile_error(sources: Path, monkeypatch: pytest.MonkeyPatch, with_ninja: bool) -> None:
+def test_compile_error(sources: Path) -> None:
     """A compile error shows the compiler's first error and the log; nothing half-made stays."""
-    if not with_ninja:
-        monkeypatch.setattr(_build, "find_ninja", lambda: None)
     (sources / "answer.cpp").write_text("#error on purpose\n")
     with pytest.raises(BuildError) as error:
         _build.build()
@@ -312,18 +304,15 @@ TERMINATED = "from anymps.cleanup import termination_raises as held\nheld = held
 
 @needs_compiler
 @posix
-@pytest.mark.parametrize("with_ninja", [True, False])
 @pytest.mark.parametrize(("how", "first"), [(signal.SIGTERM, ""), (signal.SIGKILL, ""), (signal.SIGTERM, TERMINATED)])
 def test_a_killed_build_ends_its_compilers(
-    sources: Path, gated_compiler: Path, tmp_path: Path, how: signal.Signals, first: str, with_ninja: bool
+    sources: Path, gated_compiler: Path, tmp_path: Path, how: signal.Signals, first: str
 ) -> None:
-    """Also those that ninja starts, each in a group of its own; a command takes its folder away too."""
-    if with_ninja and _toolchain.find_ninja() is None:
-        pytest.skip("no ninja")
+    """A command takes its folder away too."""
     gated_compiler.write_text(
         gated_compiler.read_text().replace('  echo "$*"', f'  echo $$ >> "{tmp_path}/pids"\n  echo "$*"')
     )
-    build = start_build(sources, gated_compiler, first + ("" if with_ninja else "\n_build.find_ninja = lambda: None"))
+    build = start_build(sources, gated_compiler, first)
     wait_until(lambda: (tmp_path / "compiled").exists())
     build.send_signal(how)
     build.communicate()

@@ -31,7 +31,7 @@ for _ in range(4):
 HOSTILE = (
     "import pathlib, os\nos.write(os.open({mark!r}, os.O_CREAT | os.O_WRONLY | os.O_APPEND), b'{name}\\n')\n1 / 0\n"
 )
-THIRD_PARTY = ("anymps", "torch", "numpy", "click", "rich", "jinja2", "platformdirs", "ninja", "sitecustomize")
+THIRD_PARTY = ("anymps", "torch", "numpy", "click", "rich", "jinja2", "platformdirs", "sitecustomize")
 COMMANDS = (
     ["run", "--mac", "M1 8GB", "--record", "../before.anymps", "../train.py"],
     ["run", "-v", "--mac", "M1 8GB", "../train.py"],

@@ -114,8 +114,10 @@ def opened(browser: Browser, file: Path, shown: Recording | Plan, **context: Any
     return opened_text(browser, file, plan_page(shown), **context)
 
 
-def opened_text(browser: Browser, file: Path, text: str, **context: Any) -> tuple[Page, list[str]]:
-    """The same for any page."""
+def opened_text(
+    browser: Browser, file: Path, text: str, *, unfolded: bool = True, **context: Any
+) -> tuple[Page, list[str]]:
+    """The same for any page; what it folds is shown, too."""
     file.write_text(text, encoding="utf-8")
     page = browser.new_context(**context).new_page()
     troubles: list[str] = []
@@ -125,6 +127,8 @@ def opened_text(browser: Browser, file: Path, text: str, **context: Any) -> tupl
     page.on("request", lambda request: None if request.url == file.as_uri() else troubles.append(request.url))
     page.goto(file.as_uri())
     page.wait_for_load_state("networkidle")
+    if unfolded and context.get("java_script_enabled", True):
+        page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     return page, [trouble for trouble in troubles if not trouble.startswith("data:,")]
 
 
@@ -212,6 +216,19 @@ def test_keyboard(browser: Browser, tmp_path: Path) -> None:
     page.context.close()
 
 
+def test_a_link_opens_what_is_folded(browser: Browser, tmp_path: Path) -> None:
+    """What is read second is folded until it is asked for, by its heading or by the list of sections."""
+    page, _ = opened(browser, tmp_path / "page.html", training().close(), unfolded=False)
+    assert page.locator("#findings article").first.is_visible()
+    for anchor, table in (("waits", "#waits-hurting"), ("operators", "#operator-table")):
+        assert page.locator(table).is_hidden()
+        page.locator(f'nav a[href="#{anchor}"]').click()
+        assert page.locator(table).is_visible()
+    page.locator("#lines-title").click()
+    assert page.locator("#lines").is_visible()
+    page.context.close()
+
+
 def test_without_scripts(browser: Browser, tmp_path: Path) -> None:
     """Without a script the page shows the same; only the sorting is gone."""
     page, troubles = opened(browser, tmp_path / "page.html", small(), java_script_enabled=False)
@@ -235,7 +252,7 @@ def test_paper_is_wide_enough(browser: Browser, tmp_path: Path) -> None:
 
 def test_print(browser: Browser, tmp_path: Path) -> None:
     """On paper the page is light, has all of its tables, and no navigation; it becomes a PDF."""
-    page, _ = opened(browser, tmp_path / "page.html", training().close(), color_scheme="dark")
+    page, _ = opened(browser, tmp_path / "page.html", training().close(), color_scheme="dark", unfolded=False)
     page.emulate_media(media="print")
     assert page.locator("nav").is_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

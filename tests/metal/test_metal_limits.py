@@ -74,6 +74,13 @@ kernel void f(device int* o) { o[0] = sizeof(Twice<int, float, 24>::type); }
     )
 
 
+def test_a_compiler_starts_without_what_is_preloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sanitizer that a program preloads maps more memory than a compiler may have."""
+    monkeypatch.setenv("LD_PRELOAD", "/nowhere/libasan.so")
+    answer = _compiler.find_compiler().run(["--version"])
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 STATIC = """
 struct Made { int x; Made() : x(0) { LOOP } };
 template <class T> struct Holder { static Made made; };

@@ -37,7 +37,7 @@ def rendered(form: str) -> str:
 
 def test_terminal_has_the_peak_and_what_held_it() -> None:
     """The section in the terminal: peak, share of the working set, heaps, growth, categories and lines."""
-    section = rendered("terminal").partition("\nMemory\n")[2].partition("\nFindings")[0]
+    section = rendered("terminal").partition("\nMemory\n")[2].partition("\nYour script")[0]
     assert section == (
         "\n"
         "  Peak 400 MiB in tensors (step 5, forward), 3 % of the working set of 13.3 GiB; the allocator took\n"
@@ -90,7 +90,7 @@ def test_rounding_is_told_apart() -> None:
     section = (
         "".join(renderer("terminal").pieces(Story.of(recording), ()))
         .partition("\nMemory\n")[2]
-        .partition("\nFindings")[0]
+        .partition("\nYour script")[0]
     )
     assert section == (
         "\n"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
-from anymps.findings import Severity, Story, find
+from anymps.findings import Story, find
 from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
 from anymps.report import renderer
 from recordings import small
@@ -188,16 +187,3 @@ def test_a_slow_step_does_not_flatten_the_others(milliseconds: list[int], height
     bars = [attrs for tag, attrs in shown.tags if tag == "rect" and attrs.get("class") in ("bar", "bar cut")]
     assert [float(str(bar["height"])) for bar in bars] == heights
     assert sentence in shown.text
-
-
-def test_a_line_with_one_fix_is_to_be_changed_once() -> None:
-    """A known fault is found by the call, and again by each wrong number that it gave."""
-    recording = small()
-    fault = replace(find(recording)[0], severity=Severity.ERROR, what="the fault", cost_ns=(0, 0), change=None)
-    number = replace(fault, id="MPS696", what="its numbers", sequence=1)
-    again = replace(fault, id="MPS695", what="its NaN", sequence=2)
-    other = replace(fault, what="another thing", fix="Another fix.")
-    tree = Page("".join(renderer("html").pieces(Story.of(recording), [fault, other, number, again])))
-    first = tree.text.partition("What to change first")[2].partition("Findings")[0]
-    assert [first.count(what) for what in ("the fault", "its numbers", "its NaN", "another thing")] == [1, 0, 0, 1]
-    assert first.index("the fault") < first.index("another thing")

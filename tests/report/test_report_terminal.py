@@ -28,6 +28,35 @@ step's 4 waits are needless; without them the host could run 277 operators ahead
 No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
 (missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
+What to change
+
+MPS102 warning  Operator runs on the CPU in the loop
+  where   nets/model.py:19 in forward
+          | x = x * torch.heaviside(x.detach(), self.zero)
+  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 device switches a
+          step.
+  fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
+          2.15 has an MPS kernel for it.
+  cost    about 332 to 660 us a step on a Mac
+  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back.
+          Meanwhile the GPU is idle.
+  times   10 in this run, 1 a step
+  source  aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to
+          2.15; a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)
+
+MPS201 warning  Value read back in every step
+  where   train.py:36 in main
+          | running += loss.item()
+  what    `.item()` made the host wait once a step.
+  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 50
+          steps or after the loop.
+  cost    about 100 to 450 us a step on a Mac
+  why     The host waits until the GPU has finished all queued work. The GPU is then idle until the
+          host has queued more.
+  times   10 in this run, 1 a step
+  source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
+          M4 Pro with an empty queue (pytorch PR 182731)
+
 The training step  median of 9 steps, without the first
 
   phase       on mps  on CPU  waits     to mps  to CPU  by fallback     time  share
@@ -59,35 +88,6 @@ Waits  2 lines in the steps
 
   Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
-
-Findings
-
-MPS102 warning  Operator runs on the CPU in the loop
-  where   nets/model.py:19 in forward
-          | x = x * torch.heaviside(x.detach(), self.zero)
-  what    `aten::heaviside.out` in module `block.1` ran on the CPU once a step: 2 device switches a
-          step.
-  times   10 in this run, 1 a step
-  cost    about 332 to 660 us a step on a Mac
-  why     Each call waits until the GPU is done, copies the inputs to the CPU and the results back.
-          Meanwhile the GPU is idle.
-  fix     Write `torch.where(x == 0, v, (x > 0).to(x.dtype))` for `torch.heaviside(x, v)`. torch
-          2.15 has an MPS kernel for it.
-  source  aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS wheels, torch 2.7 to
-          2.15; a fallback is a wait, a copy there and a copy back (pytorch PRs 150452 and 182749)
-
-MPS201 warning  Value read back in every step
-  where   train.py:36 in main
-          | running += loss.item()
-  what    `.item()` made the host wait once a step.
-  times   10 in this run, 1 a step
-  cost    about 100 to 450 us a step on a Mac
-  why     The host waits until the GPU has finished all queued work. The GPU is then idle until the
-          host has queued more.
-  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 50
-          steps or after the loop.
-  source  aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); an .item() costs 0.10 ms on an
-          M4 Pro with an empty queue (pytorch PR 182731)
 
 Your script, line by line  counts of the whole run
 
@@ -153,8 +153,6 @@ Waits  all fine as they are
 
   train.py:31  copy to mps  20  the loop's data on its way to the device
 
-Findings  none
-
 Your script, line by line  counts of the whole run
 
   nets/model.py
@@ -195,11 +193,7 @@ REFUSED = """\
 Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
 1 finding: 1 error. Change first: train.py:14 (MPS301).
 
-Steps
-
-  No complete step was recorded: no loop with work on mps completed a round.
-
-Findings
+What to change
 
 MPS301 error  float64 on MPS
   where    train.py:14
@@ -208,11 +202,15 @@ MPS301 error  float64 on MPS
            | weights = torch.from_numpy(np.linspace(1, 2, CLASSES))
   what     `weights`, made by `np.linspace(1, 2, CLASSES)` at train.py:9, is float64, NumPy's
            default dtype; going to mps raised TypeError.
-  times    1
-  why      Metal has no float64: any float64 tensor on mps raises TypeError.
   fix      Write `np.linspace(1, 2, CLASSES, dtype=np.float32)` at train.py:9, or `.float()` before
            it goes to the device.
+  why      Metal has no float64: any float64 tensor on mps raises TypeError.
+  times    1
   source   aten/src/ATen/mps/EmptyTensor.cpp, torch 2.7 to 2.15
+
+Steps
+
+  No complete step was recorded: no loop with work on mps completed a round.
 
 Your script, line by line  counts of the whole run
 
@@ -249,8 +247,6 @@ No findings.
 Steps
 
   No complete step was recorded: no loop with work on mps completed a round.
-
-Findings  none
 
 Your script, line by line  counts of the whole run
 

@@ -18,6 +18,7 @@ from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
 from anymps.cleanup import termination_raises
+from anymps.commands._help import Group
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
@@ -88,6 +89,7 @@ class _Commands(MutableMapping[str, click.Command]):
 
 
 @click.group(
+    cls=Group,
     commands=_Commands(_MODULES),
     epilog=_EPILOG,
     invoke_without_command=True,
@@ -103,7 +105,8 @@ def _commands(context: click.Context, order: str | None) -> int | None:
 
         return run_order(Path(order))
     if context.invoked_subcommand is None:
-        raise UsageError(f"name a command: {', '.join(sorted(_commands.commands))} (anymps --help)")
+        click.echo(context.get_help())
+        context.exit(UsageError.exit_code)
     return None
 
 

@@ -13,11 +13,12 @@ from anymps._command_settings import ConvertSettings
 from anymps._errors import UsageError
 from anymps.checkpoints import Change, Report
 from anymps.checkpoints import convert as convert_checkpoint
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.report import clean, plural, size
 
 
-@click.command(short_help="Make a checkpoint loadable on mps.")
+@click.command(cls=Command, short_help="Make a checkpoint loadable on mps.")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", required=False, type=click.Path(path_type=Path))
 @takes("convert")

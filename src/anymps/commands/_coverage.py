@@ -13,6 +13,7 @@ import click
 
 from anymps._command_settings import CoverageSettings
 from anymps._errors import UnsupportedTorchError, UsageError
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.findings import equivalent
 from anymps.rules import (
@@ -45,7 +46,7 @@ _KINDS = {
 }
 
 
-@click.command(short_help="Show what torch does with an operator on mps.")
+@click.command(cls=Command, short_help="Show what torch does with an operator on mps.")
 @click.argument("operator", required=False)
 @takes("coverage")
 def coverage(asked: CoverageSettings, operator: str | None) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from anymps._command_settings import DiffSettings
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.findings import parse_fail_on
 from anymps.report import Output, Outputs
@@ -15,7 +16,7 @@ from anymps.report import Output, Outputs
 WORSE = 1
 
 
-@click.command(short_help="Compare two recordings: what is new, gone, worse.")
+@click.command(cls=Command, short_help="Compare two recordings: what is new, gone, worse.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @takes("diff")

@@ -7,11 +7,12 @@ import sys
 import click
 
 from anymps._errors import UsageError
+from anymps.commands._help import Command
 from anymps.findings import RULES, nearest_rule
 from anymps.report import rule_page
 
 
-@click.command(short_help="Explain a rule: why it matters on MPS, the fix, an example.")
+@click.command(cls=Command, short_help="Explain a rule: why it matters on MPS, the fix, an example.")
 @click.argument("rule", required=False)
 def explain(rule: str | None) -> int:
     """Explain a rule (MPS201): why it matters on MPS, the fix, an example, the source. Without one: list all rules."""

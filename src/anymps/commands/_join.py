@@ -11,6 +11,7 @@ import click
 
 from anymps._command_settings import JoinSettings
 from anymps._errors import UsageError
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 
-@click.command(short_help="Combine recordings into one.")
+@click.command(cls=Command, short_help="Combine recordings into one.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @takes("join")
 def join(asked: JoinSettings, files: tuple[Path, ...]) -> int:

@@ -10,12 +10,13 @@ from anymps._atomic import check_writable
 from anymps._command_settings import JoinManifestsSettings
 from anymps._errors import UsageError
 from anymps._manifest import Manifest, merged, read_manifest, write_manifest
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.commands._show import say
 from anymps.report import plural
 
 
-@click.command("join-manifests", short_help="Merge the manifests of a suite's shards.")
+@click.command("join-manifests", cls=Command, short_help="Merge the manifests of a suite's shards.")
 @click.argument("files", nargs=-1, required=True, metavar="SHARD...", type=click.Path(path_type=Path))
 @takes("join-manifests")
 def join_manifests(asked: JoinManifestsSettings, files: tuple[Path, ...]) -> int:

@@ -15,6 +15,7 @@ from anymps._command_settings import KernelsAddSettings, KernelsListSettings, Ke
 from anymps._errors import KernelsError, UsageError
 from anymps._text import means_release
 from anymps.cleanup import PrivateFolder
+from anymps.commands._help import Group
 from anymps.commands._options import takes
 from anymps.kernels import (
     Metallib,
@@ -37,7 +38,9 @@ from anymps.report import kernel_document, kernel_families, plural, rendered, si
 from anymps.rules import find_operators, installed_torch
 
 
-@click.group(short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True)
+@click.group(
+    cls=Group, short_help="Read PyTorch's own Metal kernels from its macOS wheel.", invoke_without_command=True
+)
 @click.pass_context
 def kernels(context: click.Context) -> None:
     """Read PyTorch's own compiled Metal kernels from a macOS wheel of any release.

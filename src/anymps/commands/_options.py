@@ -55,9 +55,9 @@ def _option(row: Row, command: str) -> Callable[[_F], _F]:
     elif row.kind in ("steps", "range"):
         words["type"] = _Steps(row, command)
     elif row.kind == "integer":
-        words["type"] = click.IntRange(_whole(row.least), _whole(row.most))
+        words |= {"type": click.IntRange(_whole(row.least), _whole(row.most)), "metavar": "N"}
     elif row.kind == "number":
-        words["type"] = Finite(row.least, row.most)
+        words |= {"type": Finite(row.least, row.most), "metavar": "SECONDS"}
     elif row.kind == "text":
         words["metavar"] = row.metavar
     flag = f"{row.flag}/{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else row.flag

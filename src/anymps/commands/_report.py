@@ -11,6 +11,7 @@ import click
 
 from anymps._command_settings import ReportSettings
 from anymps._errors import UsageError
+from anymps.commands._help import Command
 from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Judge
 from anymps.commands._last_run import last_recording
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from anymps.record import Recording
 
 
-@click.command(short_help="Show the full report of the last run, or of recordings.")
+@click.command(cls=Command, short_help="Show the full report of the last run, or of recordings.")
 @takes("report")
 @click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:

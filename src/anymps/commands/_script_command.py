@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 import click
 
 from anymps._command_settings import FACES, rows_of
+from anymps.commands._help import Command
+from anymps.commands._misplaced import check_placement
 from anymps.commands._options import takes
+from anymps.commands._target import Target
 
 
 def script_command(
@@ -35,11 +38,24 @@ def script_command(
     return decorate
 
 
-class ScriptCommand(click.Command):
+class ScriptCommand(Command):
     """Ends our own options where python would: at the script, or after `-m module`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._mark_end(args))
+        marked = self._mark_end(args)
+        own_end = marked.count("--") == args.count("--")  # the user's own, after which all is the script's
+        rest = super().parse_args(ctx, marked)
+        if not own_end:
+            self._check_placement(ctx)
+        return rest
+
+    def _check_placement(self, ctx: click.Context) -> None:
+        options = [option for option in self.params if isinstance(option, click.Option)]
+        module, words = ctx.params.get("module"), ctx.params.get("words", ())
+        own_process = any(ctx.params.get(option.name or "") for option in options if option.hidden)
+        if (module or words) and not own_process:
+            own = {name for option in options for name in (*option.opts, *option.secondary_opts)} - {"-m"}
+            check_placement(str(self.name), own, Target.named(module, words, str(self.name)))
 
     def _mark_end(self, args: Sequence[str]) -> list[str]:
         """Put `--` before what is not ours."""

@@ -11,6 +11,7 @@ import click
 from anymps._errors import UnsupportedTorchError, UsageError
 from anymps._settings import asked_for, variable_of
 from anymps._text import plural
+from anymps.commands._help import Command
 from anymps.commands._options import Finite
 from anymps.commands._show import say
 from anymps.report import check_file
@@ -38,7 +39,7 @@ _MINUTES_TO_READ = 60.0
 _FILE = click.Path(path_type=Path)
 
 
-@click.command(short_help="Record how a Mac behaves, to check the virtual device against it.")
+@click.command(cls=Command, short_help="Record how a Mac behaves, to check the virtual device against it.")
 @click.option("--read", type=_FILE, metavar="FILE", help="Show where a Mac's answers differ from this device's.")
 @click.option("--out", type=_FILE, metavar="FILE", help=f"Where to write the answers (default {_DEFAULT}).")
 @click.option("--only", multiple=True, type=click.Choice(tuple(KINDS)), help="Record only this kind; repeatable.")

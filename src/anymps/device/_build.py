@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
@@ -32,7 +32,6 @@ from anymps.device._toolchain import (
     TorchInstall,
     compiler_hint,
     find_compiler,
-    find_ninja,
     find_torch,
     job_count,
     python_headers,
@@ -215,7 +214,8 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
     Raises BuildError if the compiler fails, OSError if the cache cannot be written.
     """
     _remove_leftovers(directory)
-    _say(f"building the native core for torch {torch.public_version} (first use, a minute or two) ...")
+    units = min(_UNITS, len(_sources(".cpp")))
+    _say(f"building the native core for torch {torch.public_version}, once: {units} units, {job_count()} at a time ...")
     start = time.monotonic()
     # Not tempfile.mkdtemp: its directories are closed to other users, and a cache may be shared.
     work = directory.parent / f"{directory.name}{_BUILDING}{os.getpid()}"
@@ -296,61 +296,49 @@ def _join(sources: Sequence[Path], work: Path) -> list[Path]:
 def _compile_units(
     sources: Sequence[Path], work: Path, torch: TorchInstall, compiler: Compiler, module: Path
 ) -> tuple[int, str]:
-    """Compile and link, with ninja if there is one; return the exit status and what the tools printed."""
+    """Compile and link; return the exit status and what the tools printed."""
     suffix = ".obj" if compiler.family == "msvc" else ".o"
     objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(sources)}
-    compiles = {
-        output: compiler.compile_command(torch, str(source), output, (SOURCE_DIRECTORY, work / _HEADERS))
+    commands = [
+        compiler.compile_command(torch, str(source), output, (SOURCE_DIRECTORY, work / _HEADERS))
         for output, source in objects.items()
-    }
-    link = compiler.link_command(torch, list(objects), str(module))
-    ninja = find_ninja()
-    if ninja is not None:
-        (work / "build.ninja").write_text(_ninja_file(objects, compiles, link, str(module)), encoding="utf-8")
-        return _run([[ninja, "-C", str(work), "-j", str(job_count())]], work)
-    status, output = _run(compiles.values(), work)
-    return (status, output) if status != 0 else _run([link], work)
+    ]
+    status, output = _run(commands, work)
+    return (status, output) if status != 0 else _run([compiler.link_command(torch, list(objects), str(module))], work)
 
 
-def _ninja_file(objects: dict[str, Path], compiles: dict[str, list[str]], link: Sequence[str], module: str) -> str:
-    """Return the text of build.ninja: one rule for each object file, one to link."""
-    lines = ["ninja_required_version = 1.5"]
-    for index, (output, source) in enumerate(objects.items()):
-        lines += [f"rule compile{index}", f"  command = {_ninja_command(compiles[output])}"]
-        lines += [f"  description = {source.name}"]
-        lines += [f"build {_ninja_path(output)}: compile{index} {_ninja_path(str(source))}"]
-    lines += ["rule link", f"  command = {_ninja_command(link)}", "  description = link"]
-    lines += [f"build {_ninja_path(module)}: link {' '.join(map(_ninja_path, objects))}"]
-    return "\n".join(lines) + "\n"
-
-
-def _ninja_command(command: Sequence[str]) -> str:
-    """Quote a command for the shell and then for ninja."""
-    if os.name == "nt":
-        text = subprocess.list2cmdline(command)
-    else:
-        text = shlex.join(command)
-    return text.replace("$", "$$")
-
-
-def _ninja_path(path: str) -> str:
-    return path.replace("$", "$$").replace(":", "$:").replace(" ", "$ ")
-
-
-def _run(commands: Collection[Sequence[str]], directory: Path) -> tuple[int, str]:
+def _run(commands: Sequence[Sequence[str]], directory: Path) -> tuple[int, str]:
     """Run tools at the same time; return the first exit status that is not 0, and the output of those that failed.
 
-    They end when this process or the call does, by an error or a signal too.
+    Tells how far they are. They end when this process or the call does, by an error or a signal too.
     """
     reader, writer = os.pipe()
-    with open(reader), ThreadPoolExecutor(job_count()) as pool, open(writer, "w"):  # at last the pool waits for them
-        results = list(pool.map(lambda command: _run_one(command, directory, reader), commands))
-    failed = [result for result in results if result[0] != 0]
-    return (failed[0][0], "".join(output for _, output in failed)) if failed else (0, "")
+    start, jobs = time.monotonic(), min(job_count(), len(commands))
+    results, seconds = [], 0.0
+    with open(reader), ThreadPoolExecutor(jobs) as pool, open(writer, "w"):  # at last the pool waits for them
+        runs = [pool.submit(_run_one, command, directory, reader) for command in commands]
+        for done, run in enumerate(as_completed(runs), start=1):
+            results.append(run.result())
+            seconds += results[-1].seconds
+            if done < len(runs):
+                left = (seconds / done * len(runs) - jobs * (time.monotonic() - start)) / jobs
+                _say(f"unit {done} of {len(runs)} compiled, about {max(5, 5 * round(left / 5))} s left")
+    failed = [result for result in results if result.status != 0]
+    return (failed[0].status, "".join(result.output for result in failed)) if failed else (0, "")
 
 
-def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str]:
-    """Run a tool; return its exit status and its output, stderr with stdout."""
+@dataclass(frozen=True)
+class _Ran:
+    """A tool that has ended: its exit status, its output (stderr with stdout), and how long it took."""
+
+    status: int
+    output: str
+    seconds: float = 0.0
+
+
+def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> _Ran:
+    """Run a tool."""
+    start = time.monotonic()
     watched = [] if os.name == "nt" else ["/bin/sh", "-c", _WATCHED, "sh"]
     try:
         answer = subprocess.run(
@@ -366,13 +354,13 @@ def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[in
             errors="replace",
         )
     except OSError as error:
-        return 127, f"{command[0]}: {error.strerror}\n"
-    return answer.returncode, answer.stdout
+        return _Ran(127, f"{command[0]}: {error.strerror}\n")
+    return _Ran(answer.returncode, answer.stdout, time.monotonic() - start)
 
 
 def _compile_error(compiler: Compiler, output: str, log: Path) -> str:
     """Say what failed: a line of our own, then the compiler's from its first error on (else its last lines)."""
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("ninja: ")]
+    lines = [line for line in output.splitlines() if line.strip()]
     first = next((index for index, line in enumerate(lines) if _ERROR.search(line)), len(lines))
     if first == len(lines):
         first = max(0, len(lines) - _SHOWN_LINES)

@@ -237,17 +237,6 @@ def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
         return None
 
 
-def find_ninja() -> str | None:
-    """Return the path of ninja: the package's own if it is installed, else the one on PATH, else None."""
-    try:
-        import ninja
-    except ImportError:
-        return shutil.which("ninja")
-    name = "ninja.exe" if os.name == "nt" else "ninja"
-    own = Path(ninja.BIN_DIR) / name
-    return str(own) if own.is_file() else shutil.which("ninja")
-
-
 def python_include_directories() -> list[Path]:
     """Return the directories of the interpreter's header files, without repeats."""
     names = [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]

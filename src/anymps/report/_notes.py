@@ -33,7 +33,7 @@ def note(anchor: str, finding: Finding, story: Story) -> Note:
         related_as=finding.related_as,
         related=tuple(_spot(site, directory, function=False) for site in finding.related_sites),
         seen_in=seen_in(story, finding),
-        cost=cost(finding),
+        cost=cost(finding, story),
         why=text.clean(finding.why),
         fix=text.clean(finding.fix),
         source=text.clean(finding.source),

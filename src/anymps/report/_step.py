@@ -10,7 +10,7 @@ from anymps.cost import compile_time
 from anymps.findings import Story
 from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, StepTable
 from anymps.report import _text as text
-from anymps.report._predicted import ON_MAC, mac_times
+from anymps.report._predicted import ON_MAC, PHASES, mac_times
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
 
 COLUMNS: Final = ("on mps", "on CPU", "waits", "to mps", "to CPU", "by fallback", "time", "share", ON_MAC)
@@ -30,9 +30,6 @@ _TABLE: Final = (
 _WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where they are empty
 
 NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
-
-# A step's own order; `other` comes last.
-_PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 
 
 def title(story: Story) -> str:
@@ -97,7 +94,7 @@ def cells(share: PhaseShare, whole_ns: float, on_mac: str = "") -> list[str]:
 
 def by_place(share: PhaseShare) -> int:
     """Sorts phases in the order in which a step goes through them."""
-    return _PHASES.index(share.phase)
+    return PHASES.index(share.phase)
 
 
 def total(shares: Sequence[PhaseShare]) -> PhaseShare:

@@ -10,6 +10,7 @@ from anymps.findings import Story, numbered
 from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
+from anymps.report._predicted import mac_seconds
 
 # What the host does, by how it looks and what it is called; in the order of the legend.
 _HOST: Final[dict[StepBound, tuple[str, str]]] = {
@@ -58,6 +59,23 @@ def timeline_on_mac(story: Story) -> dict[str, Any] | None:
     legend = [look for what, look in _HOST.items() if any(busy.what == what for busy in line.host)]
     rows = list(_rows(line, directory))
     return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
+
+
+def step_bar(story: Story) -> dict[str, Any] | None:
+    """The predicted step as one bar of its phases; None where no time can be predicted."""
+    found, seconds = story.timed, mac_seconds(story)
+    length = sum(seconds.values())
+    if found is None or not length:
+        return None
+    spans, start = [], 0.0
+    for phase in seconds:
+        words = f"{phase.label} {text.percent(seconds[phase], length)}"
+        if seconds[phase]:
+            spans.append(span(1e9 * start, 1e9 * seconds[phase], 1e9 * length, words, f"phase p{int(phase)}"))
+        start += seconds[phase]
+    told = ", ".join(str(part["name"]) for part in spans)
+    sentence = f"A step on an {found.mac.name}, predicted: {told}."
+    return drawing([lane("parts", "phases of the step", spans)], 1e9 * length, sentence, sentence, ())
 
 
 def _sentence(found: Forecast, line: PredictedTimeline) -> str:

@@ -8,6 +8,7 @@ from anymps._text import listed
 from anymps.findings import Finding, Judgement, Outcome, Severity, Story, rule_of
 from anymps.record import Line
 from anymps.report._numbers import numbers_of
+from anymps.report._predicted import mac_seconds
 from anymps.report._real_kernels import real_share
 from anymps.report._suite import news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
@@ -150,10 +151,13 @@ def _listed(names: Sequence[str]) -> str:
     return listed(shown)
 
 
-def cost(finding: Finding) -> str:
-    """What it costs on a Mac, the empty text if it stops the run instead."""
+def cost(finding: Finding, story: Story) -> str:
+    """What it costs on a Mac, with its share of the predicted step; the empty text if it stops the run instead."""
     if finding.cost_per_step_ns[1]:
-        return f"about {duration_range(*finding.cost_per_step_ns)} a step on a Mac"
+        step_ns = 1e9 * sum(mac_seconds(story).values())
+        low, high = (round(min(100 * part / step_ns, 100)) if step_ns else 0 for part in finding.cost_per_step_ns)
+        share = f", {f'{low} to ' if low < high else ''}{high} % of it" if high else ""
+        return f"about {duration_range(*finding.cost_per_step_ns)} a step on a Mac{share}"
     return f"about {duration_range(*finding.cost_ns)} in this run on a Mac" if finding.cost_ns[1] else ""
 
 

@@ -11,6 +11,7 @@ import textwrap
 import click
 
 from anymps._command_settings import DoctorSettings
+from anymps.commands._help import Command
 from anymps.commands._options import takes
 from anymps.commands.doctor._another_python import run_in
 from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose
@@ -31,7 +32,7 @@ _DEVICES = {
 _INDENT = 17  # where the second column begins
 
 
-@click.command(short_help="Explain why mps is or is not available, and what to do next.")
+@click.command(cls=Command, short_help="Explain why mps is or is not available, and what to do next.")
 @takes("doctor")
 def doctor(asked: DoctorSettings) -> int:
     """Explain why mps is or is not available on this machine, and what to do next.

@@ -215,7 +215,7 @@ def _build_checks(facts: Facts) -> list[Check]:
     if built:
         checks.append(Check("native core", Status.OK, f"built, in {facts.cache}"))
     else:
-        later = "not built yet: the first use builds it, once, in a minute or two"
+        later = "not built yet: the first use builds it, once, which takes minutes"
         checks.append(Check("native core", Status.OK, later))
     # With a finished core nothing of this is needed.
     missing = Status.WARN if built else Status.BAD
@@ -234,8 +234,6 @@ def _build_checks(facts: Facts) -> list[Check]:
         checks.append(Check("cache", missing, text))
     if facts.shader_cache is not None:
         checks.append(_shader_check(facts))
-    if not facts.ninja:
-        checks.append(Check("ninja", Status.WARN, "not found: the build runs without it (pip install ninja)"))
     return checks
 
 

@@ -78,7 +78,6 @@ class Facts:
     """Why the compiler named in CXX cannot be used."""
     python_headers: bool = True
     """Whether Python.h is there."""
-    ninja: bool = True
     cards: device.Cards | None = None
     """What the cuda substrate stands on: torch's build, NVIDIA's driver and its cards."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -198,7 +197,6 @@ def _build_facts() -> dict[str, object]:
         facts["cache_error"] = str(error)
     facts |= _shader_facts()
     facts["python_headers"] = device.python_headers() is not None
-    facts["ninja"] = device.find_ninja() is not None
     try:
         compiler = device.find_compiler()
     except AnympsError as error:

@@ -123,7 +123,8 @@ class Compiler:
                 text=True,
                 errors="replace",
                 check=False,
-                env={**os.environ, "LC_ALL": "C"},  # messages are read here
+                # Messages are read here. A preloaded sanitizer takes more memory than the limit.
+                env={**{name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}, "LC_ALL": "C"},
             )
         except OSError as error:
             raise BuildError(f"the compiler {self.command[0]} cannot be run ({error.strerror or error})") from None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps._text import step_name
+from anymps.compare import Comparison, Divergence
 from anymps.report import _text as text
 from anymps.report.comparison import _words as words
 from anymps.report.comparison._drawings import loss_chart, losses_drawing
@@ -23,9 +24,6 @@ from anymps.report.document import (
     State,
     Table,
 )
-
-if TYPE_CHECKING:
-    from anymps.compare import Comparison, Divergence
 
 _MOST_DIVERGENCES: Final = 30
 _MOST_LOSSES: Final = 24

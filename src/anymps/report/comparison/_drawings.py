@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._text import step_name
+from anymps.compare import Comparison, LossPair
 from anymps.report._lanes import round_
 from anymps.report.comparison import _words as words
 
 if TYPE_CHECKING:
-    from anymps.compare import Comparison, LossPair
     from anymps.report.document import Glyphs
 
 _POINTS: Final = 400  # of a curve

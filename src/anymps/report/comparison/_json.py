@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anymps._version import __version__
+from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
 from anymps.report.comparison import _words as words
-
-if TYPE_CHECKING:
-    from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
 
 FORMAT: Final = "anymps-compare"
 VERSION: Final = 1

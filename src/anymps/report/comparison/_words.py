@@ -6,13 +6,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import listed, step_name
+from anymps.compare import Call, Cause, Comparison, Divergence, Rounding, Side, Site, Sketch
 from anymps.report import _text as text
 from anymps.rules.faults import Hazard, all_hazards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from anymps.compare import Call, Comparison, Divergence, Rounding, Side, Site, Sketch
 
 _DEVICES: Final = {"cpu": "the CPU", "cuda": "CUDA", "mps": "mps"}
 _GENERATORS: Final = {"cpu": "the Mersenne Twister", "cuda": "CUDA's Philox", "mps": "Metal's Philox"}
@@ -20,15 +19,15 @@ _MOST_NAMES: Final = 6  # operators of one block
 _LEAST: Final = 0.001  # per cent that are shown
 
 _REASONS: Final = {
-    "random": "different random streams",
-    "autocast": "autocast casts to different dtypes",
-    "dtype": "different dtypes",
-    "number": "different results from the same inputs",
-    "sizes": "results of different sizes",
-    "choice": "rounding changes a choice",
-    "branch": "different paths through the program",
-    "data": "different data from outside torch",
-    "grown": "accumulated rounding",
+    Cause.RANDOM: "different random streams",
+    Cause.AUTOCAST: "autocast casts to different dtypes",
+    Cause.DTYPE: "different dtypes",
+    Cause.NUMBER: "different results from the same inputs",
+    Cause.SIZES: "results of different sizes",
+    Cause.CHOICE: "rounding changes a choice",
+    Cause.BRANCH: "different paths through the program",
+    Cause.DATA: "different data from outside torch",
+    Cause.GROWN: "accumulated rounding",
 }
 
 
@@ -39,7 +38,7 @@ def name_of(side: Side) -> str:
 
 def reason(divergence: Divergence) -> str:
     """The cause in a few words."""
-    return _REASONS[divergence.cause.value]
+    return _REASONS[divergence.cause]
 
 
 def verdict(found: Comparison) -> str:
@@ -144,14 +143,12 @@ def difference(divergence: Divergence) -> str:
     if not divergence.difference:
         return "none in the values compared"
     words = f"{divergence.difference:.3g}, {percent(divergence.relative)} of the largest value"
-    return (
-        f"{words}; rounding explains at most {divergence.allowed:.2g}" if divergence.cause.value == "number" else words
-    )
+    return f"{words}; rounding explains at most {divergence.allowed:.2g}" if divergence.cause is Cause.NUMBER else words
 
 
 def why(found: Comparison, divergence: Divergence) -> str:
     """What happens, in a sentence or two."""
-    return _WHYS[divergence.cause.value](found, divergence)
+    return _WHYS[divergence.cause](found, divergence)
 
 
 def _random(found: Comparison, divergence: Divergence) -> str:
@@ -192,13 +189,10 @@ def _dtype(found: Comparison, divergence: Divergence) -> str:
         f"in {_computed_in(calls[-1])} on {name_of(side)}"
         for side, calls in zip(found.sides, (divergence.left, divergence.right), strict=True)
     ]
-    wide = any(_is_wide(value.sketch) for call in divergence.left for value in (*call.inputs, *call.results))
+    dtypes = {value.sketch.dtype for call in divergence.left for value in (*call.inputs, *call.results)}
+    wide = dtypes & {"float64", "complex128"}
     more = " The mps device has no float64, so the script or a library converts to float32 there." if wide else ""
     return f"`{short(divergence.call)}` runs {parts[0]} and {parts[1]}.{more}"
-
-
-def _is_wide(sketch: Sketch) -> bool:
-    return sketch.dtype in ("float64", "complex128")
 
 
 def _in_pieces(found: Comparison, divergence: Divergence) -> str:
@@ -321,31 +315,31 @@ def _began(found: Comparison) -> str:
 
 
 _WHYS: Final = {
-    "random": _random,
-    "autocast": _autocast,
-    "dtype": _dtype,
-    "number": _kernel,
-    "sizes": _sizes,
-    "choice": _choice,
-    "branch": _branch,
-    "data": _data,
-    "grown": _grown,
+    Cause.RANDOM: _random,
+    Cause.AUTOCAST: _autocast,
+    Cause.DTYPE: _dtype,
+    Cause.NUMBER: _kernel,
+    Cause.SIZES: _sizes,
+    Cause.CHOICE: _choice,
+    Cause.BRANCH: _branch,
+    Cause.DATA: _data,
+    Cause.GROWN: _grown,
 }
 
 _ADVICE: Final = {
-    "random": "To see what else differs, run `anymps compare --random cpu`. To train on the same numbers, draw them on "
-    "the CPU and move them: `torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)`.",
-    "autocast": "Exclude the line from autocast on all devices: `with torch.autocast(device.type, enabled=False):`, "
-    "with `x.float()` as input.",
-    "dtype": "Convert on both devices: `x.float()` where the tensor is created.",
-    "number": "Run the call alone on both devices with the same inputs. If the other device is right, use a different "
-    "operator for the line, or compute it on the CPU: `x.cpu()`.",
-    "sizes": "Check the comparison or the mask that determines the size.",
-    "choice": "Nothing is wrong: both choices are correct within rounding. Compare the losses over several seeds "
+    Cause.RANDOM: "To see what else differs, run `anymps compare --random cpu`. To train on the same numbers, draw "
+    "them on the CPU and move them: `torch.rand(shape, generator=torch.Generator().manual_seed(0)).to(device)`.",
+    Cause.AUTOCAST: "Exclude the line from autocast on all devices: `with torch.autocast(device.type, "
+    "enabled=False):`, with `x.float()` as input.",
+    Cause.DTYPE: "Convert on both devices: `x.float()` where the tensor is created.",
+    Cause.NUMBER: "Run the call alone on both devices with the same inputs. If the other device is right, use a "
+    "different operator for the line, or compute it on the CPU: `x.cpu()`.",
+    Cause.SIZES: "Check the comparison or the mask that determines the size.",
+    Cause.CHOICE: "Nothing is wrong: both choices are correct within rounding. Compare the losses over several seeds "
     "instead.",
-    "branch": "",
-    "data": "Seed the source, or read it once and save the data to a file.",
-    "grown": "No single call is wrong. Compare the losses over several seeds: they vary as much on one device.",
+    Cause.BRANCH: "",
+    Cause.DATA: "Seed the source, or read it once and save the data to a file.",
+    Cause.GROWN: "No single call is wrong. Compare the losses over several seeds: they vary as much on one device.",
 }
 
 
@@ -368,13 +362,13 @@ def advice(found: Comparison, divergence: Divergence) -> str:
     """What to do; empty where that depends on the program."""
     if len({call.autocast for call in (*divergence.left, *divergence.right) if call.autocast}) > 1:
         return "Use the same dtype on both devices: `torch.autocast(device.type, dtype=torch.bfloat16)`."
-    faults = _faults(found, divergence) if divergence.cause.value == "number" else []
+    faults = _faults(found, divergence) if divergence.cause is Cause.NUMBER else []
     if faults:
         return f"If this is the known fault: {faults[0][0].fix}"
-    if divergence.cause.value == "number" and found.has_releases:
+    if divergence.cause is Cause.NUMBER and found.has_releases:
         return _WHICH_IS_RIGHT.format(*(side.kernels_torch for side in found.sides))
-    said = _ADVICE[divergence.cause.value]
-    if divergence.cause.value == "random" and not divergence.call.with_generator:
+    said = _ADVICE[divergence.cause]
+    if divergence.cause is Cause.RANDOM and not divergence.call.with_generator:
         said += next((more for names, more in _NO_GENERATOR.items() if divergence.call.name in names), "")
     return said
 

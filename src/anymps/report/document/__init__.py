@@ -32,7 +32,6 @@ from anymps.report.document._tree import (
     Facts,
     Form,
     Items,
-    Link,
     Measured,
     Note,
     Progress,

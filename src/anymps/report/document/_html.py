@@ -29,7 +29,7 @@ _LONGEST_SENTENCE: Final = 4000  # characters: an error's message may be as long
 def as_page(document: Document) -> Iterator[str]:
     """The page, in the pieces of its template."""
     template = _templates().get_template("document.html.j2")
-    sections = list(document.shown(Form.PAGE))
+    sections = sorted(document.shown(Form.PAGE), key=lambda pair: pair[0].folded)
     return template.generate(document=document, sections=sections, version=__version__, words=WORDS, **_assets())
 
 

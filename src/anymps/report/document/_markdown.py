@@ -56,20 +56,18 @@ def as_markdown(document: Document) -> Iterator[str]:
 
 
 def escaped(sentence: str) -> str:
-    """One line of prose; what stands in backticks is code, anything else makes no Markdown, HTML or mention."""
+    """One line of prose; what stands in backticks is code, anything else makes no Markdown, HTML or mention.
+
+    A bar in code would end the cell of a table: it is escaped there.
+    """
     parts = clean(sentence).replace("\n", " ").split("`")
     if len(parts) % 2 == 0:  # a backtick without its other one is none
         parts = ["`".join(parts)]
-    return "".join(_code(part) if number % 2 and part.strip() else _plain(part) for number, part in enumerate(parts))
+    return "".join(f"`{part}`" if number % 2 and part.strip() else _plain(part) for number, part in enumerate(parts))
 
 
 def _plain(part: str) -> str:
     return _SPECIAL.sub(r"\\\1", part).translate(_HTML)
-
-
-def _code(part: str) -> str:
-    """A code span without a backtick in it; a bar would end the cell of a table, so it is escaped there, not here."""
-    return f"`{part}`"
 
 
 def _cell(part: Cell) -> str:

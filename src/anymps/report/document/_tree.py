@@ -153,21 +153,10 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Link:
-    """Words that lead to an anchor of the document."""
-
-    text: str
-    anchor: str
-
-
-@dataclass(frozen=True)
 class Change:
     """Something to change: what to do, and what is known of it here."""
 
     prose: tuple[Prose, ...]
-    link: Link | None = None
-    severity: State | None = None
-    aside: str = ""
     badge: str = ""
 
 
@@ -222,7 +211,7 @@ class Note:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Everything but the place, by name, in the order of reading."""
-        named = ("what", "times", "seen in", "cost", "why", "fix", "source")
+        named = ("what", "fix", "cost", "why", "times", "seen in", "source")
         rows = ((name, str(getattr(self, name.replace(" ", "_")))) for name in named)
         return tuple(row for row in rows if row[1])
 
@@ -250,8 +239,8 @@ Block = Prose | Table | Facts | Items | Changes | Note | Drawing
 class Section:
     """Blocks under a title; a terminal and Markdown may call it by a shorter `heading`, with a `remark`.
 
-    `nav` is its name in the page's list of sections, `folded` whether Markdown shows it after a click, behind those
-    that it shows at once. Only the forms of `headed` show a heading.
+    `nav` is its name in the page's list of sections. Pages and Markdown show a `folded` one after a click, below
+    those that they show at once. Only the forms of `headed` show a heading.
     """
 
     anchor: str

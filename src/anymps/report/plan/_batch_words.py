@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps._text import estimate
 from anymps.forecast import bound_words
+from anymps.plan import Batches, BatchTime, Plan
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan._words import INTERVAL, PREDICTED_CAPTION, rate
-
-if TYPE_CHECKING:
-    from anymps.plan import Batches, BatchTime, Plan
 
 TITLE: Final = "Batch against samples a second"
 

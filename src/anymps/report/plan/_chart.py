@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anymps._text import duration_short, step_name
+from anymps.plan import Batches, Plan
 from anymps.record import Category, Sample
 from anymps.report import _text as text
 from anymps.report.document import Glyphs
 from anymps.report.plan._words import HIGH, LOW, needed
 
 if TYPE_CHECKING:
-    from anymps.plan import Batches, Plan
     from anymps.record import MemoryStory
 
 WIDEST: Final = 78

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps._text import duration, estimate
 from anymps.forecast import bound_words
+from anymps.plan import Choice, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
 from anymps.report.plan._words import INTERVAL, rate
-
-if TYPE_CHECKING:
-    from anymps.plan import Choice, Plan, Row
 
 TITLE: Final = "Which Mac?"
 
@@ -156,14 +154,14 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
         yield _HOST
         yield from words.about_times(plan)
     yield _no_times(plan)
-    if any(choice.verdict.value == "tight" for choice in plan.choices):
+    if any(choice.verdict is Verdict.TIGHT for choice in plan.choices):
         yield _TIGHT
     yield words.larger_unknown(plan)
 
 
 def _no_times(plan: Plan) -> str:
     """Why no Mac has a time; nothing where one has, and where the verdicts say it."""
-    fitting = [choice.mac for choice in plan.choices if choice.verdict.value not in ("pages", "fails")]
+    fitting = [choice.mac for choice in plan.choices if choice.verdict not in (Verdict.PAGES, Verdict.FAILS)]
     if plan.times or not fitting:
         return ""
     if plan.base.work is None:
@@ -181,7 +179,7 @@ def _about_own_mac(plan: Plan) -> str:
     if own.step is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
     if own.choice.time is None:
-        what = "pages" if own.choice.verdict.value == "pages" else "fails"
+        what = "pages" if own.choice.verdict is Verdict.PAGES else "fails"
         return f"On {name} the run {what}: speeds are relative to its step there with enough memory."
     return ""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from anymps.plan import Plan, Verdict
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
 from anymps.report._memory import beyond
@@ -32,10 +33,14 @@ from anymps.report.plan._chart import batch_chart, mac_chart, memory_chart, time
 from anymps.report.plan._drawings import batch_drawings, choice_drawing, macs_drawing, times_drawing
 
 if TYPE_CHECKING:
-    from anymps.plan import Plan
     from anymps.record import Moment
 
-_STATES: Final[dict[str, State]] = {"fits": "clean", "tight": "warning", "pages": "warning", "fails": "error"}
+_STATES: Final[dict[Verdict, State]] = {
+    Verdict.FITS: "clean",
+    Verdict.TIGHT: "warning",
+    Verdict.PAGES: "warning",
+    Verdict.FAILS: "error",
+}
 
 
 def plan_document(plan: Plan, *, short: bool = False) -> Document:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anymps._text import duration_short, estimate
+from anymps.plan import Choice, Plan
 from anymps.report import _text as text
 from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
 from anymps.report.plan._chart import LogScale
 from anymps.report.plan._words import rate
-
-if TYPE_CHECKING:
-    from anymps.plan import Choice, Plan
 
 _WIDEST: Final = 1.9
 """Times the working set, at the right edge of the Macs' bars: a little beyond torch's limit."""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from anymps.plan import Fix, FixKind, Plan
 from anymps.report import _text as text
-
-if TYPE_CHECKING:
-    from anymps.plan import Fix, Plan
 from anymps.rules.variables import HIGH_WATERMARK
 
 _FIXES: Final = {
-    "batch": "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
-    "sequence": "Shorten the sequences or shrink the images: activations grow with them, attention scores with their "
-    "square.",
-    "kept": "Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs stored in a "
-    "list.",
-    "checkpoint": "Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third more work.",
-    "precision": "Lower the precision: torch.autocast('mps', dtype=torch.bfloat16) from M3 on, float16 with a "
+    FixKind.BATCH: "Halve the batch, and accumulate gradients over two of them: the same training with less memory.",
+    FixKind.SEQUENCE: "Shorten the sequences or shrink the images: activations grow with them, attention scores with "
+    "their square.",
+    FixKind.KEPT: "Remove what is kept by accident: a loss added up with its graph (use loss.detach()), outputs "
+    "stored in a list.",
+    FixKind.CHECKPOINT: "Recompute activations (torch.utils.checkpoint, gradient_checkpointing_enable()): a third "
+    "more work.",
+    FixKind.PRECISION: "Lower the precision: torch.autocast('mps', dtype=torch.bfloat16) from M3 on, float16 with a "
     "GradScaler before.",
-    "watermark": f"As a last resort, set {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's, and can take "
-    "the whole system down.",
+    FixKind.WATERMARK: f"As a last resort, set {HIGH_WATERMARK}=0.0: it lifts torch's limit, not the memory's, and "
+    "can take the whole system down.",
 }
 
 
@@ -38,35 +37,35 @@ class FixWords:
 
 def fixes(plan: Plan) -> tuple[FixWords, ...]:
     """What to change first, in its order."""
-    return tuple(FixWords(_FIXES[fix.kind.value], _here(fix, plan), fix.begin, fix.applies) for fix in plan.fixes)
+    return tuple(FixWords(_FIXES[fix.kind], _here(fix, plan), fix.begin, fix.applies) for fix in plan.fixes)
 
 
 def _here(fix: Fix, plan: Plan) -> str:
     """What the measurement says about a change to this script."""
-    kind = fix.kind.value
-    if kind == "batch":
+    kind = fix.kind
+    if kind is FixKind.BATCH:
         if plan.base.batch == 1:
             return "The batch is 1 already."
         if fix.peak is not None and plan.base.batch is not None and fix.applies:
             before = text.size(plan.base.story.peak_reserved)
             return f"Batch {plan.base.batch // 2} needs {text.size(fix.peak)} instead of {before}."
         return "Little of the peak grows with the batch." if fix.applies is False else ""
-    if kind == "sequence":
+    if kind is FixKind.SEQUENCE:
         if fix.applies is False:
             return "Little of the peak grows with them."
         return f"They are {plan.base.sequence} tokens long." if plan.base.sequence is not None else ""
-    if kind == "kept":
+    if kind is FixKind.KEPT:
         if not fix.applies:
             return "Nothing grows from step to step." if plan.base.steps >= 3 else ""
         places = ", ".join(text.place(site, os.getcwd()) for site in fix.sites)
         return f"Each step leaves {text.size(fix.growth)} more" + (f"; look at {places}." if places else ".")
-    if kind == "checkpoint":
+    if kind is FixKind.CHECKPOINT:
         return f"Activations are {text.percent(fix.share, 1) or '0 %'} of the peak."
-    if kind == "precision" and fix.applies is not True:
+    if kind is FixKind.PRECISION and fix.applies is not True:
         return (
             "Autocast leaves weights, gradients and optimizer state as they are; a model made in bfloat16, SGD or LoRA "
             "makes those smaller."
         )
-    if kind == "watermark" and not fix.applies:
+    if kind is FixKind.WATERMARK and not fix.applies:
         return "Torch's limit is not the one reached here."
     return ""

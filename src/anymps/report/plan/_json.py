@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._version import __version__
+from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
 from anymps.record import Category, Site
 
 if TYPE_CHECKING:
     from anymps.cost import WalkedStep
-    from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
     from anymps.record import Moment
 
 _POINTS: Final = 200

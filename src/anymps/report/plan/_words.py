@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from anymps._text import estimate, step_name
 from anymps.forecast import bound_words
+from anymps.plan import Kind, NoLarger, Outcome, Plan, Row, Verdict
 from anymps.record import Phase
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
 
 if TYPE_CHECKING:
-    from anymps.plan import Outcome, Plan, Row
     from anymps.record import Holding, Moment
 
 HIGH: Final = watermark_ratio(HIGH_WATERMARK, {})
@@ -35,13 +35,13 @@ _LIMIT: Final = (
 )
 
 _MEANING: Final = {
-    "fits": "fits",
-    "tight": "fits only without other allocations",
-    "pages": "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
-    "fails": "fails",
+    Verdict.FITS: "fits",
+    Verdict.TIGHT: "fits only without other allocations",
+    Verdict.PAGES: "runs, but above the working set: macOS pages, steps take ten to twenty times as long",
+    Verdict.FAILS: "fails",
 }
 
-_NO_TIME: Final = {"pages": "memory: it pages", "fails": "memory: it fails"}
+_NO_TIME: Final = {Verdict.PAGES: "memory: it pages", Verdict.FAILS: "memory: it fails"}
 
 PREDICTED: Final = "predicted, with 80 % intervals"
 PREDICTED_CAPTION: Final = f"{PREDICTED[0].upper()}{PREDICTED[1:]}"
@@ -55,14 +55,15 @@ _ABOUT_TIMES: Final = (
 _SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
 _UNKNOWN: Final = {
-    "no batch": "The largest batch is unknown, because no data loader gives batches. If the script has an option for "
-    "the batch size, write {batch} as its value and pass --batch.",
-    "other course": "The largest batch is unknown: with twice the batch the script runs differently, for example "
-    "because an epoch ends sooner.",
-    "stopped": "The largest batch is unknown, because with twice the batch the script stops: %s. Its batch may be "
-    "fixed elsewhere.",
-    "late": "The largest batch is unknown, because the measurement with twice the batch took longer than --seconds.",
-    "not measured": "The largest batch was not measured (--no-larger).",
+    NoLarger.NO_BATCH: "The largest batch is unknown, because no data loader gives batches. If the script has an "
+    "option for the batch size, write {batch} as its value and pass --batch.",
+    NoLarger.OTHER_COURSE: "The largest batch is unknown: with twice the batch the script runs differently, for "
+    "example because an epoch ends sooner.",
+    NoLarger.STOPPED: "The largest batch is unknown, because with twice the batch the script stops: %s. Its batch may "
+    "be fixed elsewhere.",
+    NoLarger.LATE: "The largest batch is unknown, because the measurement with twice the batch took longer than "
+    "--seconds.",
+    NoLarger.NOT_MEASURED: "The largest batch was not measured (--no-larger).",
 }
 
 
@@ -70,16 +71,16 @@ def headline(plan: Plan) -> str:
     """The verdict in one sentence."""
     if plan.asked:
         return " ".join(f"On {row.outcome.mac.name}: {_meaning(row)}." for row in plan.rows)
-    good = [row.outcome.mac for row in plan.rows if row.outcome.verdict.value in ("fits", "tight")]
+    good = [row.outcome.mac for row in plan.rows if row.outcome.verdict in (Verdict.FITS, Verdict.TIGHT)]
     return f"Fits on Macs with {min(mac.ram_gib for mac in good)} GB or more." if good else "Does not fit on any Mac."
 
 
 def _meaning(row: Row) -> str:
     if row.recovery is not None:
         return f"memory runs out, and the script {_after_failure(row)}"
-    if row.outcome.verdict.value == "pages" and row.outcome.with_others.value == "fails":
-        return f"{_MEANING['pages']}; it fails if other allocations take {text.size(row.outcome.others)}"
-    return _MEANING[row.outcome.verdict.value]
+    if row.outcome.verdict is Verdict.PAGES and row.outcome.with_others is Verdict.FAILS:
+        return f"{_MEANING[Verdict.PAGES]}; it fails if other allocations take {text.size(row.outcome.others)}"
+    return _MEANING[row.outcome.verdict]
 
 
 def _after_failure(row: Row) -> str:
@@ -88,10 +89,9 @@ def _after_failure(row: Row) -> str:
     return f"continues with batch {batch}" if batch is not None else "continues"
 
 
-def worst(plan: Plan) -> str:
+def worst(plan: Plan) -> Verdict:
     """The verdict that the headline tells: the worst of the Macs asked about, or that of the best of all."""
-    order = ("fits", "tight", "pages", "fails")
-    found = sorted((row.outcome.verdict.value for row in plan.rows), key=order.index)
+    found = sorted((row.outcome.verdict for row in plan.rows), key=list(Verdict).index)
     return found[-1] if plan.asked else found[0]
 
 
@@ -209,7 +209,7 @@ def mac_table(plan: Plan) -> Table:
     rows = []
     for row in plan.rows:
         outcome = row.outcome
-        fails = outcome.verdict.value == "fails"
+        fails = outcome.verdict is Verdict.FAILS
         cells = [
             outcome.mac.name,
             text.size(outcome.mac.recommended_max_memory),
@@ -233,7 +233,7 @@ def time_table(plan: Plan) -> Table:
     rows = []
     for mac_time in plan.times:
         if mac_time.time is None:
-            why = _NO_TIME.get(mac_time.verdict.value, "unknown: its clock is not public")
+            why = _NO_TIME.get(mac_time.verdict, "unknown: its clock is not public")
             rows.append((mac_time.mac.name, "", "", "", "", "", why))
             continue
         time = mac_time.time
@@ -298,7 +298,7 @@ def _on_macs(plan: Plan) -> Iterator[str]:
         yield f"Others: memory that MPSGraph and Metal take besides the heaps, up to {much} here, as in public logs."
     if plan.no_larger is not None:
         yield larger_unknown(plan)
-    if plan.base.retries and not plan.asked and any(row.outcome.verdict.value == "fails" for row in plan.rows):
+    if plan.base.retries and not plan.asked and any(row.outcome.verdict is Verdict.FAILS for row in plan.rows):
         yield "The script's code handles running out of memory: --mac shows what it does then."
 
 
@@ -306,24 +306,24 @@ def larger_unknown(plan: Plan) -> str:
     """Why the largest batch is not known; nothing where it is."""
     if plan.no_larger is None:
         return ""
-    unknown = _UNKNOWN[plan.no_larger.value]
+    unknown = _UNKNOWN[plan.no_larger]
     return unknown % text.clean(plan.problem).rstrip(".") if "%s" in unknown else unknown
 
 
 def verdict(outcome: Outcome) -> str:
     """`fits`, `fits only without others`, or `fails in step 1, forward`."""
-    if outcome.verdict.value == "tight":
+    if outcome.verdict is Verdict.TIGHT:
         return "fits only without others"
-    if outcome.verdict.value == "pages" and outcome.with_others.value == "fails":
+    if outcome.verdict is Verdict.PAGES and outcome.with_others is Verdict.FAILS:
         return "pages, fails with others"
     at = f" in {moment(outcome.failing.step, outcome.failing.phase)}" if outcome.failing is not None else ""
-    return outcome.verdict.value + at
+    return f"{outcome.verdict.value}{at}"
 
 
 def limits(plan: Plan) -> tuple[str, ...]:
     """What the numbers leave out, and what stands for it."""
     known = plan.others
-    models = "that read tokens" if known.kind.value == "tokens" else "that read no tokens"
+    models = "that read tokens" if known.kind is Kind.TOKENS else "that read no tokens"
     much = f"{text.percent(known.share, 1)} of all memory in use" if known.share else text.size(known.least)
     return (
         "A plan cannot measure the memory that MPSGraph and Metal take besides PyTorch's heaps (others): in "
@@ -334,7 +334,7 @@ def limits(plan: Plan) -> tuple[str, ...]:
 
 def _short(outcome: Outcome) -> str:
     """The verdict without its place."""
-    return outcome.verdict.value if outcome.verdict.value == "fails" else verdict(outcome)
+    return outcome.verdict.value if outcome.verdict is Verdict.FAILS else verdict(outcome)
 
 
 def _signed(number: int) -> str:
@@ -343,7 +343,7 @@ def _signed(number: int) -> str:
 
 def needed(plan: Plan, outcome: Outcome) -> int:
     """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
-    return plan.base.story.peak_reserved if outcome.verdict.value == "fails" else outcome.peak_reserved
+    return plan.base.story.peak_reserved if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
 
 
 def change_table(plan: Plan) -> Table:

@@ -1,4 +1,4 @@
-"""The report of a run as a document: what to change first, the step, waits, timeline, memory, findings, lines."""
+"""The report of a run as a document: the Mac's step, findings, timeline, step, waits, memory, operators, lines."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from anymps.findings import Finding, Severity, Story
+from anymps.findings import Finding, Story
 from anymps.record import OperatorUse
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
 from anymps.report._notes import STATES, note
-from anymps.report._predicted import mac_times, predicted_sentence
+from anymps.report._predicted import STOPPING, mac_times, predicted_sentence
 from anymps.report._step import is_idle, step_section, total
 from anymps.report._timeline import timeline_drawing
+from anymps.report._timeline_on_mac import step_bar
 from anymps.report._words import (
-    cost,
     environment,
     limits,
     needless_waits,
@@ -27,15 +27,12 @@ from anymps.report._words import (
 from anymps.report.document import (
     Block,
     Cell,
-    Change,
-    Changes,
     Column,
     Document,
     Drawing,
     Facts,
     Form,
     Items,
-    Link,
     Measured,
     Note,
     Progress,
@@ -49,7 +46,6 @@ from anymps.report.run._waits import waits_section
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200
 _MOST_OPERATORS: Final = 300
-_FIRST: Final = 3
 
 
 def run_document(
@@ -57,6 +53,7 @@ def run_document(
 ) -> Document:
     """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made."""
     notes = [note(f"finding-{number}", finding, story) for number, finding in enumerate(findings, 1)]
+    stops = story.judge(findings).outcome in STOPPING
     first, *others = verdict(story, findings, running=running is not None)
     return Document(
         title=_title(story),
@@ -65,7 +62,7 @@ def run_document(
         eyebrow=tuple(_eyebrow(story)),
         state=STATES[state(story, findings)],
         verdict=first,
-        sentences=tuple(filter(None, (*others, predicted_sentence(story)))),
+        sentences=tuple(filter(None, (*others, "" if stops else predicted_sentence(story)))),
         figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
         sections=tuple(_sections(story, findings, notes, forms, running is not None)),
         running=running,
@@ -75,15 +72,18 @@ def run_document(
 def _sections(
     story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
 ) -> Iterator[Section]:
-    page = Form.PAGE in forms
-    yield from _first(findings, notes)
+    page, stops = Form.PAGE in forms, story.judge(findings).outcome in STOPPING
+    if page and not stops and (bar := step_bar(story)) is not None:
+        drawn = Drawing("timeline_drawing", bar)
+        yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
+    if notes:
+        yield _findings(notes)
+    if page and not stops:
+        yield from _timeline(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
-    if page:
-        yield from _timeline(story)
     drawing = Drawing("memory_drawing", memory_drawing(story.memory)) if page else None
     yield from memory_section(story, drawing)
-    yield _findings(notes)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)
@@ -124,36 +124,13 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     if not table.first or is_idle(table):
         return
     share = total(table.typical)
-    here = "" if story.run.on_mac else " here"
-    needless = needless_waits(story, findings)
-    of_these = f" ({text.count(needless)} needless)" if needless else ""
-    if on_mac := mac_times(story)(None):
+    of_these = f" ({text.count(needless)} needless)" if (needless := needless_waits(story, findings)) else ""
+    on_mac = mac_times(story)(None) or (text.duration(share.time_ns) if story.run.on_mac else "")
+    if on_mac and story.judge(findings).outcome not in STOPPING:
         yield "a step on the Mac", on_mac
-    yield f"a step{here}", text.duration(share.time_ns) or "0"
     yield "its operators on mps", text.count(share.on_mps) or "0"
     yield "its operators on CPU", text.count(share.on_cpu) or "0"
     yield f"its waits{of_these}", text.count(share.waits) or "0"
-
-
-def _first(findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Section]:
-    """The findings to begin with, in the order of the verdict's own choice."""
-    serious = [pair for pair in zip(findings, notes, strict=True) if pair[0].severity is not Severity.INFO]
-    serious.sort(key=lambda pair: (*pair[0].urgency, -pair[0].cost_per_step_ns[1]))
-    # One change of a line fixes all that is found there with the same fix, such as a known fault and its wrong numbers.
-    each_once: dict[tuple[str, str], tuple[Finding, Note]] = {}
-    for pair in serious:
-        each_once.setdefault((pair[1].spot.where, pair[1].fix), pair)
-    changes = tuple(
-        Change(
-            (Prose((its_note.what,)), Prose((its_note.fix,), lead="Fix:", look="fix")),
-            link=Link(its_note.spot.where, its_note.anchor),
-            severity=its_note.severity,
-            aside=cost(finding),
-        )
-        for finding, its_note in list(each_once.values())[:_FIRST]
-    )
-    if changes:
-        yield Section("first", "What to change first", (Changes(changes),), "Change first", forms=Form.PAGE)
 
 
 def _timeline(story: Story) -> Iterator[Section]:
@@ -181,7 +158,7 @@ def _timeline(story: Story) -> Iterator[Section]:
     blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
     if (runs := runs_drawing(story)) is not None:
         blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
-    yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", forms=Form.PAGE)
+    yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", folded=False, forms=Form.PAGE)
 
 
 def _findings(notes: Sequence[Note]) -> Section:
@@ -190,16 +167,8 @@ def _findings(notes: Sequence[Note]) -> Section:
     if left := notes[_MOST_FINDINGS:]:
         blocks += [replace(further, forms=Form.TEXT) for further in left]
         blocks.append(Prose((f"{len(left)} more findings are in the JSON report.",), look="quiet", forms=Form.PAGE))
-    if not notes:
-        blocks.append(Prose(("None.",), forms=Form.PAGE))
-    return Section(
-        "findings",
-        "Findings",
-        tuple(blocks),
-        remark="" if notes else "none",
-        folded=False,
-        headed=Form.TERMINAL | Form.PAGE,
-    )
+    headed = Form.TERMINAL | Form.PAGE
+    return Section("findings", "What to change", tuple(blocks), folded=False, headed=headed)
 
 
 def _operators(uses: Sequence[OperatorUse]) -> Iterator[Section]:

@@ -10,11 +10,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anymps.findings import Finding, Outcome, Story
+from anymps.findings import Finding, Story
 from anymps.report import _text as text
 from anymps.report._notes import STATES
 from anymps.report._numbers import numbers_of
-from anymps.report._predicted import predicted_in_short
+from anymps.report._predicted import STOPPING, predicted_in_short, time_on_mac
 from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
 from anymps.report._words import (
@@ -41,9 +41,6 @@ from anymps.report.document import (
 
 _MOST_ROWS = 5  # of the table; the rest is one line
 _PLACE_WIDTH = 44  # characters that leave a rule and most titles their line of 100; the full report has the whole place
-
-_STOPPING = (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
-"""What ends on a Mac takes no time there."""
 
 
 def print_summary(
@@ -75,7 +72,7 @@ def render_summary(
 
 def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
     worst = state(story, findings)
-    stops = story.judge(findings).outcome in _STOPPING
+    stops = story.judge(findings).outcome in STOPPING
     predicted = "" if stops else predicted_in_short(story)
     yield Text.assemble(
         (verdict(story, findings)[0], STATE_STYLES[STATES[worst]]),
@@ -88,6 +85,8 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
     others = [finding for finding in findings if finding is not first]
     if others:
         yield from _table(story, others, "Then:" if first is not None else "Findings:")
+    if not stops and (time := time_on_mac(story)):
+        yield Text(time)
     step = _step(story, findings)
     if step:
         yield Text(step)
@@ -99,7 +98,7 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
 
 
 def _change(story: Story, finding: Finding) -> Iterator[RenderableType]:
-    where, much = _where(story, finding), cost(finding)
+    where, much = _where(story, finding), cost(finding, story)
     costs = (f", costs {much}" if where else f" {much}") if much else ""
     yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), costs)
     rows = [(finding.id, Text(finding.title))]

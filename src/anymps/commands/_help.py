@@ -1,0 +1,111 @@
+"""What `--help` shows of a command: examples, and its options by what they are for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+EXAMPLES: Final = {
+    "": (
+        ('anymps run --mac "M1 8GB" train.py', "what would this Mac do?"),
+        ("anymps fix train.py", "print a patch for what it finds"),
+        ("anymps plan train.py", "which Macs does it fit on, and how fast?"),
+    ),
+    "bench": (
+        ("anymps bench train.py", "time the optimizer steps of a script"),
+        ("anymps bench model.py:forward --device cpu,mps", "compare a function on two devices"),
+    ),
+    "compare": (
+        ("anymps compare train.py", "the CPU against mps"),
+        ("anymps compare --of 2.13 --with 2.15 train.py", "the kernels of two releases"),
+    ),
+    "convert": (
+        ("anymps convert model.pt model-mps.pt", ""),
+        ("anymps convert --to safetensors model.pt model.safetensors", ""),
+    ),
+    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "")),
+    "diff": (("anymps diff before.anymps after.anymps", ""),),
+    "doctor": (("anymps doctor", ""), ("anymps doctor --python .venv/bin/python", "another environment")),
+    "explain": (("anymps explain MPS201", ""),),
+    "fix": (
+        ("anymps fix train.py --epochs 1", "print the patch"),
+        ("anymps fix --write train.py --epochs 1", "apply it"),
+    ),
+    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", ""),),
+    "join-manifests": (("anymps join-manifests --into mps.toml shard1.toml shard2.toml", ""),),
+    "kernels": (("anymps kernels add --download", "those of the installed torch, from its macOS wheel"),),
+    "kernels add": (("anymps kernels add --download --torch 2.15", ""),),
+    "kernels list": (("anymps kernels list", ""),),
+    "kernels remove": (("anymps kernels remove --torch 2.15", ""),),
+    "kernels show": (("anymps kernels show fused_adamw_float_float", ""),),
+    "plan": (
+        ("anymps plan train.py", "which Mac?"),
+        ('anymps plan --mac "M4 Pro 24GB" --what-if batch=8,bf16 train.py', "one Mac, and a change"),
+    ),
+    "report": (("anymps report", "the last run"), ("anymps report --format html --output run.html run.anymps", "")),
+    "run": (
+        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', ""),
+        ("anymps run --report html=report.html train.py", "a page to read and to send"),
+        ("anymps run --fail-on warning train.py", "for CI"),
+    ),
+    "verify": (
+        ("anymps verify", "on a Mac: writes mac-answers.json.gz"),
+        ("anymps verify --read mac-answers.json.gz", ""),
+    ),
+}
+"""A command line, and what it is for, by command; the empty name is `anymps` itself."""
+
+_GROUPS: Final = {
+    "Options": (),
+    "Mac": ("mac", "macs", "against", "torch", "require", "fallback", "kernels"),
+    "Report": ("reports", "report_to", "report", "verbose", "live", "record", "form", "output", "json", "markdown"),
+    "CI": ("fail_on", "worse", "baseline", "write_baseline", "allow_unused", "root"),
+    "Checks": ("check_shaders", "check_numbers", "strict_copies"),
+    "Advanced": ("substrate", "alone", "source", "children", "start_method", "arguments", "of_python", "allow_writes"),
+}
+"""The groups of options, by the names of their settings; all others are in the first."""
+
+_FEW: Final = 8  # options, which need no groups
+
+
+class Command(click.Command):
+    """A command whose help has examples, and groups where there are many options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the options."""
+        write_examples(ctx, formatter)
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUPS}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is not None:
+                names = (name for name, settings in _GROUPS.items() if option.name in settings)
+                groups[next(names, "Options")].append(record)
+        found = [record for records in groups.values() for record in records]
+        if len(found) <= _FEW:
+            groups = {"Options": found}
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A command of commands, with examples in its help."""
+
+    command_class = Command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the options and the commands."""
+        write_examples(ctx, formatter)
+        super().format_options(ctx, formatter)
+
+
+def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the examples of a command, each with what it is for."""
+    rows = EXAMPLES[ctx.command_path.partition(" ")[2]]
+    width = max(len(line) for line, _ in rows)
+    with formatter.section("Examples"):
+        for line, purpose in rows:
+            words = f"{line:<{width}}  # {purpose}" if purpose else line
+            formatter.write(f"{'':{formatter.current_indent}}{words}\n")
