@@ -32,6 +32,7 @@ TESTS = {
     "numerics": ("numerics/*", "pytest_numbers"),
     "plan": ("plan", "plan_*"),
     "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
+    "runs": ("runs/*",),
     "rules": ("rules_*", "coverage", "hazards"),
     "verify": ("verify/[!ar]*", "verify/answer*", "verify/asked", "verify/run", "waits"),
 }

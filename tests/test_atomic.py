@@ -20,8 +20,8 @@ IN_STEPS_OF_THEIR_OWN = {
     "_atomic.py",
     "device/_build.py",  # a folder
     "metal/compilation/_headers.py",  # a folder
-    "plan/sandbox/_layer.py",  # a script's own calls
-    "plan/sandbox/_seal.py",
+    "runs/sandbox/_layer.py",  # a script's own calls
+    "runs/sandbox/_seal.py",
     "record/_place.py",  # a recording with its journal
 }
 

@@ -8,12 +8,12 @@ from typing import Any, cast, get_args
 import pytest
 
 from anymps._text import error_words, first_line, severity_word
-from anymps.commands.isolated import error_of
 from anymps.findings import Severity
 from anymps.findings._endings import Ending
 from anymps.plan._measure import _what_stopped
 from anymps.record import EndingFacts
 from anymps.report.document._tree import WORDS, State
+from anymps.runs.inside import error_of
 
 SAID = "source code string cannot contain null bytes"
 

@@ -159,7 +159,7 @@ def test_a_worker_writes_where_its_parent_does(tmp_path: Path) -> None:
     code = f"""
         import multiprocessing, os
         from anymps.children import ChildParts, ChildSettings
-        from anymps.commands.isolated._isolation import DIVERT_AGAIN, divert_writes
+        from anymps.runs.inside import DIVERT_AGAIN, divert_writes
         divert_writes({str(private)!r})
         os.makedirs("r")
         open("r/a", "w").write("1")

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from anymps._settings import Settings
-from anymps.commands.fix._runs import Runs, _of_worker, _written
-from anymps.commands.isolated import Order
-from anymps.fix import How, Program
+from anymps.fix import How, Program, Runs
+from anymps.fix._runs import _of_worker, _written
+from anymps.runs import Order
 
 
 def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +21,7 @@ def test_what_a_script_sees_of_a_machine(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     program = Program.read(Path("train.py"))
-    runs = Runs(("train.py",), Order("", Settings()), 600)
+    runs = Runs(Order(("train.py",)), print)
     found = runs.run([(program, How("x", device, answered)) for device, answered in (("cpu", False), ("mps", True))])
     assert [ran.printed for ran in found] == [(0.0, float(torch.cuda.is_available()), 9.0), (1.0, 1.0, 3.0)]
     assert [ran.files for ran in found] == [{"log.txt": "1\n"}] * 2
@@ -38,7 +37,7 @@ def test_mps_has_the_random_numbers_of_the_cpu(tmp_path: Path, monkeypatch: pyte
     )
     monkeypatch.chdir(tmp_path)
     program = Program.read(Path("train.py"))
-    runs = Runs(("train.py",), Order("", Settings()), 600)
+    runs = Runs(Order(("train.py",)), print)
     hows = (How("x", "cpu"), How("x", draws_on_cpu=True), How("x"))
     on_cpu, drawn, own = (ran.printed for ran in runs.run([(program, how) for how in hows]))
     assert len(on_cpu) == 9

@@ -306,12 +306,12 @@ def _scripts() -> list[bytes]:
 
 def _script(data: bytes) -> list[Words]:
     from anymps._errors import UsageError
-    from anymps.commands.fix import _runs
+    from anymps.fix import Runs
 
     def unexecuted(*_: object) -> Any:
         raise UsageError("the script is not run here")
 
-    _runs.Runs.first = unexecuted  # type: ignore[method-assign]
+    Runs.first = unexecuted  # type: ignore[method-assign]
     Path("s.py").write_bytes(data)
     return [["fix", "s.py"]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -267,37 +266,15 @@ def test_a_page_is_written(tmp_path: Path) -> None:
     assert "</span>On M1 8GB: fits.</h1>" in page
 
 
-def alive(number: int) -> bool:
-    """Whether a process runs (one that is dead and unburied does not)."""
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{number}/stat")
-    return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-
-
-HANGS = """
-import os, subprocess, sys, time
-children = [
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=own) for own in (0, 1)
-]
-open("pids.part", "w").write(" ".join(map(str, (os.getpid(), *(child.pid for child in children)))))
-os.rename("pids.part", "pids")
-while True:
-    time.sleep(0.1)
-"""
-
-
 @pytest.mark.slow
-def test_a_script_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    """After --seconds one line says so, and no process is left."""
-    result = limited_plan(tmp_path, 15, "--mac", "M1 8GB", script(tmp_path, f"{HANGS}    open({REACHED!r}, 'w')\n"))
+def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
+    """After --seconds one line says so."""
+    hangs = f"import time\nopen({REACHED!r}, 'w')\ntime.sleep(600)\n"
+    result = limited_plan(tmp_path, 15, "--mac", "M1 8GB", script(tmp_path, hangs))
     assert (result.status, result.err.splitlines()) == (
         2,
         ["anymps: the script did nothing on mps within 15 s; it must choose the device itself"],
     )
-    assert not any(alive(int(number)) for number in (tmp_path / "pids").read_text().split())
 
 
 @pytest.mark.slow

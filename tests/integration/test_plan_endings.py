@@ -142,22 +142,6 @@ def test_a_script_that_halves_its_batch_is_tried_within_the_macs_memory(tmp_path
     assert mac["recovery"] == {"steps": 2, "batch": 2048}
 
 
-def test_a_file_that_hides_a_package_is_named(tmp_path: Path) -> None:
-    """torch cannot be imported beside it; one line says which file it is."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "numpy.py").write_text("", encoding="utf-8")
-    (tmp_path / "mine" / "train.py").write_text(training(), encoding="utf-8")
-    result = run_command("-m", "anymps", "plan", "--mac", "M1 8GB", "mine/train.py", cwd=tmp_path)
-    assert (result.status, result.out, result.err.splitlines()) == (
-        2,
-        "",
-        [
-            "anymps: the plan could not start: numpy.py beside the script is imported in place of the package numpy, "
-            "which torch needs: give it another name"
-        ],
-    )
-
-
 def test_modules_of_pythonpath_are_found(tmp_path: Path) -> None:
     """What the variable names first is there for the script, too."""
     (tmp_path / "mine").mkdir()

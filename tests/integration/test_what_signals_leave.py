@@ -90,7 +90,7 @@ def test_convert(tmp_path: Path, how: signal.Signals) -> None:
     [
         *(("plan --mac M1", how) for how in SIGNALS),
         ("plan --mac M1 --allow-writes", signal.SIGKILL),
-        *((command, how) for command in ("compare", "fix") for how in (signal.SIGTERM, signal.SIGKILL)),
+        *((command, signal.SIGTERM) for command in ("compare", "fix")),
     ],
 )
 def test_commands_that_run_a_script_apart(tmp_path: Path, command: str, how: signal.Signals) -> None:
@@ -106,7 +106,7 @@ def test_commands_that_run_a_script_apart(tmp_path: Path, command: str, how: sig
     )
     if how is signal.SIGKILL:
         wait_until(lambda: not running(tmp_path))
-        PrivateFolder(f"anymps-{command.split()[0]}-", tmp_path / "tmp").remove()
+        PrivateFolder("anymps-run-", tmp_path / "tmp").remove()
     assert running(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
 

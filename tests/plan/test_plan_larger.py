@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anymps import parse_mac
-from anymps._command_settings import PlanSettings
 from anymps._errors import PlanError
-from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict, make_plan
+from anymps.plan import NoLarger, Outcome, Recovery, Scenario, Verdict
 from anymps.plan._fixes import FixKind, first_fixes
 from anymps.plan._measure import Stopped, _fill_in
 from anymps.plan._plan import _larger, _recovery
@@ -124,10 +122,3 @@ def test_a_place_in_the_arguments_needs_a_number() -> None:
     with pytest.raises(PlanError) as error:
         _fill_in("{sequence}", Scenario(batch=8))
     assert str(error.value) == ("anymps: the arguments contain {sequence}: give its value with --what-if or --sequence")
-
-
-def test_a_plan_measures_as_the_command_does() -> None:
-    """The defaults of the function are those of the options."""
-    defaults = {name: given.default for name, given in inspect.signature(make_plan).parameters.items()}
-    for name in ("steps", "seconds", "allow_writes", "larger"):
-        assert defaults[name] == getattr(PlanSettings(), name), name

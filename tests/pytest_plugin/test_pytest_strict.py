@@ -205,7 +205,7 @@ def test_an_interrupt_of_the_second_run_writes_what_is_known(gate: Gate, monkeyp
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("anymps.pytest_plugin._update.subprocess.run", stopped)
+    monkeypatch.setattr("anymps.runs.run", stopped)
     gate.write(test_a=TWO_RED)
     result = gate.run(*UPDATE, "--mps-rerun")
     result.assert_outcomes(xfailed=2)

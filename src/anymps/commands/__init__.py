@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -45,7 +46,7 @@ _MODULES: Final = {
     "diff": "_diff",
     "doctor": "doctor",
     "explain": "_explain",
-    "fix": "fix",
+    "fix": "_fix",
     "join": "_join",
     "join-manifests": "_join_manifests",
     "kernels": "_kernels",
@@ -95,12 +96,18 @@ class _Commands(MutableMapping[str, click.Command]):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="anymps", message="%(prog)s %(version)s")
+@click.option("--order", hidden=True)  # by which commands start their own processes
 @click.pass_context
-def _commands(context: click.Context) -> None:
+def _commands(context: click.Context, order: str | None) -> int | None:
     """PyTorch's mps device (the Apple GPU) on any machine."""
+    if order is not None:
+        from anymps.commands._runner import run_order
+
+        return run_order(Path(order))
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(UsageError.exit_code)
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

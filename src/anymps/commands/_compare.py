@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from anymps._command_settings import CompareSettings
 from anymps._errors import UsageError
-from anymps._own_process import own_command
+from anymps._settings import Settings
 from anymps._text import last_line
-from anymps.cleanup import PrivateFolder
 from anymps.commands._judge import UNUSED
-from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
-from anymps.commands.isolated import TRACE, TraceOrder, TraceSession
 
 if TYPE_CHECKING:
-    from anymps.compare import Trace
+    from anymps.compare import Ran
+    from anymps.runs import Order
 
 PART: Final = 1
 """The runs diverge, or one of them fails."""
@@ -33,9 +31,8 @@ _ASKS_FOR_CUDA: Final = ("not compiled with CUDA enabled", "No CUDA GPUs are ava
     "compare",
     "Run a script on two devices, or on two releases' kernels, and show where the numbers diverge.",
     module="Compare a module, as `python -m` runs it.",
-    private="--trace",
 )
-def compare(asked: CompareSettings, trace: str | None, module: str | None, words: tuple[str, ...]) -> int:
+def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Run a script on two devices with the same seeds, and show where and why the numbers diverge.
 
     Both run at the same time, each in its own process; what the script writes and prints is discarded. Each
@@ -44,8 +41,6 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     releases. Exits with 1 if the runs diverge.
     """
     target = Target.named(module, words, "compare")
-    if trace is not None:
-        return run_target(target, TraceSession(TraceOrder.read(trace)))
     target.check()
     _check(asked)
     from anymps.compare import compare_traces
@@ -55,7 +50,6 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
     asked = asked.filled(read_settings(target.place))
     if any(_is_mps(device) for device in (asked.of, asked.other)):
         build()  # build here if needed: the processes that run the script may not write the user's files
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of strings is a seed, too
     names = _names(asked)
     sides = _run(asked, target.words, names)
     if not asked.cuda_as_mps and any(_asks_for_cuda(side) for side in sides):
@@ -75,15 +69,6 @@ def compare(asked: CompareSettings, trace: str | None, module: str | None, words
         say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED
     return 0 if found.agrees else PART
-
-
-@dataclass(frozen=True)
-class _Ran:
-    """One side: its trace, exit status (None: cut) and what it wrote to stderr."""
-
-    trace: Trace
-    status: int | None
-    errors: str
 
 
 def _check(asked: CompareSettings) -> None:
@@ -140,22 +125,17 @@ def _names(asked: CompareSettings) -> tuple[str, str]:
     return ("mps, CPU kernels", "mps, PyTorch's kernels") if asked.kernels == "real" else ("mps, first", "mps, second")
 
 
-def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> tuple[_Ran, _Ran]:
+def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> list[Ran]:
     """Run both sides at the same time. Raises UsageError if one could not start."""
-    from anymps.plan import end_all
+    from anymps.compare import trace_run
+    from anymps.runs import together
 
     say(f"running on {names[0]} and on {names[1]} ...")
     first = asked
     if asked.of == asked.other == "mps" and asked.of_python is None:
         first = replace(asked, kernels="cpu")
-    with ThreadPoolExecutor(2) as pool:
-        one = pool.submit(_run_side, first, asked.of, command, asked.of_python)
-        other = pool.submit(_run_side, asked, asked.other, command, None)
-        try:
-            sides = one.result(), other.result()
-        except BaseException:
-            end_all()
-            raise
+    orders = (_order(first, asked.of, command, asked.of_python), _order(asked, asked.other, command, None))
+    sides = together([partial(trace_run, order) for order in orders])
     for name, side in zip(names, sides, strict=True):
         if not side.trace.facts:
             raise UsageError(f"the run on {name} could not start: {last_line(side.errors)}")
@@ -164,34 +144,24 @@ def _run(asked: CompareSettings, command: list[str], names: tuple[str, str]) -> 
     return sides
 
 
-def _run_side(asked: CompareSettings, device: str, command: list[str], python: Path | None) -> _Ran:
-    from anymps.compare import Trace
-    from anymps.plan import run_isolated
+def _order(asked: CompareSettings, device: str, command: list[str], python: Path | None) -> Order:
+    from anymps.compare import Traced
+    from anymps.runs import Order
 
-    with PrivateFolder("anymps-compare-") as folder:
-        enable = asked.device()
-        if _is_release(device):
-            device, enable = "mps", {**enable, "kernels": device}
-        order = TraceOrder(
-            str(folder),
-            device,
-            enable if device == "mps" else {},
-            asked.full_steps,
-            asked.steps,
-            asked.random == "cpu",
-            _renamed(asked, device),
-        )
-        words = own_command("compare", "--trace", order.to_json(), *command)
-        if python is not None:
-            words[0] = str(python)
-        output, errors = folder / "output", folder / "errors"
-        with output.open("wb") as out, errors.open("wb") as error:
-            status = run_isolated(words, out, asked.seconds, error)
-        trace = Trace.open(folder / TRACE)
-        if status is None:  # the interrupt at the time limit is not the script's error
-            trace.ending = replace(trace.ending, error="", is_cut=True)
-        return _Ran(trace, status, errors.read_text(encoding="utf-8", errors="replace"))
+    settings = Settings(**asked.device())
+    if _is_release(device):
+        device, settings = "mps", replace(settings, kernels=device)
+    return Order(
+        tuple(command),
+        on=cast(Any, device),
+        device=settings,
+        recorded=False,
+        observer=Traced(asked.full_steps, asked.random == "cpu", _renamed(asked, device)),
+        steps=asked.steps,
+        seconds=asked.seconds,
+        python="" if python is None else str(python),
+    )
 
 
-def _asks_for_cuda(side: _Ran) -> bool:
+def _asks_for_cuda(side: Ran) -> bool:
     return any(words in side.trace.ending.error for words in _ASKS_FOR_CUDA)

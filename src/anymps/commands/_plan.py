@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import PlanSettings
-from anymps._settings import set_variable
-from anymps.commands._runner import run_target
+from anymps._settings import Settings, set_variable
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
-from anymps.commands.isolated import PlanSession
 
 if TYPE_CHECKING:
     from anymps.plan import Plan
@@ -22,23 +20,21 @@ if TYPE_CHECKING:
     "plan",
     "Show which Macs a training script fits on.",
     module="Plan a module, as `python -m` runs it; all later arguments go to it.",
-    private="--measure",
 )
-def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tuple[str, ...]) -> int:
+def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Show which Macs a training script fits on, before the first real step.
 
     The script runs for a few optimizer steps on shapes only: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. Files that it writes are discarded.
     """
     target = Target.named(module, words, "plan")
-    if measure is not None:
-        return run_target(target, PlanSession(measure, asked.fallback))
     target.check()
     from anymps.device import enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
     from anymps.report import check_file
     from anymps.rules import installed_torch
+    from anymps.runs import Order
 
     if asked.report_to is not None:
         check_file(asked.report_to)
@@ -53,16 +49,18 @@ def plan(asked: PlanSettings, measure: str | None, module: str | None, words: tu
         chosen[0] if chosen else None, require="virtual", quiet=True, start_method="system"
     )  # for the allocator of the replay
     found = make_plan(
-        target.words,
+        Order(
+            tuple(target.words),
+            device=Settings(fallback=asked.fallback),
+            steps=asked.steps,
+            seconds=asked.seconds,
+            may_write=asked.allow_writes,
+        ),
         asked=chosen,
         what_if=changes,
         base=Scenario(batch=asked.batch, sequence=asked.sequence),
         torch_version=str(installed_torch().version),
         times_of=asked.torch,
-        steps=asked.steps,
-        seconds=asked.seconds,
-        fallback=asked.fallback,
-        allow_writes=asked.allow_writes,
         larger=asked.larger,
         against=own,
         say=lambda text: say(text) if sys.stderr.isatty() else None,

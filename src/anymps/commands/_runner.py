@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 from typing import Protocol
 
 from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, UsageError
@@ -12,10 +13,6 @@ from anymps.children import ExitWatch
 from anymps.cleanup import leave_signals, termination_raises
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
-
-
-class StepsDone(SystemExit):
-    """The steps that a script was run for are done; ends it with status 0."""
 
 
 class Session(Protocol):
@@ -33,6 +30,15 @@ class Session(Protocol):
 
     def keep(self, ending: dict[str, object]) -> None:
         """Close the recording without a report: the process is about to be ended by a signal."""
+
+
+def run_order(path: Path) -> int:
+    """Run what an order in a file names, in this process that was started for it."""
+    from anymps.runs import Order
+    from anymps.runs.inside import OrderSession
+
+    order = Order.read(path)
+    return run_target(Target.of(order.words), OrderSession(order, path.parent))
 
 
 def run_target(target: Target, session: Session) -> int:

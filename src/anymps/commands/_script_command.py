@@ -18,21 +18,17 @@ def script_command(
     short_help: str | None = None,
     *,
     module: str = "",
-    private: str = "",
     words: str = "SCRIPT [ARGUMENTS]...",
 ) -> Callable[[Callable[..., int]], click.Command]:
     """The command `name` of a script and its arguments, which its function is given as `words`.
 
-    `module` is the help of `-m MODULE`, empty for a command without it. `private` is the option by which the command
-    starts its own processes.
+    `module` is the help of `-m MODULE`, empty for a command without it.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         function = click.argument("words", metavar=words, nargs=-1, type=click.UNPROCESSED)(function)
         if module:
             function = click.option("-m", "module", metavar="MODULE", help=module)(function)
-        if private:
-            function = click.option(private, hidden=True)(function)
         # Else click would read the script's own options as ours, up to the end of the line.
         made = click.command(
             cls=ScriptCommand, short_help=short_help, context_settings={"allow_interspersed_args": False}

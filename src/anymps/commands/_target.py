@@ -61,6 +61,13 @@ class Target:
             return cls(words[0], words[1:])
         raise UsageError(f"name a script, or a module with -m (anymps {command} --help)")
 
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Target:
+        """The one that has these `words`."""
+        is_module = words[0] == "-m"
+        name, *arguments = words[is_module:]
+        return cls(name, tuple(arguments), is_module)
+
     @property
     def words(self) -> list[str]:
         """What python's command line says to run it."""

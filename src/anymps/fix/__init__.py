@@ -1,7 +1,4 @@
-"""Automatic fixes: edits of a program for its findings, checked by runs of the changed program.
-
-Runs nothing itself: `check` is given what runs a script.
-"""
+"""Automatic fixes: edits of a program for its findings, checked by runs of the changed program."""
 
 from __future__ import annotations
 
@@ -15,4 +12,5 @@ from anymps.fix._messages import comparable, numbers
 from anymps.fix._options import cpu_option
 from anymps.fix._patch import file_patch, how_to_apply, patch_folder
 from anymps.fix._program import Program
+from anymps.fix._runs import Runs
 from anymps.fix._script import Script

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from anymps._text import listed
 from anymps.findings.edits import Safety
@@ -37,7 +37,7 @@ class How:
     """
 
     what: str
-    device: str = "mps"
+    device: Literal["mps", "cpu"] = "mps"
     answered: bool = False
     added: tuple[str, ...] = ()
     steps: int | None = None
@@ -45,9 +45,9 @@ class How:
     draws_on_cpu: bool = False
 
 
-Order = tuple[Program, How]
+Task = tuple[Program, How]
 
-Run = Callable[[Sequence[Order]], list[Ran]]
+Run = Callable[[Sequence[Task]], list[Ran]]
 """Runs programs at the same time."""
 
 
@@ -109,11 +109,11 @@ class _Checker:
         before = None
         while self.found.kept:
             how = replace(how, seconds=max(0.6 * self._before.seconds, _SHORT_S))
-            orders = [(apply_all(self.found.kept, self._program), how)]
+            tasks = [(apply_all(self.found.kept, self._program), how)]
             if before is None and self._answered:
                 alone = How("the unchanged script without --cuda-as-mps", steps=self._steps)
-                orders.append((self._program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
-            after, *rest = self._ran(*orders)
+                tasks.append((self._program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
+            after, *rest = self._ran(*tasks)
             unchanged = self.found.unchanged = rest[0] if rest else self.found.unchanged
             before = before or unchanged
             why = _against(before, after)
@@ -142,10 +142,10 @@ class _Checker:
             on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
             how = replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S))
-            orders = [(changed, how)]
+            tasks = [(changed, how)]
             if option and self.chooses_device(self.found.kept):
-                orders.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
-            after, *asked = self._ran(*orders)
+                tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
+            after, *asked = self._ran(*tasks)
             why, before = _against(unchanged, after, self._before if self._answered else None), unchanged
             if not why and unchanged.on_mps and not after.on_mps:
                 why = "the model is not on mps any more"
@@ -227,10 +227,10 @@ class _Checker:
             which = f"{'line' if len(lines) == 1 else 'lines'} {listed(lines)} of {file.name}"
             self.found.notes.append(f"the run on mps did not reach {which}, where a changed value decides")
 
-    def _ran(self, *orders: Order) -> list[Ran]:
+    def _ran(self, *tasks: Task) -> list[Ran]:
         """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
         found = []
-        for (program, _), ran in zip(orders, self._run(orders), strict=True):
+        for (program, _), ran in zip(tasks, self._run(tasks), strict=True):
             trail = tuple((file, line_between(program, self._program, file, line)) for file, line in ran.trail)
             found.append(replace(ran, trail=trail))
         self._left -= max(ran.seconds for ran in found)

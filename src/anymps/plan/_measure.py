@@ -1,38 +1,28 @@
-"""Runs a script on shapes in a separate process, and reads what it did."""
+"""Runs a script on shapes, and reads what it did."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from anymps._errors import PlanError
-from anymps._own_process import own_command
 from anymps._text import error_words, first_line, last_line
-from anymps.cleanup import PrivateFolder, adopt_descendants, children, end_children
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
 from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
+from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Trace
-from anymps.plan.sandbox import CHANNEL, Supervisor
 from anymps.record import EndingFacts, MemoryStory, Occurrence, Recording, RoundKind
+from anymps.runs import Order, processor_limits, run
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
 
-LIFELINE = "ANYMPS_PLAN_LIFELINE"
-"""Variable with the number of a pipe's reading end, which closes when the planning process is gone."""
+_ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
 
 _ENDINGS = {
     "SIGKILL": "; the system does that when memory runs out, so this machine may be too small for this plan",
@@ -57,17 +47,10 @@ _NETWORK_WORDS = (
 _REFUSED = ("Permission denied", "errno 13", "os error 13")  # the system's words, those of torch's zip writer, Rust's
 _OF_AN_OPERATOR = ("RuntimeError", "IndexError")
 
-PATIENCE = 4
-"""How many times its seconds a process may wait for the processor, for a disk or for others."""
-_GLANCE = 0.2  # seconds between two looks at a clock that is about to reach its limit
 _CLOSURES = f"""
 SELECT COUNT(*) FROM rounds o JOIN rounds b ON b.start_ns >= o.start_ns AND b.end_ns <= o.end_ns
 WHERE o.kind = {RoundKind.OPTIMIZER:d} AND b.kind = {RoundKind.BACKWARD:d} GROUP BY o.id
 """
-
-_GRACE = 20.0  # seconds to close the recording
-_running: set[int] = set()  # process ids of measurements
-_starting = threading.Lock()  # held until what has started is in `_running`
 
 BATCH = "{batch}"
 SEQUENCE = "{sequence}"
@@ -138,43 +121,35 @@ class Measured:
         return Trace.of(self.story, self.kind)
 
 
-def measure(
-    words: Sequence[str],
-    scenario: Scenario,
-    *,
-    steps: int,
-    seconds: float,
-    fallback: bool | None = None,
-    allow_writes: bool = False,
-    limits: Mac | None = None,
-) -> Measured:
-    """Run `words`, a script or `-m module` with its arguments, for a few optimizer steps on shapes.
+def measure(order: Order, scenario: Scenario, limits: Mac | None = None) -> Measured:
+    """Run a script for a few optimizer steps on shapes, within the order's limits.
 
-    What it writes goes to a private place and is dropped, unless `allow_writes`. With `limits` its memory ends
-    where that of a Mac does. Raises PlanError, in one line, if the script fails, or has done nothing on mps within
-    `seconds`.
+    With `limits` its memory ends where that of a Mac does. Raises PlanError, in one line, if the script fails, or has
+    done nothing on mps in its time.
     """
-    arguments = [_fill_in(word, scenario) for word in words]
-    with PrivateFolder("anymps-plan-") as folder:
-        recording, facts = folder / "recording", folder / "facts.json"
-        order = {"recording": str(recording), "facts": str(facts), "steps": steps, "scenario": scenario.to_json()}
-        order["placed"] = arguments != list(words)
-        order["allow_writes"] = allow_writes
-        order["limits"] = limits.name if limits is not None else None
-        command = own_command("plan", "--measure", json.dumps(order))
-        if fallback is not None:
-            command.append("--fallback" if fallback else "--no-fallback")
-        written = folder / "output"
-        with written.open("wb") as file:
-            status = run_isolated([*command, *arguments], file, seconds)
-        output = written.read_text(encoding="utf-8", errors="replace")
-        if status is not None and status < 0:
-            raise _killed(-status)
-        if not recording.exists():
-            raise PlanError(f"anymps: the plan could not start: {last_line(output)}")
-        late = status is None
-        with Recording.open(recording) as opened:
-            return _read(opened, scenario, facts, seconds if late else None)
+    words = tuple(_fill_in(word, scenario) for word in order.words)
+    mac = limits.name if limits is not None else _ROOMY_MAC
+    unlimited = None if limits is not None else "0.0"
+    measurement = replace(
+        order,
+        words=words,
+        device=replace(order.device, mac=mac, require="virtual", substrate="shape", start_method="system"),
+        seeded=False,
+        observer=Shapes(scenario, placed=words != order.words),
+        environment={
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO": unlimited,
+            "PYTORCH_MPS_LOW_WATERMARK_RATIO": unlimited,
+            # A plan downloads nothing: a model that needs it says so at once.
+            "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "1"),
+        },
+    )
+    with run(measurement) as answer:
+        if answer.status is not None and answer.status < 0:
+            raise _killed(-answer.status)
+        if not answer.recording.exists():
+            raise PlanError(f"anymps: the plan could not start: {last_line(answer.errors)}")
+        with Recording.open(answer.recording) as opened:
+            return _read(opened, scenario, answer.noted, order.seconds if answer.status is None else None)
 
 
 def _fill_in(word: str, scenario: Scenario) -> str:
@@ -193,127 +168,14 @@ def _killed(number: int) -> Stopped:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     why = _ENDINGS.get(name, "")
     if name == "SIGXCPU":
-        why = f"; it reached the limit of processor time, {_processor_limits()[0]} s (ulimit -t)"
+        why = f"; it reached the limit of processor time, {processor_limits()[0]} s (ulimit -t)"
     what = f"its process was ended by {name}{why}"
     return Stopped(f"anymps: the script stopped: {what}", what)
 
 
-def run_isolated(
-    command: Sequence[str],
-    output: BinaryIO,
-    seconds: float,
-    errors: BinaryIO | None = None,
-    *,
-    patient: bool = False,
-) -> int | None:
-    """Run the command and return its status, negative for a signal, as `subprocess` has it.
-
-    None if it had to be stopped after `seconds`; what it recorded is kept then. Its standard error goes to the
-    output, or to `errors`. If `patient`, the process may use its seconds of the processor, however busy the machine is:
-    it is stopped once it has used that many, or after PATIENCE times as long.
-
-    It leads a session of its own and adopts what its children leave, which comes to this process when it ends: nothing
-    it starts outlives it. It ends when this process does.
-    """
-    adopt_descendants()
-    reader, writer = os.pipe()
-    supervisor = Supervisor()
-    # SQLite looks for a place for what does not fit into memory once, before a plan can send it to a private one.
-    order = {**os.environ, LIFELINE: str(reader), "SQLITE_TMPDIR": os.path.dirname(output.name)}
-    kept = [reader]
-    if supervisor.channel is not None:
-        order[CHANNEL] = str(supervisor.channel)
-        kept.append(supervisor.channel)
-    try:
-        with _starting:
-            others = children()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT if errors is None else errors,
-                env=order,
-                pass_fds=kept,
-                start_new_session=True,
-            )
-            _running.add(process.pid)
-        supervisor.handed_over()
-        _name_processor_limit(process.pid)
-        try:
-            return _wait(process, seconds, PATIENCE * seconds if patient else seconds)
-        finally:
-            end_group(process.pid)
-            process.wait()
-            with _starting:
-                _running.discard(process.pid)
-                end_children(others | _running)
-    finally:
-        supervisor.stop()
-        os.close(reader)
-        os.close(writer)
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> int | None:
-    """Its status, or None after telling it to stop: `seconds` after its start, if it used the processor as long by
-    then, else once it has, and `at_most` seconds after its start.
-    """
-    began = time.monotonic()
-    limit = seconds
-    while limit > 0:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=limit)
-        missing = seconds - _processor_seconds(process.pid)
-        limit = min(max(missing, _GLANCE), at_most - (time.monotonic() - began)) if missing > 0 else 0.0
-    process.send_signal(signal.SIGINT)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=_GRACE)
-    return None
-
-
-def _processor_limits() -> tuple[int, int]:
-    """The soft and the hard limit of processor time, in seconds; -1 for none."""
-    import resource  # not on Windows
-
-    return resource.getrlimit(resource.RLIMIT_CPU)
-
-
-def _name_processor_limit(pid: int) -> None:
-    """Have SIGXCPU end a process a second before its limit of processor time: SIGKILL would not say why."""
-    soft, hard = _processor_limits()
-    if sys.platform == "linux" and soft == hard > 0:
-        import resource
-
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_CPU, (hard - 1, hard))
-
-
-def _processor_seconds(pid: int) -> float:
-    """How long a process that runs, or has just ended, used the processor; infinity where the system does not tell."""
-    if sys.platform != "linux":
-        return math.inf
-    try:
-        return time.clock_gettime(~pid << 3 | 2)  # its clock, as clock_getcpuclockid of the C library names it
-    except OSError:
-        return math.inf
-
-
-def end_group(leader: int) -> None:
-    """Kill every process of the group that one process leads, itself included."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS denies it for a group of dead processes
-        os.killpg(leader, signal.SIGKILL)
-
-
-def end_all() -> None:
-    """Kill every measurement that runs."""
-    for leader in tuple(_running):
-        end_group(leader)
-
-
-def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | None) -> Measured:
-    known = json.loads(facts.read_text()) if facts.exists() else {}
+def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], limit: float | None) -> Measured:
     if known.get("unrecorded"):
         raise PlanError(f"anymps: the measurement is lost: {known['unrecorded']} (TMPDIR names another place for it)")
-    dropped = {name: tuple(paths) for name, paths in known.get("dropped", {}).items()}
     ending = recording.run.ending
     story = recording.memory_story
     if limit is None and (ending.status or ending.exception):
@@ -336,7 +198,7 @@ def _read(recording: Recording, scenario: Scenario, facts: Path, limit: float | 
         sequence=known.get("sequence"),
         assumptions=assumptions,
         without_effect=str(known.get("without_effect", "")),
-        dropped=Dropped(**dropped),
+        dropped=Dropped(tuple(known.get("written", ())), tuple(known.get("removed", ()))),
         limit=limit,
         last_batch=known.get("last_batch"),
         kind=Kind.TOKENS if known.get("embeds") else Kind.OTHER,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -16,11 +14,12 @@ from anymps.mac import Mac, all_macs
 from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
-from anymps.plan._measure import BATCH, Measured, Stopped, end_all, measure
+from anymps.plan._measure import BATCH, Measured, Stopped, measure
 from anymps.plan._other_allocations import OtherAllocations, other_allocations
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, mac_time, step_times
 from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
+from anymps.runs import Order, Runner
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
 _Run = Callable[[Scenario], Measured]
@@ -112,26 +111,21 @@ class Plan:
 
 
 def make_plan(
-    words: Sequence[str],
+    order: Order,
     *,
     asked: Sequence[Mac] = (),
     what_if: Sequence[Scenario] = (),
     base: Scenario | None = None,
     torch_version: str,
     times_of: str = "",
-    steps: int = 3,
-    seconds: float = 300.0,
-    fallback: bool | None = None,
-    allow_writes: bool = False,
     larger: bool = True,
     against: Mac | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Plan:
-    """Measure the script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
+    """Measure a script and give its trace to the allocators of the Macs asked about, else of one of each memory size.
 
     `times_of` is another release of torch, whose times are predicted. With `larger` a second measurement tells the
     largest batch; that it fails is no failure of the plan. `against` is the Mac with which the others are compared.
-    What the script writes is dropped, unless `allow_writes`.
     Raises PlanError, in one line, if the script cannot be measured as it is written.
     """
     minor = digits(torch_version.split(".")[1])
@@ -139,21 +133,13 @@ def make_plan(
 
     def run(scenario: Scenario, limits: Mac | None = None) -> Measured:
         say(f"measuring on shapes: {scenario.label}{f' within {limits.name}' if limits is not None else ''} ...")
-        return measure(
-            words,
-            scenario,
-            steps=steps,
-            seconds=seconds,
-            fallback=fallback,
-            allow_writes=allow_writes,
-            limits=limits,
-        )
+        return measure(order, scenario, limits)
 
-    with _measuring() as start:
-        started = start(run, first)
-        tried = [(scenario, start(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
+    with Runner(min(2, os.cpu_count() or 1)) as runner:  # each takes a whole process and its memory
+        started = runner.submit(run, first)
+        tried = [(scenario, runner.submit(run, scenario)) for scenario in (_merge(first, other) for other in what_if)]
         measured = started.result()
-        larger_run = _larger(words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
+        larger_run = _larger(order.words, measured, run) if larger else _Larger(no_larger=NoLarger.NOT_MEASURED)
         stretch = larger_run.stretch
         rows = []
         for one in asked or representative():
@@ -174,7 +160,7 @@ def make_plan(
         batch = measured.batch or stretch.batch
         batches = batch_times(larger_run.growth, batch, macs, lambda mac: stretch.largest(mac, minor), release)
     return Plan(
-        script=" ".join(words),
+        script=" ".join(order.words),
         base=measured,
         rows=tuple(rows),
         changes=changes,
@@ -190,26 +176,6 @@ def make_plan(
         other_calls=stretch is not None and larger_run.growth is None,
         own=own_mac(measured, against, stretch, torch_version, times_of) if against is not None else None,
     )
-
-
-@contextmanager
-def _measuring() -> Iterator[Callable[[_Run, Scenario], Future[Measured]]]:
-    """Starts measurements in threads; those that are not done at the end are ended, as nobody waits for them."""
-    pool = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))  # each takes a whole process and its memory
-    started: list[Future[Measured]] = []
-
-    def start(run: _Run, scenario: Scenario) -> Future[Measured]:
-        started.append(pool.submit(run, scenario))
-        return started[-1]
-
-    try:
-        yield start
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        while not all(future.done() for future in started):
-            end_all()
-            time.sleep(0.05)
-        pool.shutdown()
 
 
 def own_mac(measured: Measured, mac: Mac, stretch: Stretch | None, torch: str, times_of: str = "") -> Own:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from anymps._errors import UsageError
@@ -71,15 +70,6 @@ class Scenario:
         if self.optimizer is not None:
             parts.append(OPTIMIZERS[self.optimizer])
         return ", ".join(parts) or "as written"
-
-    def to_json(self) -> str:
-        """For another process."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Scenario:
-        """What `to_json` wrote."""
-        return cls(**json.loads(text))
 
 
 def parse_scenario(text: str) -> Scenario:

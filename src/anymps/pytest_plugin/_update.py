@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,24 +112,28 @@ def _left_out(without: Without) -> list[str]:
 
 def _run_without_mps(config: pytest.Config, tests: Collection[str]) -> Without:
     """How the tests end in a process that has no mps device."""
+    from anymps.runs import Order, run  # which need a system like Unix
+
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.write_line(f"\nmps: running {plural(len(tests), 'failing test')} again without the device")
     with PrivateFolder("anymps-rerun-") as folder:
         (folder / TESTS).write_text(json.dumps(sorted(tests)), encoding="utf-8")
-        environment = {**os.environ, FOLDER: str(folder)}
-        environment.pop(CHILDREN_VARIABLE, None)  # by which a process of a recorded script gets the device
+        order = Order(
+            ("-m", "pytest", *_arguments(config, folder)),
+            on="",
+            seeded=False,
+            recorded=False,
+            seconds=math.inf,
+            may_write=True,
+            # Without the first, a process of a recorded script does not get the device.
+            environment={CHILDREN_VARIABLE: None, FOLDER: str(folder)},
+            directory=str(config.invocation_params.dir),
+        )
         stopped = False
         try:
-            subprocess.run(
-                [sys.executable, "-m", "pytest", *_arguments(config, folder)],
-                check=False,
-                cwd=config.invocation_params.dir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            with run(order):
+                pass
         except KeyboardInterrupt:  # the process has been killed, and what it noted before lies in the folder
             stopped = True
         file = folder / ENDED

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anymps._command_settings import BenchSettings
 from anymps._errors import AnympsError, UsageError
-from anymps.commands._runner import StepsDone
 from anymps.commands._target import Target
 from anymps.commands.bench._forms import bench_text
+from anymps.runs.inside import StepsDone
 
 if TYPE_CHECKING:
     from anymps.capture import Capture

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import FixSettings
-from anymps._settings import asked_for, variable_of
+from anymps._settings import Settings, asked_for, variable_of
 from anymps._text import duration, listed, tell
-from anymps.commands._runner import run_target
+from anymps.commands._judge import Judge
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say
 from anymps.commands._target import Target
-from anymps.commands.fix._runs import Runs
-from anymps.commands.isolated import Order, ProofSession
 from anymps.report import clean, plural
 
 if TYPE_CHECKING:
@@ -27,9 +25,8 @@ if TYPE_CHECKING:
     "fix",
     "Fix a script's findings, and check the changes.",
     module="Fix a module, as `python -m` runs it; all later arguments go to it.",
-    private="--prove",
 )
-def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[str, ...]) -> int:
+def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     """Fix a script's findings, check the changes by running the script, and print the patch.
 
     The script runs once as it is, and the changed script once on mps and once without a GPU, with the same seeds. What
@@ -38,13 +35,12 @@ def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[
     standard output, everything else to stderr. The script's own modules are changed too.
     """
     target = Target.named(module, words, "fix")
-    if prove is not None:
-        return run_target(target, ProofSession(Order.read(prove)))
     target.check()
     from anymps.device import build
     from anymps.findings import read_settings
     from anymps.fix import (
         Program,
+        Runs,
         check_may_write,
         cpu_option,
         edits_for,
@@ -54,18 +50,19 @@ def fix(asked: FixSettings, prove: str | None, module: str | None, words: tuple[
         write_all,
     )
     from anymps.fix import check as check_edits
+    from anymps.runs import Order
 
     program = Program.read(target.file, Path.cwd() if target.is_module else None)
     if asked.write:
         check_may_write(program.main.path, asked.force)
     asked = asked.filled(read_settings(target.place))
     build()  # here, if ever: what runs the script may write nothing of the user's, and so keep no native core
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # the order of a set of texts is a seed, too
     answered = bool(asked_for("cuda_as_mps", asked.cuda_as_mps))
     os.environ.pop(variable_of("cuda_as_mps"), None)  # the changed script has to do without
     option = cpu_option(program, target.arguments)
-    runs = Runs(tuple(target.words), Order("", asked, steps=asked.steps), asked.seconds)
-    before, findings = runs.first(program, answered)
+    order = Order(tuple(target.words), device=Settings(**asked.device()), steps=asked.steps, seconds=asked.seconds)
+    runs = Runs(order, say)
+    before, findings = runs.first(program, answered, lambda recording: Judge(target.file).judge(recording).findings)
     edits, suggestions = edits_for(findings, program, before.modules)
     if not edits:
         say("nothing can be fixed automatically")

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from anymps.plan.sandbox._layer import Layer
+from anymps.runs.sandbox._layer import Layer
 
 _WRITE, _UPDATE, _READ = "write", "update", "read"
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from anymps.commands._runner import StepsDone
-
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def end_after(
-    steps: int, after_each: Callable[[], None] = lambda: None, at_end: Callable[[], None] = lambda: None
-) -> None:
+class StepsDone(SystemExit):
+    """The steps that a script was run for are done; ends it with status 0."""
+
+
+def end_after(steps: int, after_each: Callable[[], None], at_end: Callable[[], None]) -> None:
     """End the script after so many steps: optimizers that take turns make a step together.
 
     `after_each` is called after each step of an optimizer, the last one too, `at_end` when the script ends there.

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from anymps.commands.isolated._isolation import end_with_parent
-from anymps.plan.sandbox import SHARED, _supervisor
-from anymps.plan.sandbox._supervisor import Supervisor, _place
-from anymps.plan.sandbox._system_calls import CALLS, EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand
+from anymps.runs.inside._isolation import end_with_parent
+from anymps.runs.sandbox import SHARED, _supervisor
+from anymps.runs.sandbox._supervisor import Supervisor, _place
+from anymps.runs.sandbox._system_calls import CALLS, EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc of Linux")
 
@@ -194,7 +194,7 @@ def test_the_forms_of_the_kernel() -> None:
 
 def test_an_interrupt_stops_it_in_the_background_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell has its background jobs ignore interrupts, and so would all that they start."""
-    monkeypatch.delenv("ANYMPS_PLAN_LIFELINE", raising=False)
+    monkeypatch.delenv("ANYMPS_LIFELINE", raising=False)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         end_with_parent()

@@ -22,9 +22,9 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
-from anymps.plan.sandbox._system_calls import EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand, by_number, install_filter
+from anymps.runs.sandbox._system_calls import EMPTY_PATH, FOLLOW, NO_FOLLOW, Operand, by_number, install_filter
 
-CHANNEL: Final = "ANYMPS_PLAN_SUPERVISOR"
+CHANNEL: Final = "ANYMPS_SUPERVISOR"
 """Variable with the number of the socket on which a sealed process finds its supervisor."""
 
 SHARED: Final = "/dev/shm"

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from anymps.plan import _measure
-from anymps.plan._measure import _GLANCE, PATIENCE, _processor_seconds, _wait
+from anymps.runs import _process
+from anymps.runs._process import _GLANCE, PATIENCE, _processor_seconds, _wait
 
 
 class Process:
@@ -22,8 +22,8 @@ class Process:
 
     def __init__(self, share: float, ends: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.share, self.ends, self.told = 0.0, share, ends, 0.0
-        monkeypatch.setattr(_measure.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(_measure, "_processor_seconds", lambda _: share * self.now)
+        monkeypatch.setattr(_process.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(_process, "_processor_seconds", lambda _: share * self.now)
 
     def wait(self, timeout: float) -> int:
         if self.told or self.now + timeout >= self.ends:

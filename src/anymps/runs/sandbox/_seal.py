@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from anymps.plan.sandbox._supervisor import SHARED, ask_supervisor
+from anymps.runs.sandbox._supervisor import SHARED, ask_supervisor
 
 DEVICES: Final = ("/dev", "/proc")
 """Folders of what is no file on a disk: what is there may be written to; nothing is made or removed."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from anymps.plan.sandbox import _system_calls as calls
-from anymps.plan.sandbox._system_calls import CALLS, Operand, by_number, install_filter
+from anymps.runs.sandbox import _system_calls as calls
+from anymps.runs.sandbox._system_calls import CALLS, Operand, by_number, install_filter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="system calls of Linux")
 

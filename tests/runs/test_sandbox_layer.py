@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anymps.plan.sandbox import Layer
+from anymps.runs.sandbox import Layer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="paths of POSIX")
 

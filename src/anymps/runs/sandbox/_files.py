@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from anymps.plan.sandbox._layer import REAL, Layer
+from anymps.runs.sandbox._layer import REAL, Layer
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _READERS = ("stat", "lstat", "access", "readlink", "statvfs", "getxattr", "listxattr")

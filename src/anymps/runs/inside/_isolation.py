@@ -1,4 +1,4 @@
-"""Isolates a script in its process, for a plan or a proof: it writes none of the user's files."""
+"""Isolates a script in its process: it writes none of the user's files, and ends with the process that ordered it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 from anymps._cache import CACHE_VARIABLE
 from anymps.cleanup import adopt_descendants, end_children
+from anymps.runs._process import FILES, LIFELINE
 
 if TYPE_CHECKING:
-    from anymps.plan.sandbox import Layer
+    from anymps.runs.sandbox import Layer
 
-
-FILES = "files"
-"""Folder in a private folder below which a script's files lie, each at its path."""
 
 DIVERT_AGAIN = f"{__name__}:divert_again"
 """How `divert_again` is named to the processes that a script starts."""
@@ -44,7 +42,7 @@ def divert_again(private: str) -> None:
 
 
 def _divert(private: str) -> Layer:
-    from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
+    from anymps.runs.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 
     free = [private, os.environ.get(CACHE_VARIABLE, private)]  # as device/_enable.py sets it
     layer = Layer(os.path.join(private, FILES), (*free, *DEVICES), within=(SHARED,))
@@ -61,7 +59,7 @@ def end_with_parent() -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     adopt_descendants()
-    pipe = os.environ.pop("ANYMPS_PLAN_LIFELINE", None)  # plan/_measure.py
+    pipe = os.environ.pop(LIFELINE, None)
     if pipe is None:
         return
     leader = os.getpid()
@@ -72,4 +70,4 @@ def end_with_parent() -> None:
         end_children()
         os.killpg(leader, signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True, name="anymps plan").start()
+    threading.Thread(target=watch, daemon=True, name="anymps run").start()

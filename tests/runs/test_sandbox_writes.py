@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from anymps.plan import run_isolated
+from anymps.runs import Order
+from anymps.runs._process import run_command
 
 LAYERED = """
 import os, sys, tempfile
-from anymps.plan.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
+from anymps.runs.sandbox import DEVICES, SHARED, Layer, divert_files, divert_libraries, seal
 private = sys.argv[1]
 for name in ("files", "tmp"):
     os.mkdir(f"{private}/{name}")
@@ -28,7 +29,7 @@ os.chdir(sys.argv[2])
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp, which Linux has, refuse it")
 ALONE = """
 import os
-del os.environ["ANYMPS_PLAN_SUPERVISOR"]
+del os.environ["ANYMPS_SUPERVISOR"]
 """
 FOLDER = {"good.txt": "good\n", "tree/a/b.txt": "b\n", "folder/f.txt": "f\n", "best.pt": "weights"}
 
@@ -57,21 +58,15 @@ def state(folder: Path) -> dict[str, str]:
 
 def layered(folder: Path, text: str, head: str = "", *, supervised: bool = True) -> str:
     """What a program prints that is run in the folder as a plan runs it; it must end well, and change nothing there."""
-    private, output = folder.parent / "private", folder.parent / "output"
+    private = folder.parent / "private"
     private.mkdir()
     before = state(folder)
-    with output.open("wb") as file:
-        words = (
-            sys.executable,
-            "-B",
-            "-c",
-            ("" if supervised else ALONE) + LAYERED + head + textwrap.dedent(text),
-            str(private),
-            str(folder),
-        )
-        status = run_isolated(words, file, 300)
-    told = output.read_text(encoding="utf-8")
-    assert status == 0, told
+    code = ("" if supervised else ALONE) + LAYERED + head + textwrap.dedent(text)
+    status = run_command(
+        (sys.executable, "-B", "-c", code, str(private), str(folder)), folder.parent, Order((), seconds=300)
+    )
+    told = (folder.parent / "output").read_text(encoding="utf-8")
+    assert status == 0, (folder.parent / "errors").read_text(encoding="utf-8")
     assert state(folder) == before
     return told
 
@@ -240,7 +235,7 @@ def test_what_passes_by_the_layer_is_refused(folder: Path) -> None:
     shown = layered(
         folder,
         """
-        from anymps.plan.sandbox._layer import REAL
+        from anymps.runs.sandbox._layer import REAL
         def rename(): REAL.os_rename("good.txt", "bad.txt")
         def write(): REAL.open("good.txt", "w")
         def remove(): REAL.os_unlink("good.txt")

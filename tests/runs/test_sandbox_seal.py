@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from anymps.plan.sandbox import DEVICES, SHARED, _seal
+from anymps.runs.sandbox import DEVICES, SHARED, _seal
 
 CREATE, ADD, RESTRICT = 444, 445, 446  # landlock_create_ruleset, landlock_add_rule, landlock_restrict_self
 NO_NEW_PRIVILEGES = 38
@@ -111,7 +111,7 @@ def test_a_sealed_process_ends_quietly() -> None:
     """Objects that die at the end still cause events, after Python has cleared the globals of modules."""
     script = """
 import sys
-from anymps.plan.sandbox import _seal
+from anymps.runs.sandbox import _seal
 
 class Last:
     def __del__(self):

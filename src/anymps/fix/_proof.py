@@ -1,0 +1,126 @@
+"""What `fix` notes in the process of a run: the losses, where the model is, and which changed lines the run reached."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anymps.fix._reached_lines import ReachedLines
+from anymps.runs import Observer, Order
+from anymps.runs.inside import OF_ANYMPS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from anymps.device import State
+
+
+@dataclass
+class Proof(Observer):
+    """Notes what two runs are compared by, and the lines of `watch`, by file, that were reached.
+
+    With `draws_on_cpu`, mps draws the random numbers that the CPU would.
+    """
+
+    watch: Mapping[str, Sequence[int]]
+    draws_on_cpu: bool = False
+
+    def start(self, order: Order, folder: Path, state: State | None) -> None:
+        """Watch backward, optimizers, modules and lines."""
+        import torch
+
+        self._on_mps = state is not None
+        self._is_in_memory = state is not None and state.virtual and state.substrate == "host"
+        self._losses: list[float | Tensor] = []
+        self._places: tuple[str, ...] = ()
+        if self.draws_on_cpu:
+            from anymps.compare.inside import draw_on_cpu
+
+            draw_on_cpu()
+        torch.autograd.backward = self._watching(torch.autograd.backward)
+        self._watch_places(order.recorded)
+        self._reached = ReachedLines(self.watch)
+        self._reached.watch()
+
+    def facts(self, ending: Mapping[str, object]) -> dict[str, object]:
+        """Values that backward was called on, lines that were reached, and the files of the program's modules.
+
+        `places` are the types of the devices on which the model was last, `used` says whether anything was on mps.
+        """
+        return {
+            "losses": [loss if isinstance(loss, float) else float(loss.item()) for loss in self._losses],
+            "reached": sorted(self._reached.found),
+            "places": self._places,
+            "used": self._on_mps and _used_mps(),
+            "modules": _modules(),
+        }
+
+    def _watching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`torch.autograd.backward`, which `Tensor.backward` calls, too."""
+
+        def backward(tensors: Any, *given: Any, **named: Any) -> Any:
+            for tensor in tensors if isinstance(tensors, (tuple, list)) else (tensors,):
+                if getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex():
+                    self._losses.append(self._value(tensor.detach()))
+            return original(tensors, *given, **named)
+
+        return backward
+
+    def _value(self, loss: Tensor) -> float | Tensor:
+        """A loss, read at once from the virtual device's memory: one that is kept changes the blocks handed out next.
+
+        Elsewhere reading waits for the device, so it is kept.
+        """
+        if loss.device.type != "mps" or not self._is_in_memory:
+            return loss
+        import torch
+
+        content = bytearray(ctypes.string_at(loss.data_ptr(), loss.itemsize))
+        return float(torch.frombuffer(content, dtype=loss.dtype).item())
+
+    def _watch_places(self, recorded: bool) -> None:
+        """Keep where the parameters of the last optimizer that stepped are, without one those of the last model."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        stepped = False
+
+        def before_step(optimizer: Any, *_: Any) -> None:
+            nonlocal stepped
+            stepped = True
+            tensors = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+            self._places = tuple(sorted({tensor.device.type for tensor in tensors}))
+
+        register_optimizer_step_pre_hook(before_step)
+        if recorded:
+            return  # only what compares devices pays for each module's call
+
+        def before_forward(module: Any, _: Any) -> None:
+            if not stepped:
+                tensor = next(module.parameters(), None)
+                self._places = self._places if tensor is None else (tensor.device.type,)
+
+        register_module_forward_pre_hook(before_forward)
+
+
+def _used_mps() -> bool:
+    import torch
+
+    return torch.mps.driver_allocated_memory() > 0
+
+
+def _modules() -> list[str]:
+    """The files of what was imported, installed packages apart."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted(
+        os.path.realpath(file) for file in files if isinstance(file, str) and file.endswith(".py") and _is_own(file)
+    )
+
+
+def _is_own(file: str) -> bool:
+    return not file.startswith((OF_ANYMPS, sys.prefix, sys.base_prefix))
