@@ -267,7 +267,7 @@ def test_what_a_script_imports(tmp_path: Path) -> None:
 
 
 def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Path) -> None:
-    """Its finding is a suggestion that names those lines. An edit of a line that another finding changes is one, too."""
+    """Its finding is a suggestion that names those lines; so is an edit of a line that another finding changes."""
     program = project(tmp_path, {"train": "import torch\ndevice = torch.device('cuda')\nx = f(device)\n"})
     rule = next(rule for rule in RULES.values() if rule.project is not None)
     main = str(tmp_path / "train.py")

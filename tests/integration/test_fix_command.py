@@ -413,7 +413,12 @@ def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
 def test_a_line_that_takes_a_device_is_told_with_its_reason(folder: Path) -> None:
     """It stopped the script; the change of the option's default mends it."""
     option = 'parser.add_argument("--device", default="cuda")'
-    lines = ["import argparse, torch", "parser = argparse.ArgumentParser()", option, "device = parser.parse_args().device"]
+    lines = [
+        "import argparse, torch",
+        "parser = argparse.ArgumentParser()",
+        option,
+        "device = parser.parse_args().device",
+    ]
     (folder / "port.py").write_text("\n".join([*lines, "x = torch.ones(3).to(device)", ""]))
     result = fix(folder, "port.py")
     assert result.status == 0, result.err

@@ -16,6 +16,7 @@ from anymps._text import tell
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice
+from anymps.capture._device_types import note_device_types
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
@@ -271,6 +272,8 @@ class Capture:
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
+            if self._habits and self.has_begun and (self._reached or self.core.ledger_state()[0]):
+                note_device_types(self.core, self._script)
             self._hooks.remove()
             self.core.tape_stop()  # it stood in for some of torch's functions before the hooks did
             self.core.set_callbacks(None, None, None, None)

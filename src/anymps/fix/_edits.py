@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +77,7 @@ def _chooses_device(edit: Edit, program: Program) -> bool:
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
     modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
-    about. Other scripts of the folder are none of its business.
+    about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed, too.
     """
     asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
     if asking is None:
@@ -92,8 +93,10 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             script = program.script(file)
         except UsageError:
             continue
-        how = asked if file in modules else named
-        for line in script.lines_with("cuda"):
+        devices = asked if file in modules else named
+        for line, (how, safety) in product(
+            script.lines_with("cuda"), ((devices, Safety.SAFE), (edits_of.TYPE_WITH_MPS, Safety.PROVED))
+        ):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
@@ -106,7 +109,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 around=script.line(line),
                 recorded=dict(enumerate(rows(script.text), 1)),
             )
-            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
+            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=safety)
             yield Edit(found, file, line, how)
 
 
