@@ -401,7 +401,19 @@ def watched() -> Iterator[object]:
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
     yield from (timeit.default_timer, torch.compile, torch.autograd.backward)
     yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
-    yield torch.amp.GradScaler.__init__
+    yield from (torch.amp.GradScaler.__init__, type(torch.backends.mps))
+
+
+def test_attributes_that_the_backend_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a line, by an assignment or `setattr`; what torch has is a program's own business."""
+
+    def settings() -> None:
+        for name in ("benchmark", "deterministic"):
+            monkeypatch.setattr(torch.backends.mps, name, True, raising=False)
+        torch.backends.mps.is_built = torch.backends.mps.is_built
+
+    notes = noted(settings, "backend_attribute")
+    assert [(note.facts, note.occurrence.count) for note in notes] == [({"name": "benchmark"}, 1)]
 
 
 def test_everything_is_put_back() -> None:
