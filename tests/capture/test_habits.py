@@ -170,9 +170,24 @@ def of_a_root(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(math.sqrt(len(x))).to(x.device)
 
 
+def of_an_order(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(8)
+    for first in range(1):
+        part = order[first : first + 4].to(x.device)
+    return part.unsqueeze(-1)
+
+
+def of_a_named_part(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(8)
+    part = order[:4]
+    return part.to(x.device).unsqueeze(-1)
+
+
 @pytest.mark.parametrize(
     ("make", "expression", "generator"),
     [
+        (of_an_order, "torch.randperm(8)", False),
+        (of_a_named_part, "torch.randperm(8)", False),
         (of_a_shape, "torch.tensor(x.shape[-1] + x.size(0), device=x.device)", False),
         (of_its_kind, "x.new_tensor(module.scale)", False),
         (of_a_root, "torch.tensor(math.sqrt(len(x)))", False),

@@ -220,6 +220,12 @@ def test_made_up_data() -> None:
     """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
     assert ids(loop(born("torch.rand(32, 8)"))) == []
     assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+
+
+def test_a_random_order_is_no_data() -> None:
+    """MPS404: it is an index, which is to be drawn on the device."""
+    finding = only(loop(born("torch.randperm(n)")))
+    assert (finding.id, finding.fix) == ("MPS404", "Draw the order on the device: `torch.randperm(n, device=device)`.")
     assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
 
 

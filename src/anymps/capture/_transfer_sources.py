@@ -40,11 +40,12 @@ class Birth:
 def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birth | None:
     """The call that made `tensor`, in the innermost frame of the user's.
 
-    None where it was given from outside, holds data, or was made before the loop that copies it.
+    None where it was given from outside, holds data, or was made before the loop that copies it. A part of a random
+    order is no data, wherever that was drawn.
     """
     for node, tree, frame in _running(is_internal):
         moved = _moved(node, frame)
-        made = _made_by(moved, frame) if moved is not None else None
+        made = _made_by(moved, frame) or _drawn_order(moved, tree, frame) if moved is not None else None
         if made is not None:
             return _birth(made, frame)
         if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
@@ -129,6 +130,16 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
                 return None
         left += ast.iter_child_nodes(node)
     return factory
+
+
+def _drawn_order(value: ast.expr, tree: ast.Module, frame: FrameType) -> ast.Call | None:
+    """`torch.randperm(n)` of `order[i : i + 4]`, where a line above draws the order; also of a name for this part."""
+    part = _last_given(value.id, tree, frame)[1] if isinstance(value, ast.Name) else value
+    if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
+        return None
+    drawn = _last_given(part.value.id, tree, frame)[1]
+    made = _made_by(drawn, frame) if drawn is not None else None
+    return made if made is not None and _torch_function(made, frame) == "randperm" else None
 
 
 def _takes_elsewhere(call: ast.Call, frame: FrameType) -> bool:
@@ -216,6 +227,13 @@ def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
 
 def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
     """What the last assignment to a name before the running line gives it, as often as it is copied."""
+    line, value = _last_given(name, tree, frame)
+    scope = _scope(tree, frame)
+    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+
+
+def _last_given(name: str, tree: ast.Module, frame: FrameType) -> tuple[int, ast.expr | None]:
+    """The last assignment to a name before the running line, by its own line, and what it gives."""
     scope = _scope(tree, frame)
     best: tuple[int, ast.expr | None] = (0, None)
     for node in ast.walk(scope):
@@ -224,8 +242,7 @@ def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
                 later = best[0] <= line <= frame.f_lineno and ast.unparse(target) == name
                 if later and (line < frame.f_lineno or value is None or not contains(value, name)):
                     best = (line, value)
-    line, value = best
-    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+    return best
 
 
 def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:

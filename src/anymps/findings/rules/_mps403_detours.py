@@ -242,8 +242,8 @@ def _bytes(constant: Noted) -> int:
 
 def _stands_for_data(born: Noted, line: AtLine) -> bool:
     """Whether it may be a batch of made-up data: drawn in the loop itself, by no generator that must be the CPU's."""
-    drawn = str(born.facts.get("expression", "")).startswith("torch.rand")
-    return drawn and not line.modules and not born.facts.get("generator")
+    drawn = _DRAWN_DATA.match(str(born.facts.get("expression", "")))
+    return drawn is not None and not line.modules and not born.facts.get("generator")
 
 
 def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
@@ -273,6 +273,8 @@ def _fix(born: Noted, expression: str) -> str:
     made = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
+    if made.func.attr == "randperm":
+        return f"Draw the order on the device: `{expression.removesuffix(')')}, device=device)`."
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
         return "Create it on the device of the tensors that it is used with: `device=`."
     if born.facts.get("number") and made.args:
@@ -282,6 +284,7 @@ def _fix(born: Noted, expression: str) -> str:
     return f"C{once}" if fixed else f"If its values never change, c{once}"
 
 
+_DRAWN_DATA: Final = re.compile(r"torch\.rand(?!perm)")  # an order is an index, and no data
 _WRITTEN: Final = "Write `{new}`, which creates it on the device."
 _FILLED: Final = (
     "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain number."
