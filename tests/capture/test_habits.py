@@ -315,6 +315,20 @@ def test_data_set(take: Callable[[int], torch.Tensor], known: bool) -> None:
     assert {mark.occurrence.site.function for mark in found} <= {take.__name__}
 
 
+def test_data_set_of_an_inference() -> None:
+    """Nothing steps there: by the source it outlives the rounds, set before the loop; an argument may be a batch."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def infer(given: torch.Tensor) -> None:
+        held = torch.rand(32, 4)
+        for step in range(4):
+            model(held[4 * step : 4 * step + 4].to("mps"))
+        model(given[:4].to("mps"))
+
+    found = noted(lambda: infer(torch.rand(64, 4)), "data_set")
+    assert [mark.facts for mark in found] == [{"name": "held", "bytes": 512}]
+
+
 # --- optimizers
 
 

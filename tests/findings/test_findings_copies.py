@@ -339,9 +339,11 @@ LOOP = """for start in range(0, 512, 64):
 """
 
 
-def copying(*sizes: int, products: int = 20, times: int = 1, sets: tuple[tuple[str, int], ...] = ()) -> Recording:
+def copying(
+    *sizes: int, products: int = 20, times: int = 1, sets: tuple[tuple[str, int], ...] = (), kind: str = "training"
+) -> Recording:
     """Five steps that copy so many bytes at one line each, and then multiply matrices for 4.6 ms times 20."""
-    steps = Steps(torch_version="2.13.0")
+    steps = Steps(torch_version="2.13.0", loop=kind)
     lines = LOOP.splitlines()
     sites = [
         steps.builder.site("train.py", number + 2, "main", lines[number + 1].strip(), text=LOOP)
@@ -375,8 +377,8 @@ def test_batches_of_a_data_set_on_the_host() -> None:
         f"These copies take about {share} of a step of {step}."
     )
     assert finding.fix == (
-        "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and take the batch there: "
-        "`images = images.to(device)` and `labels = labels.to(device)` before the loop."
+        "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and index them there: "
+        "`images = images.to(device)` and `labels = labels.to(device)` where they are made."
     )
     assert {place.site.line for place in Story.of(recording).needless([finding])} == {2, 3}
 
@@ -410,3 +412,15 @@ def test_many_copies() -> None:
     finding = only(copying(*[512] * 4, products=1))  # at one line each
     assert (finding.site.line, finding.per_step, len(finding.related_sites)) == (2, 4.0, 3)
     assert ids(copying(*[512] * 3, products=1)) == []
+
+
+def test_copies_of_an_inference() -> None:
+    """MPS412 goes by its rounds as by the steps of a training; the rules about values that are read do not."""
+    recording = copying(512, products=1, times=4, kind="inference")
+    finding = only(recording)
+    assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
+    (note,) = Story.of(recording).notes
+    assert note.startswith("The rules about the training loop (such as MPS201) were not applied: they need 3 complete")
+    sets = (("images", 1 << 23), ("labels", 4096))
+    assert ids(copying(1 << 20, 512, products=1, sets=sets, kind="inference")) == ["MPS412"]
+    assert ids(copying(512, products=1, kind="inference")) == []

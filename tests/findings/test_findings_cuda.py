@@ -253,7 +253,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
     ]
     edits, suggestions = edits_for(found, program, [str(tmp_path / "config.py"), str(tmp_path / "plain.py")])
     assert labels(edits) == ["MPS409 at train.py:4", "MPS409 at net.py:5", "MPS409 at config.py:8"]
-    assert suggestions == []
+    (suggestion,) = suggestions
+    assert suggestion.why == "its device is chosen at train.py:4, net.py:5 and config.py:8"
     assert edits[-1].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
     changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}
     assert changed == {
@@ -264,7 +265,7 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
 
 
 def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> None:
-    """One that only uses the device is not; one that no edit is known for still raises on a Mac."""
+    """One that only uses the device names the choice; one that no edit is known for still raises on a Mac."""
     path = tmp_path / "train.py"
     path.write_text(
         "import torch\n\ndevice = torch.device('cuda')\nmodel = Net().to(device)\nprint(torch.cuda.memory_summary())\n"
@@ -278,7 +279,8 @@ def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> 
     edits, suggestions = edits_for(found, program)
     assert labels(edits) == ["MPS409 at train.py:3"]
     assert [(suggestion.finding.site.line, suggestion.why) for suggestion in suggestions] == [
-        (5, "no safe edit of this line is known")
+        (4, "its device is chosen at train.py:3"),
+        (5, "no safe edit of this line is known"),
     ]
 
 

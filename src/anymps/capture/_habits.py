@@ -120,8 +120,11 @@ class Habits:
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
             note_facts(self._core, "born", site, origin, facts)
         elif (found := find_data_set(tensor, self._core.is_internal)) is not None:
-            name, whole = found
-            self._data_sets.append(_DataSet(weakref.ref(whole), site, name))
+            name, whole, outlives = found
+            if outlives:
+                note_facts(self._core, "data_set", site, 0, {"name": name, "bytes": whole.nbytes})
+            else:
+                self._data_sets.append(_DataSet(weakref.ref(whole), site, name))
 
     def _data_sets_that_stay(self) -> None:
         """Note the data sets of lines that copied a part a few steps ago, and that are still there: no batches."""

@@ -53,10 +53,11 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
     return None
 
 
-def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, torch.Tensor] | None:
+def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, torch.Tensor, bool] | None:
     """The larger tensor of the CPU that the running line took `tensor` from by an index, `images`, with its name.
 
-    None where nothing shows one, or where the loop around the line gives it that name: then it is a batch itself.
+    The last says that it outlives the rounds of the loop by the source. None where nothing shows one, or where the loop
+    around the line gives it that name: then it is a batch itself.
     """
     for node, tree, frame in _running(is_internal):
         moved = _moved(node, frame)
@@ -66,7 +67,7 @@ def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> t
             held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
             if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
                 name = ast.unparse(taken.value)  # type: ignore[attr-defined]
-                return None if _given_by_loop(name, tree, frame) else (name, held)
+                return None if _given_by_loop(name, tree, frame) else (name, held, _outlives(taken.value, tree, frame))  # type: ignore[attr-defined]
     return None
 
 
@@ -255,6 +256,17 @@ def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:
         if isinstance(node, ast.stmt)
         for target, *_ in assignments(node)
     )
+
+
+def _outlives(owner: ast.AST, tree: ast.Module, frame: FrameType) -> bool:
+    """Whether a name stands for the same thing in each round: set before the loop around the line, or by the module."""
+    if not isinstance(owner, ast.Name):
+        return False
+    if owner.id in frame.f_locals:
+        return bool(_loops(_scope(tree, frame), frame.f_lineno))
+    loops = (node for node in ast.walk(tree) if isinstance(node, _LOOPS))
+    inner = (node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.stmt))
+    return not any(ast.unparse(target) == owner.id for node in inner for target, *_ in assignments(node))
 
 
 def _scope(tree: ast.Module, frame: FrameType) -> ast.AST:

@@ -192,7 +192,7 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     others = copies - 1
     # Once a step each, at least; the line may copy the batch as well.
     per_step = min(line.per_step, float(copies))
-    count = min(line.count, copies * recording.training_steps)
+    count = min(line.count, copies * recording.complete_steps)
     moved = sum(_bytes(constant) * constant.occurrence.count for constant in constants) * count // copies
     subject = f"`{name}`" if name else "A tensor"
     subject += "" if not others else " and another one" if others == 1 else f" and {others} others"
@@ -305,7 +305,7 @@ def round_trips(recording: Recording) -> Iterator[list[Noted]]:
 
 def _is_routine(recording: Recording, trips: list[Noted]) -> bool:
     """Every step; without a training loop, at least as often as makes a loop."""
-    if recording.training_steps < MIN_STEPS:
+    if recording.complete_steps < MIN_STEPS:
         return count_of(trips) >= MIN_STEPS
     return any(is_every_step(recording, trip.occurrence) for trip in trips)
 
