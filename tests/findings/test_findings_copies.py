@@ -8,6 +8,8 @@ from anymps._text import duration, percent
 from anymps.findings import Severity, Story
 from anymps.forecast import forecast
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.report.document import Prose
+from anymps.report.run._waits import waits_section
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
 from timed_steps import Steps
 
@@ -412,6 +414,23 @@ def test_many_copies() -> None:
     finding = only(copying(*[512] * 4, products=1))  # at one line each
     assert (finding.site.line, finding.per_step, len(finding.related_sites)) == (2, 4.0, 3)
     assert ids(copying(*[512] * 3, products=1)) == []
+
+
+def test_copies_that_bound_a_step_without_a_finding() -> None:
+    """A batch that comes from elsewhere has to be copied; the report says what that takes, and calls it not fine."""
+    recording = copying(*[512] * 3, products=1)
+    assert ids(recording) == []
+    (section,) = waits_section(Story.of(recording))
+    time = forecast(recording).time
+    share = percent(sum(wait.seconds for wait in time.waits) / time.seconds)
+    why = "copy to mps, the loop's data on its way to the device"
+    (remarks,) = section.blocks
+    assert isinstance(remarks, Prose)
+    assert remarks.sentences == (
+        f"These waits take about {share} of a predicted step, and no finding is about that: train.py:2 ({why}); "
+        f"train.py:3 ({why}); train.py:4 ({why}). With a larger batch they come less often.",
+    )
+    assert section.remark == ""
 
 
 def test_copies_of_an_inference() -> None:

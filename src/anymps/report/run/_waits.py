@@ -29,7 +29,7 @@ _ON_MAC: Final = (
 _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
 MOST_BELONGING: Final = 8
 _SHARE: Final = 0.1
-"""The part of a step from which on a wait is not called fine."""
+"""The part of a step from which on waits are not called fine."""
 
 
 def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Section]:
@@ -122,7 +122,9 @@ def _costly(story: Story, places: Sequence[WaitPlace]) -> dict[WaitPlace, float]
         for place in places
     }
     whole = step.time.seconds if step is not None else 0.0
-    return {place: seconds / whole for place, seconds in parts.items() if seconds > 0 and seconds >= _SHARE * whole}
+    if not whole or sum(parts.values()) < _SHARE * whole:
+        return {}
+    return {place: seconds / whole for place, seconds in parts.items() if seconds}
 
 
 def _told_costly(costly: Mapping[WaitPlace, float], directory: str) -> list[str]:
