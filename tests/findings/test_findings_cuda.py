@@ -46,6 +46,20 @@ def test_the_line_that_chose_is_the_finding() -> None:
     )
 
 
+def test_a_type_of_tensors_under_a_name() -> None:
+    """The line that names it, which has the type, and not the one that only calls the name."""
+    text = "import torch\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\nx = Tensor(3, 1).fill_(1.0)\n"
+    (finding,) = answered(text, [3, 3])
+    assert (finding.site.line, finding.site.source, finding.count) == (2, text.splitlines()[1], 2)
+    assert finding.what == (
+        "This line names a type of CUDA's tensors, which mps has none of; 1 line uses it, and mps answered."
+    )
+    assert finding.fix == (
+        "Create it with a function that takes a device: `torch.empty(size, dtype=torch.float32, device=device)`, or "
+        "`torch.tensor(...)` for values."
+    )
+
+
 def test_a_choice_over_several_lines_is_one_finding() -> None:
     """Two of its lines were answered; the new code stands in one line, with the index of the GPU."""
     text = (
