@@ -121,7 +121,7 @@ def test_what_takes_mps_for_the_cpu(tmp_path: Path, lines: str, told: tuple[int,
     core = SimpleNamespace(
         site=lambda file, line, function, via: (line, function), note_pair=lambda *note: notes.append(note)
     )
-    note_device_types(core, str(script))  # type: ignore[arg-type]
+    note_device_types(core, str(script))
     if told is None:
         assert notes == []
         return
@@ -142,7 +142,7 @@ def test_the_value_that_a_type_has_in_the_end(
     monkeypatch.setattr(_device_types, "sys", SimpleNamespace(modules={"__main__": module}))
     notes: list[object] = []
     core = SimpleNamespace(site=lambda *_: 1, note_pair=lambda *note: notes.append(note))
-    note_device_types(core, str(script))  # type: ignore[arg-type]
+    note_device_types(core, str(script))
     assert len(notes) == count
 
 
