@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import anymps
-from anymps.capture import Capture, OptimizerNumbers
+from anymps.capture import Capture, OptimizerNumbers, _device_types
 from anymps.record import Recording
 from processes import MAC, run_command
 
@@ -48,6 +48,19 @@ def test_only_the_part_is_recorded(source: str, tmp_path: Path) -> None:
         assert sum(share.on_mps for share in typical) == sum(share.on_mps for share in usual)
         first, *_ = recording.steps()
         assert first.start_ns == recording.meta["begin_ns"] > 0  # what came before is no part of it
+
+
+@SOURCES
+@pytest.mark.parametrize("part", [(0, 9), (1, 3)])
+def test_what_the_source_says_is_in_a_part(
+    source: str, part: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, whether the part is over before the run is, or not."""
+    script = tmp_path / "train.py"
+    script.write_text('kind = "cuda" if "cuda" in device else "cpu"\nautocast(kind)\n')
+    monkeypatch.setattr(_device_types, "program_files", lambda _: [str(script)])
+    found = train(4, part, source).recording.noted("device_type")
+    assert [(note.facts["name"], note.occurrence.count, note.other.line) for note in found] == [("kind", 1, 2)]
 
 
 @SOURCES

@@ -170,9 +170,24 @@ def of_a_root(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.tensor(math.sqrt(len(x))).to(x.device)
 
 
+def of_an_order(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(8)
+    for first in range(1):
+        part = order[first : first + 4].to(x.device)
+    return part.unsqueeze(-1)
+
+
+def of_a_named_part(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    order = torch.randperm(8)
+    part = order[:4]
+    return part.to(x.device).unsqueeze(-1)
+
+
 @pytest.mark.parametrize(
     ("make", "expression", "generator"),
     [
+        (of_an_order, "torch.randperm(8)", False),
+        (of_a_named_part, "torch.randperm(8)", False),
         (of_a_shape, "torch.tensor(x.shape[-1] + x.size(0), device=x.device)", False),
         (of_its_kind, "x.new_tensor(module.scale)", False),
         (of_a_root, "torch.tensor(math.sqrt(len(x)))", False),
@@ -300,6 +315,20 @@ def test_data_set(take: Callable[[int], torch.Tensor], known: bool) -> None:
     assert {mark.occurrence.site.function for mark in found} <= {take.__name__}
 
 
+def test_data_set_of_an_inference() -> None:
+    """Nothing steps there: by the source it outlives the rounds, set before the loop; an argument may be a batch."""
+    model = nn.Linear(4, 2).to("mps")
+
+    def infer(given: torch.Tensor) -> None:
+        held = torch.rand(32, 4)
+        for step in range(4):
+            model(held[4 * step : 4 * step + 4].to("mps"))
+        model(given[:4].to("mps"))
+
+    found = noted(lambda: infer(torch.rand(64, 4)), "data_set")
+    assert [mark.facts for mark in found] == [{"name": "held", "bytes": 512}]
+
+
 # --- optimizers
 
 
@@ -401,7 +430,19 @@ def watched() -> Iterator[object]:
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
     yield from (timeit.default_timer, torch.compile, torch.autograd.backward)
     yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
-    yield torch.amp.GradScaler.__init__
+    yield from (torch.amp.GradScaler.__init__, type(torch.backends.mps))
+
+
+def test_attributes_that_the_backend_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a line, by an assignment or `setattr`; what torch has is a program's own business."""
+
+    def settings() -> None:
+        for name in ("benchmark", "deterministic"):
+            monkeypatch.setattr(torch.backends.mps, name, True, raising=False)
+        torch.backends.mps.is_built = torch.backends.mps.is_built
+
+    notes = noted(settings, "backend_attribute")
+    assert [(note.facts, note.occurrence.count) for note in notes] == [({"name": "benchmark"}, 1)]
 
 
 def test_everything_is_put_back() -> None:

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from anymps._settings import Settings
-from anymps.capture import _device_choice
+from anymps.capture import _device_choice, _device_types
 from anymps.capture._device_choice import device_choice
+from anymps.capture._device_types import note_device_types
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Judge
 from anymps.findings import Finding, Severity, Story, find
@@ -89,6 +90,60 @@ def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.Monkey
         choice, _ = device_choice(str(tmp_path / "train.py"))
         assert (Path(str(choice["file"])).stem, choice["line"]) == best
     assert sorted(parsed) == sorted(texts[name] for name in ("train", "named", "again", "asked"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            't = "cuda" if "cuda" in device else "cpu"\nctx = null() if t == "cpu" else torch.amp.autocast(t)',
+            (1, 2, "t"),
+        ),
+        (
+            'def f(d):\n    t = "cuda" if d.startswith("cuda") else "cpu"\n    with torch.autocast(t):\n        y = x',
+            (2, 3, "t"),
+        ),
+        (
+            'if "cuda" in str(d):\n    t = "cuda"\nelse:\n    t = "cpu"\ns = GradScaler(enabled=t == "cuda")',
+            (1, 5, "t"),
+        ),
+        ('t = "cuda" if "cuda" in device else "cpu"\nprint(t, torch.autocast)', None),  # hands it to no call
+        ('t = "cuda" if torch.cuda.is_available() else "cpu"\nwith torch.autocast(t):\n    y = x', None),
+        ('t = "mps" if "mps" in d else "cuda" if "cuda" in d else "cpu"\nautocast(t)', None),
+        ('t = "cpu" if "cuda" not in device else "cuda"\nautocast(t)', None),
+    ],
+)
+def test_what_takes_mps_for_the_cpu(tmp_path: Path, lines: str, told: tuple[int, int, str] | None) -> None:
+    """With the first line that hands the name to autocast or a scaler."""
+    script = tmp_path / "train.py"
+    script.write_text(lines + "\n")
+    notes: list[tuple[object, ...]] = []
+    core = SimpleNamespace(
+        site=lambda file, line, function, via: (line, function), note_pair=lambda *note: notes.append(note)
+    )
+    note_device_types(core, str(script))
+    if told is None:
+        assert notes == []
+        return
+    call = "GradScaler" if "GradScaler" in lines else "autocast"
+    function = "f" if "def f" in lines else "<module>"
+    mark = f'anymps::device_type {{"call": "{call}", "name": "{told[2]}"}}'
+    assert notes == [(mark, (told[0], function), (told[1], function))]
+
+
+@pytest.mark.parametrize(("value", "count"), [("cpu", 1), ("cuda", 0)])
+def test_the_value_that_a_type_has_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, count: int
+) -> None:
+    """A module whose name holds another device took none for the CPU."""
+    script = tmp_path / "train.py"
+    script.write_text('t = "cuda" if "cuda" in device else "cpu"\nautocast(t)\n')
+    module = SimpleNamespace(__file__=str(script), t=value)
+    monkeypatch.setattr(_device_types, "sys", SimpleNamespace(modules={"__main__": module}))
+    notes: list[object] = []
+    core = SimpleNamespace(site=lambda *_: 1, note_pair=lambda *note: notes.append(note))
+    note_device_types(core, str(script))
+    assert len(notes) == count
 
 
 def unused(**choice: object) -> Finding:

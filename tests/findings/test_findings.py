@@ -488,6 +488,11 @@ def test_rules_that_a_report_of_waits_points_to() -> None:
             "Leave it out.",
         ),
         (
+            "2.13.0", ("PYTORCH_ENABLE_MPS_F16_CONV",),
+            "`PYTORCH_ENABLE_MPS_F16_CONV` is set, but no release of torch up to 2.15 reads this variable.",
+            "Leave it out.",
+        ),
+        (
             "2.13.0", ("PYTORCH_MPS_FALLBACK", "PYTORCH_MPS_HIGH_WATERMARK"),
             "`PYTORCH_MPS_FALLBACK` is set, but no release of torch up to 2.15 reads this variable; "
             "`PYTORCH_MPS_HIGH_WATERMARK` is set, but no release of torch up to 2.15 reads this variable.",
@@ -511,3 +516,27 @@ def test_variables_that_torch_does_not_read(torch: str, names: tuple[str, ...], 
 def test_variables_that_are_read_or_are_not_of_mps(name: str) -> None:
     """MPS413 is silent about them."""
     assert ids(loop(meta={**TORCH, "environment": {name: "1"}})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("benchmark", "Leave it out."),
+        (
+            "deterministic",
+            "Leave it out. On mps, `torch.manual_seed` seeds, and a few operators go by "
+            "`torch.use_deterministic_algorithms(True)`.",
+        ),
+    ],
+)
+def test_settings_that_the_backend_does_not_have(name: str, fix: str) -> None:
+    """MPS414 stands at the line that sets one."""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            line = builder.site("train.py", 5, "main", f"torch.backends.mps.{name} = True")
+            builder.note("backend_attribute", start_ns=time, site=line, name=name)
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.site.line, finding.fix) == ("MPS414", 5, fix)
+    assert finding.what == f"`torch.backends.mps.{name}` is set, and torch has no such setting."

@@ -8,6 +8,8 @@ from anymps._text import duration, percent
 from anymps.findings import Severity, Story
 from anymps.forecast import forecast
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.report.document import Prose
+from anymps.report.run._waits import waits_section
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
 from timed_steps import Steps
 
@@ -220,6 +222,12 @@ def test_made_up_data() -> None:
     """MPS404 takes random numbers that the loop itself draws for a stand-in of data; those of a module are none."""
     assert ids(loop(born("torch.rand(32, 8)"))) == []
     assert ids(loop(born("torch.rand(32, 8)", module="Net.noise"))) == ["MPS404"]
+
+
+def test_a_random_order_is_no_data() -> None:
+    """MPS404: it is an index, which is to be drawn on the device."""
+    finding = only(loop(born("torch.randperm(n)")))
+    assert (finding.id, finding.fix) == ("MPS404", "Draw the order on the device: `torch.randperm(n, device=device)`.")
     assert ids(loop(born("torch.ones(32, 1)"))) == ["MPS404"]
 
 
@@ -333,9 +341,11 @@ LOOP = """for start in range(0, 512, 64):
 """
 
 
-def copying(*sizes: int, products: int = 20, times: int = 1, sets: tuple[tuple[str, int], ...] = ()) -> Recording:
+def copying(
+    *sizes: int, products: int = 20, times: int = 1, sets: tuple[tuple[str, int], ...] = (), kind: str = "training"
+) -> Recording:
     """Five steps that copy so many bytes at one line each, and then multiply matrices for 4.6 ms times 20."""
-    steps = Steps(torch_version="2.13.0")
+    steps = Steps(torch_version="2.13.0", loop=kind)
     lines = LOOP.splitlines()
     sites = [
         steps.builder.site("train.py", number + 2, "main", lines[number + 1].strip(), text=LOOP)
@@ -369,8 +379,8 @@ def test_batches_of_a_data_set_on_the_host() -> None:
         f"These copies take about {share} of a step of {step}."
     )
     assert finding.fix == (
-        "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and take the batch there: "
-        "`images = images.to(device)` and `labels = labels.to(device)` before the loop."
+        "Keep `images` (8.00 MiB) and `labels` (4.00 KiB) on mps, and index them there: "
+        "`images = images.to(device)` and `labels = labels.to(device)` where they are made."
     )
     assert {place.site.line for place in Story.of(recording).needless([finding])} == {2, 3}
 
@@ -404,3 +414,32 @@ def test_many_copies() -> None:
     finding = only(copying(*[512] * 4, products=1))  # at one line each
     assert (finding.site.line, finding.per_step, len(finding.related_sites)) == (2, 4.0, 3)
     assert ids(copying(*[512] * 3, products=1)) == []
+
+
+def test_copies_that_bound_a_step_without_a_finding() -> None:
+    """A batch that comes from elsewhere has to be copied; the report says what that takes, and calls it not fine."""
+    recording = copying(*[512] * 3, products=1)
+    assert ids(recording) == []
+    (section,) = waits_section(Story.of(recording))
+    time = forecast(recording).time
+    share = percent(sum(wait.seconds for wait in time.waits) / time.seconds)
+    why = "copy to mps, the loop's data on its way to the device"
+    (remarks,) = section.blocks
+    assert isinstance(remarks, Prose)
+    assert remarks.sentences == (
+        f"These waits take about {share} of a predicted step, and no finding is about that: train.py:2 ({why}); "
+        f"train.py:3 ({why}); train.py:4 ({why}). With a larger batch they come less often.",
+    )
+    assert section.remark == ""
+
+
+def test_copies_of_an_inference() -> None:
+    """MPS412 goes by its rounds as by the steps of a training; the rules about values that are read do not."""
+    recording = copying(512, products=1, times=4, kind="inference")
+    finding = only(recording)
+    assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
+    (note,) = Story.of(recording).notes
+    assert note.startswith("The rules about the training loop (such as MPS201) were not applied: they need 3 complete")
+    sets = (("images", 1 << 23), ("labels", 4096))
+    assert ids(copying(1 << 20, 512, products=1, sets=sets, kind="inference")) == ["MPS412"]
+    assert ids(copying(512, products=1, kind="inference")) == []

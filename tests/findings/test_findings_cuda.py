@@ -46,6 +46,20 @@ def test_the_line_that_chose_is_the_finding() -> None:
     )
 
 
+def test_a_type_of_tensors_under_a_name() -> None:
+    """The line that names it, which has the type, and not the one that only calls the name."""
+    text = "import torch\nTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\nx = Tensor(3, 1).fill_(1.0)\n"
+    (finding,) = answered(text, [3, 3])
+    assert (finding.site.line, finding.site.source, finding.count) == (2, text.splitlines()[1], 2)
+    assert finding.what == (
+        "This line names a type of CUDA's tensors, which mps has none of; 1 line uses it, and mps answered."
+    )
+    assert finding.fix == (
+        "Create it with a function that takes a device: `torch.empty(size, dtype=torch.float32, device=device)`, or "
+        "`torch.tensor(...)` for values."
+    )
+
+
 def test_a_choice_over_several_lines_is_one_finding() -> None:
     """Two of its lines were answered; the new code stands in one line, with the index of the GPU."""
     text = (
@@ -253,7 +267,8 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
     ]
     edits, suggestions = edits_for(found, program, [str(tmp_path / "config.py"), str(tmp_path / "plain.py")])
     assert labels(edits) == ["MPS409 at train.py:4", "MPS409 at net.py:5", "MPS409 at config.py:8"]
-    assert suggestions == []
+    (suggestion,) = suggestions
+    assert suggestion.why == "its device is chosen at train.py:4, net.py:5 and config.py:8"
     assert edits[-1].finding.fix == f'Write `device: str = "mps" if {MPS} else "cuda"`.'
     changed = {new.path.name: new.text for _, new in apply_all(edits, program).differences()}
     assert changed == {
@@ -264,7 +279,7 @@ def test_every_device_of_a_project(tmp_path: Path) -> None:
 
 
 def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> None:
-    """One that only uses the device is not; one that no edit is known for still raises on a Mac."""
+    """One that only uses the device names the choice; one that no edit is known for still raises on a Mac."""
     path = tmp_path / "train.py"
     path.write_text(
         "import torch\n\ndevice = torch.device('cuda')\nmodel = Net().to(device)\nprint(torch.cuda.memory_summary())\n"
@@ -278,7 +293,8 @@ def test_a_line_that_asks_for_cuda_is_told_beside_the_choice(tmp_path: Path) -> 
     edits, suggestions = edits_for(found, program)
     assert labels(edits) == ["MPS409 at train.py:3"]
     assert [(suggestion.finding.site.line, suggestion.why) for suggestion in suggestions] == [
-        (5, "no safe edit of this line is known")
+        (4, "its device is chosen at train.py:3"),
+        (5, "no safe edit of this line is known"),
     ]
 
 

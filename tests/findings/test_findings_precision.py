@@ -215,6 +215,28 @@ with torch.autocast("cpu"):
     assert other.what == "`torch.autocast` was asked for cpu, and the program computes on mps."
 
 
+def test_a_type_that_takes_mps_for_the_cpu() -> None:
+    """MPS821: at the line that gives the name, also where autocast was left out, once for all that go by the name."""
+    program = """device_type = "cuda" if "cuda" in device else "cpu"
+with torch.autocast(device_type=device_type):
+"""
+
+    def extra(builder: RecordingBuilder, step: int, time: int) -> None:
+        if step == 0:
+            lines = program.splitlines()
+            chosen, used = (builder.site("train.py", at, "main", lines[at - 1], text=program) for at in (1, 2))
+            builder.note("device_type", start_ns=time, site=chosen, other=used, name="device_type", call="autocast")
+            builder.note("autocast", start_ns=time + 1, site=used, device="cpu", dtype="bfloat16")
+
+    finding = only(loop(extra))
+    assert (finding.id, finding.site.line, [site.line for site in finding.related_sites]) == ("MPS821", 1, [2])
+    assert finding.what == '`device_type` is "cpu" here for a device on mps, so `autocast` has no effect on mps.'
+    assert finding.fix == (
+        'If it is to act on mps, write `device_type = "mps" if "mps" in device else "cuda" if "cuda" in device else '
+        '"cpu"`. Other machines behave as before.'
+    )
+
+
 @pytest.mark.parametrize("file", ["train.py", LIBRARY])
 def test_an_autocast_island_for_another_device(file: str) -> None:
     """MPS825 names both lines, at a line of a library too: its results are the program's."""

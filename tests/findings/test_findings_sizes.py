@@ -105,6 +105,22 @@ def test_many_sizes_in_one_step_are_no_finding() -> None:
     assert found(builder.close()) == []
 
 
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_short_run_shows_no_change(steps: int) -> None:
+    """Whatever the line is called with: as few steps may be a few buckets, or end with a smaller batch."""
+    builder = RecordingBuilder(meta={"directory": "/home/me/project", "torch_version": "2.13.0"})
+    line = builder.site(SCRIPT, 12, "forward", "return self.conv(x)")
+    for step in range(steps):
+        for call, size in enumerate((64, 32, 16, 8, 4)):
+            shape = f"float32[{16 - step}, 3, {size}, {size}]"
+            builder.entry(
+                "aten::convolution_overrideable", start_ns=step * 1000 + 10 * call, duration_ns=5, phase=Phase.FORWARD,
+                site=line, inputs=[shape], outputs=[shape],
+            )  # fmt: skip
+        builder.end_step(step * 1000 + 1000)
+    assert found(builder.close()) == []
+
+
 def test_an_operator_without_a_graph_is_no_finding() -> None:
     """A kernel of Metal takes any size."""
     assert found(loop(list(range(60)), operator="aten::add.Tensor")) == []

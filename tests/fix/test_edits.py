@@ -14,6 +14,7 @@ from anymps.findings import RULES
 from anymps.findings.advice import UserLine
 from anymps.findings.advice._user_line import collected, every_50, without_read
 from anymps.findings.edits import (
+    TYPE_WITH_MPS,
     CallEdit,
     Change,
     Code,
@@ -50,6 +51,27 @@ def new(line: str, head: str = "import torch", edit: Edit | None = None) -> str:
     assert place is not None
     built = build(edit or LineEdit(portable), place)
     return "" if built is None else "\n".join([*(insert.code for insert in built.inserts), built.code])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("t = 'cuda' if 'cuda' in d else 'cpu'  # why",
+         "t = 'mps' if 'mps' in d else 'cuda' if 'cuda' in d else 'cpu'"),
+        ('f(t="cuda" if d.startswith("cuda") else "cpu")',
+         'f(t="mps" if d.startswith("mps") else "cuda" if d.startswith("cuda") else "cpu")'),
+        ('t = "cuda" if d.type == "cuda" else "cpu"',
+         't = "mps" if d.type == "mps" else "cuda" if d.type == "cuda" else "cpu"'),
+        ('t = "cuda" if d == "cuda" and torch.cuda.is_available() else "cpu"', ""),
+        ('t = "cuda" if not "cuda" in d else "cpu"', ""),
+        ('t = "cuda" if "cuda" not in d else "cpu"', ""),
+        ('t = "mps" if m else "cuda" if "cuda" in d else "cpu"', ""),
+        ('t = "cuda" if cuda else "cpu"', ""),
+    ],
+)  # fmt: skip
+def test_a_type_by_name_gets_mps(line: str, expected: str) -> None:
+    """The same test for mps comes before that for CUDA."""
+    assert new(line, edit=TYPE_WITH_MPS).removesuffix("  # why") == expected
 
 
 CHOICES = [

@@ -267,7 +267,7 @@ def test_what_a_script_imports(tmp_path: Path) -> None:
 
 
 def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Path) -> None:
-    """Its finding is no suggestion then: the first change elsewhere stands for it."""
+    """Its finding is a suggestion that names those lines; so is an edit of a line that another finding changes."""
     program = project(tmp_path, {"train": "import torch\ndevice = torch.device('cuda')\nx = f(device)\n"})
     rule = next(rule for rule in RULES.values() if rule.project is not None)
     main = str(tmp_path / "train.py")
@@ -277,13 +277,23 @@ def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Pat
 
     edits, suggestions = edits_for([found(3, "x = f(device)")], program)  # type: ignore[list-item]
     assert [edit.line for edit in edits] == [2]
-    assert suggestions == []
+    assert [suggestion.why for suggestion in suggestions] == ["its device is chosen at train.py:2"]
     edits, suggestions = edits_for([found(3, "x = f('cuda')")], program)  # type: ignore[list-item]
     assert [edit.line for edit in edits] == [2]
     assert [suggestion.why for suggestion in suggestions] == ["no safe edit of this line is known"]
     both = [found(3, "x = f(device)"), found(3, "x = f(device)", "MPS812")]
     edits, suggestions = edits_for(both, program)  # type: ignore[arg-type]
-    assert [suggestion.finding.id for suggestion in suggestions] == ["MPS812"]
+    assert [suggestion.finding.id for suggestion in suggestions] == [rule.id, "MPS812"]
+    text = "import torch\noptimizer = torch.optim.Adam(p, fused=False, device='cuda')\nx = f(device)\n"
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    program = Program.read(tmp_path / "train.py")
+    edits, suggestions = edits_for([*both, found(2, "o", "MPS812")], program)  # type: ignore[list-item]
+    assert [(edit.finding.id, edit.line) for edit in edits] == [("MPS812", 2)]
+    assert [(suggestion.finding.site.line, suggestion.why) for suggestion in suggestions] == [
+        (3, "its device is chosen at train.py:2"),
+        (3, "no safe edit of this line is known"),
+        (2, "its line is changed for MPS812: run anymps fix again afterwards"),
+    ]
 
 
 def test_which_files_are_the_scripts(tmp_path: Path) -> None:

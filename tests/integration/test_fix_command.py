@@ -410,6 +410,22 @@ def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
     assert "  with --no-cuda, the script stays on the CPU" in result.err.splitlines()
 
 
+def test_a_line_that_takes_a_device_is_told_with_its_reason(folder: Path) -> None:
+    """It stopped the script; the change of the option's default mends it."""
+    option = 'parser.add_argument("--device", default="cuda")'
+    lines = [
+        "import argparse, torch",
+        "parser = argparse.ArgumentParser()",
+        option,
+        "device = parser.parse_args().device",
+    ]
+    (folder / "port.py").write_text("\n".join([*lines, "x = torch.ones(3).to(device)", ""]))
+    result = fix(folder, "port.py")
+    assert result.status == 0, result.err
+    assert "anymps: 1 change: MPS407 in line 3" in result.err.splitlines()
+    assert "  MPS407  port.py:5  needs no change: the changed script runs past it" in result.err.splitlines()
+
+
 def test_workers_of_a_script_that_makes_a_folder(folder: Path) -> None:
     """They live, and write nothing; the script's own exception ends it before and after, in another process each."""
     (folder / "port.py").write_text(FOLDERS)

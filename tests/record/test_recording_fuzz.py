@@ -58,7 +58,8 @@ def habits() -> Recording:
         "repeated_scatter": {"kernel": "generated_kernel_1", "threads": 40},
         "recompiled": {"guard": "n == 3", "limit": "recompile_limit", "within": ""},
         "constant": {"name": "mask", "kept": "", "bytes": 4096},
-        "data_set": {"name": "images", "bytes": 4096},
+        "data_set": {"name": "images", "bytes": 4096}, "device_type": {"name": "kind", "call": "autocast"},
+        "backend_attribute": {"name": "deterministic"},
         "born": {"expression": "torch.randn(3)", "generator": False},
         "round_trip": {"operators": ["aten::relu"]}, "cuda": {}, "anomaly": {}, "device_time": {},
     }  # fmt: skip

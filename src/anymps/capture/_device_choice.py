@@ -44,8 +44,8 @@ def device_choice(script: str) -> tuple[dict[str, object], list[dict[str, object
     """
     best: tuple[str, _Choice] | None = None
     sources: dict[str, str] = {}
-    for file in _files(script):
-        source = sources[file] = _source(file)
+    for file in program_files(script):
+        source = sources[file] = source_of(file)
         rank = _NONE if best is None else best[1].rank
         if _may_choose(source, rank):
             first = min(_choices(source), key=lambda choice: (choice.rank, choice.line), default=None)
@@ -76,7 +76,7 @@ def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for file, source in sources.items():
         if "parameters" in source:  # without them nothing is trained
-            for what, line in _lines_to_move(_nodes(source)):
+            for what, line in _lines_to_move(nodes_of(source)):
                 text = linecache.getline(file, line).strip()
                 found.append({"what": what, "file": file, "line": line, "source": text})
     return found[:_MOST_UNMOVED]
@@ -152,7 +152,7 @@ def _calls(node: ast.AST, names: set[str]) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in names
 
 
-def _files(script: str) -> Iterator[str]:
+def program_files(script: str) -> Iterator[str]:
     """The script, then the program's own modules."""
     seen: set[str] = set()
     modules = [sys.modules.get("__main__"), *list(sys.modules.values())]
@@ -166,7 +166,7 @@ def _files(script: str) -> Iterator[str]:
             yield file
 
 
-def _source(file: str) -> str:
+def source_of(file: str) -> str:
     """A file's text; empty if it is none of a program, or cannot be read."""
     try:
         if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST:
@@ -176,7 +176,7 @@ def _source(file: str) -> str:
     return "".join(linecache.getlines(file))
 
 
-def _nodes(source: str) -> Sequence[ast.AST]:
+def nodes_of(source: str) -> Sequence[ast.AST]:
     """All nodes of a source's tree; none if it is no Python."""
     try:
         return tuple(ast.walk(ast.parse(source)))
@@ -189,7 +189,7 @@ _ASKED, _NAMED, _GIVEN, _IMPORT, _NONE = range(5)
 
 @lru_cache(maxsize=_MOST_FILES)  # a notebook or a suite of tests ends many recordings of the same modules
 def _choices(source: str) -> tuple[_Choice, ...]:
-    return tuple(choice for node in _nodes(source) for choice in _choices_at(node))
+    return tuple(choice for node in nodes_of(source) for choice in _choices_at(node))
 
 
 def _choices_at(node: ast.AST) -> Iterator[_Choice]:

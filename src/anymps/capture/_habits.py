@@ -79,7 +79,7 @@ class Habits:
         self._replace(undo, torch, "compile", self._compile)
         self._replace(undo, torch.cuda, "_lazy_init", self._cuda)
         on_use(self._cuda_answered)
-        undo.append(lambda: on_use(None))
+        undo += [lambda: on_use(None), self._watch_settings(torch.backends.mps)]
         return [*undo, self._compiling.start(), *watch_clocks(self._core)]
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -120,8 +120,11 @@ class Habits:
             facts = {"expression": birth.expression, "generator": birth.generator, "number": tensor.dim() == 0}
             note_facts(self._core, "born", site, origin, facts)
         elif (found := find_data_set(tensor, self._core.is_internal)) is not None:
-            name, whole = found
-            self._data_sets.append(_DataSet(weakref.ref(whole), site, name))
+            name, whole, outlives = found
+            if outlives:
+                note_facts(self._core, "data_set", site, 0, {"name": name, "bytes": whole.nbytes})
+            else:
+                self._data_sets.append(_DataSet(weakref.ref(whole), site, name))
 
     def _data_sets_that_stay(self) -> None:
         """Note the data sets of lines that copied a part a few steps ago, and that are still there: no batches."""
@@ -169,6 +172,19 @@ class Habits:
 
     def _optimizer(self, optimizer: Any, *_: Any, **__: Any) -> None:
         self._made[optimizer] = self._core.current_site()
+
+    def _watch_settings(self, backend: ModuleType) -> Undo:
+        """Note each attribute that a program gives a module of torch which has none of that name."""
+        plain, known, note = type(backend), frozenset(vars(backend)), self._note_once
+
+        class Watched(plain):  # type: ignore[misc, valid-type]
+            def __setattr__(self, name: str, value: object) -> None:
+                if name not in known:
+                    note("backend_attribute", name=name)
+                super().__setattr__(name, value)
+
+        backend.__class__ = Watched
+        return lambda: ModuleType.__setattr__(backend, "__class__", plain)
 
     def _compile(self, *given: Any, **named: Any) -> Finish:
         backend, mode = named.get("backend", "inductor"), named.get("mode")

@@ -16,6 +16,7 @@ from anymps._text import tell
 from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice
+from anymps.capture._device_types import note_device_types
 from anymps.capture._endings import ending_of
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
@@ -223,8 +224,14 @@ class Capture:
         """The last step of the part is over. The hooks stay: one of them calls this."""
         self._seconds = time.monotonic() - self._started
         self._real_after = real_calls()
+        self._note_source()
         self.core.tape_pause(True)
         self._note_part()
+
+    def _note_source(self) -> None:
+        """Note what the program's source says of a device that the run used."""
+        if self._habits and (self._reached or self.core.ledger_state()[0]):
+            note_device_types(self.core, self._script)
 
     def _note_part(self) -> None:
         """Say which steps the part has: what was asked for, as a rule."""
@@ -271,6 +278,8 @@ class Capture:
         with self._lock:
             if self._writer is None or self._closed.is_set():
                 return
+            if self.has_begun and not self.is_over:
+                self._note_source()
             self._hooks.remove()
             self.core.tape_stop()  # it stood in for some of torch's functions before the hooks did
             self.core.set_callbacks(None, None, None, None)

@@ -40,11 +40,12 @@ class Birth:
 def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birth | None:
     """The call that made `tensor`, in the innermost frame of the user's.
 
-    None where it was given from outside, holds data, or was made before the loop that copies it.
+    None where it was given from outside, holds data, or was made before the loop that copies it. A part of a random
+    order is no data, wherever that was drawn.
     """
     for node, tree, frame in _running(is_internal):
         moved = _moved(node, frame)
-        made = _made_by(moved, frame) if moved is not None else None
+        made = _made_by(moved, frame) or _drawn_order(moved, tree, frame) if moved is not None else None
         if made is not None:
             return _birth(made, frame)
         if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
@@ -52,10 +53,11 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
     return None
 
 
-def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, torch.Tensor] | None:
+def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple[str, torch.Tensor, bool] | None:
     """The larger tensor of the CPU that the running line took `tensor` from by an index, `images`, with its name.
 
-    None where nothing shows one, or where the loop around the line gives it that name: then it is a batch itself.
+    The last says that it outlives the rounds of the loop by the source. None where nothing shows one, or where the loop
+    around the line gives it that name: then it is a batch itself.
     """
     for node, tree, frame in _running(is_internal):
         moved = _moved(node, frame)
@@ -65,7 +67,7 @@ def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> t
             held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
             if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
                 name = ast.unparse(taken.value)  # type: ignore[attr-defined]
-                return None if _given_by_loop(name, tree, frame) else (name, held)
+                return None if _given_by_loop(name, tree, frame) else (name, held, _outlives(taken.value, tree, frame))  # type: ignore[attr-defined]
     return None
 
 
@@ -129,6 +131,16 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
                 return None
         left += ast.iter_child_nodes(node)
     return factory
+
+
+def _drawn_order(value: ast.expr, tree: ast.Module, frame: FrameType) -> ast.Call | None:
+    """`torch.randperm(n)` of `order[i : i + 4]`, where a line above draws the order; also of a name for this part."""
+    part = _last_given(value.id, tree, frame)[1] if isinstance(value, ast.Name) else value
+    if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
+        return None
+    drawn = _last_given(part.value.id, tree, frame)[1]
+    made = _made_by(drawn, frame) if drawn is not None else None
+    return made if made is not None and _torch_function(made, frame) == "randperm" else None
 
 
 def _takes_elsewhere(call: ast.Call, frame: FrameType) -> bool:
@@ -216,6 +228,13 @@ def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
 
 def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
     """What the last assignment to a name before the running line gives it, as often as it is copied."""
+    line, value = _last_given(name, tree, frame)
+    scope = _scope(tree, frame)
+    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+
+
+def _last_given(name: str, tree: ast.Module, frame: FrameType) -> tuple[int, ast.expr | None]:
+    """The last assignment to a name before the running line, by its own line, and what it gives."""
     scope = _scope(tree, frame)
     best: tuple[int, ast.expr | None] = (0, None)
     for node in ast.walk(scope):
@@ -224,8 +243,7 @@ def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
                 later = best[0] <= line <= frame.f_lineno and ast.unparse(target) == name
                 if later and (line < frame.f_lineno or value is None or not contains(value, name)):
                     best = (line, value)
-    line, value = best
-    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+    return best
 
 
 def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:
@@ -238,6 +256,17 @@ def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:
         if isinstance(node, ast.stmt)
         for target, *_ in assignments(node)
     )
+
+
+def _outlives(owner: ast.AST, tree: ast.Module, frame: FrameType) -> bool:
+    """Whether a name stands for the same thing in each round: set before the loop around the line, or by the module."""
+    if not isinstance(owner, ast.Name):
+        return False
+    if owner.id in frame.f_locals:
+        return bool(_loops(_scope(tree, frame), frame.f_lineno))
+    loops = (node for node in ast.walk(tree) if isinstance(node, _LOOPS))
+    inner = (node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.stmt))
+    return not any(ast.unparse(target) == owner.id for node in inner for target, *_ in assignments(node))
 
 
 def _scope(tree: ast.Module, frame: FrameType) -> ast.AST:

@@ -77,7 +77,7 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     sys.stdout.flush()
     _tell(done, before, program.main.path.resolve())
     passed = before.trail[-1:] if done.after is not None and not done.after.error else ()  # a line that stops no more
-    _suggest([*done.left, *(one for one in suggestions if one.finding.site.file_line not in passed)])
+    _suggest([*done.left, *suggestions], passed)
     say(f"all runs took {duration(1e9 * sum(runs.spent))}; one of the script takes {duration(1e9 * before.seconds)}")
     if asked.write and differences:
         for old, _ in differences:
@@ -122,13 +122,19 @@ def _tell_stop(how: str, ran: Ran) -> None:
         say_plain(f"  {clean(line)}")
 
 
-def _suggest(suggestions: Sequence[Suggestion]) -> None:
-    """What is left to the user: each finding with its line, why it is not fixed, and what to do."""
+def _suggest(suggestions: Sequence[Suggestion], passed: Sequence[tuple[str, int]] = ()) -> None:
+    """What is left to the user: each finding with its line, why it is not fixed, and what to do.
+
+    `passed` are lines that stopped the unchanged script, and to which the changed one came without an error.
+    """
     for suggestion in suggestions:
         finding = suggestion.finding
         place = f"{Path(finding.site.file).name}:{finding.site.line}" if finding.site.file else ""
-        say_plain("  " + clean("  ".join(filter(None, (finding.id, place, f"not changed: {suggestion.why}")))))
-        say_plain(f"         {clean(finding.fix)}")
+        stays = finding.site.file_line not in passed
+        why = f"not changed: {suggestion.why}" if stays else "needs no change: the changed script runs past it"
+        say_plain("  " + clean("  ".join(filter(None, (finding.id, place, why)))))
+        if stays:
+            say_plain(f"         {clean(finding.fix)}")
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:

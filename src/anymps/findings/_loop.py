@@ -19,19 +19,24 @@ def is_every_step(recording: Recording, occurrence: Occurrence) -> bool:
     """Whether something belongs to the loop's routine: in at least half of the complete steps, and at least twice.
 
     So a loss that is read every fifth step passes, and what happens in set-up, validation or after the loop does.
-    Only a training has a routine: what an inference reads in each round may be what it is for. Of several processes
-    those count in which it happens at all, such as the one rank that prints the loss.
+    What an inference reads in each round may be what it is for: of its rounds only the copies to the device are its
+    routine. Of several processes those count in which it happens at all, such as the one rank that prints the loss.
     """
-    steps = recording.training_steps
+    steps = _all_steps(recording, occurrence)
     return steps >= MIN_STEPS and occurrence.steps >= 2 and 2 * occurrence.steps >= _steps_of(recording, occurrence)
 
 
+def _all_steps(recording: Recording, occurrence: Occurrence) -> int:
+    """The complete steps that can make something a routine."""
+    return recording.complete_steps if occurrence.wait is Wait.COPY_TO_MPS else recording.training_steps
+
+
 def _steps_of(recording: Recording, occurrence: Occurrence) -> int:
-    """The complete training steps of the processes in which this happened, or of the loops."""
+    """The complete steps of the processes in which this happened, or of the loops."""
     lines = recording.lines_by_process if len(recording.parts) > 1 else recording.lines_by_loop
     where = (lines.called if occurrence.wait is Wait.NONE else lines.waited).get(occurrence.site.file_line)
     if not lines.whole or not where:
-        return recording.training_steps
+        return _all_steps(recording, occurrence)
     return sum(lines.steps.get(number, 0) for number in where)
 
 

@@ -27,8 +27,8 @@ _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
-    """The typical step of a training on the recording's Mac; None where its time is not told."""
-    if recording.training_steps < MIN_STEPS:
+    """The typical step on the recording's Mac; None where its time is not told."""
+    if recording.complete_steps < MIN_STEPS:
         return None
     found = try_forecast(recording)
     return found if found is not None and not found.no_time else None

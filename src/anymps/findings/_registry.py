@@ -57,8 +57,9 @@ def notes(recording: Recording) -> list[str]:
             return []
         before = sum(step.complete and step.step < typical.step for step in recording.steps())
         return [_LOOPS.format(len(ends), bisect_right(ends, before) + 1, ends[0])]
+    examples = _examples()[: 1 if recording.complete_steps >= MIN_STEPS else 2]  # copies count in other rounds, too
     return [
-        f"The rules about the training loop (such as {' and '.join(_examples())}) were not applied: they need "
+        f"The rules about the training loop (such as {' and '.join(examples)}) were not applied: they need "
         f"{MIN_STEPS} complete training steps, and the recording has {steps or 'none'}. A training step ends with "
         "`optimizer.step()`, or is a round with a `backward()`."
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from anymps._text import listed
-from anymps.findings.edits import Safety
+from anymps.findings.edits import TYPE_WITH_MPS, Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
 from anymps.fix._lines import new_line, statement_lines, with_branches
@@ -143,28 +143,42 @@ class _Checker:
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
             how = replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S))
             tasks = [(changed, how)]
+            # Autocast that comes on changes the losses: beside it a run in which it stays as it is on a Mac.
+            fewer = [edit for edit in self.found.kept if edit.how is not TYPE_WITH_MPS]
+            beside = 0 < len(fewer) < len(self.found.kept)
+            if beside:
+                tasks.append((apply_all(fewer, self._program), replace(how, what="the same with autocast as it is")))
             if option and self.chooses_device(self.found.kept):
                 tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
-            after, *asked = self._ran(*tasks)
-            why, before = _against(unchanged, after, self._before if self._answered else None), unchanged
-            if not why and unchanged.on_mps and not after.on_mps:
-                why = "the model is not on mps any more"
-            if not why and self._answered and not on_cpu and not unchanged.used:
-                before = self._before  # a Mac computes nothing that could be compared
-                why = difference(before, after)
+            ran = self._ran(*tasks)
+            after, (why, before) = ran[0], self._against_mac(ran[0], on_cpu=on_cpu)
+            if why and beside:
+                self._keep(fewer, f"on mps {why}")
+                changed, after, (why, before) = tasks[1][0], ran[1], self._against_mac(ran[1], on_cpu=on_cpu)
             if not why:
                 self.found.after = after
                 if agreed := agreement(before, after):
                     self.found.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
-                if asked:
-                    self._obeys(option, asked[0])
+                if tasks[-1][1].added:
+                    self._obeys(option, ran[-1])
                 return
             sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
             if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
                 self._keep(sure, f"on mps {why}")
                 return
             self._keep(self._fewer(), f"on mps {why}")
+
+    def _against_mac(self, after: Ran, *, on_cpu: bool) -> tuple[str, Ran]:
+        """What speaks against a changed run on mps, and the run that it was compared with."""
+        unchanged = self.found.unchanged
+        why = _against(unchanged, after, self._before if self._answered else None)
+        if not why and unchanged.on_mps and not after.on_mps:
+            why = "the model is not on mps any more"
+        if not why and self._answered and not on_cpu and not unchanged.used:
+            # A Mac computes nothing that could be compared.
+            return difference(self._before, after), self._before
+        return why, unchanged
 
     def _obeys(self, option: tuple[str, ...], after: Ran) -> None:
         """Whether the changed program keeps to the CPU where it is asked to, if the unchanged one does."""

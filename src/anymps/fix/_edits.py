@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Final
 
 from anymps._errors import UsageError
+from anymps._text import listed
 from anymps.findings import Finding, rule_of
 from anymps.findings import edits as edits_of
 from anymps.findings.edits import Guard, Insert, Safety
@@ -15,6 +18,8 @@ from anymps.fix._lines import rows
 from anymps.fix._program import Program
 from anymps.fix._script import Script
 from anymps.record import Site
+
+_CHANGED: Final = "its line is changed for {}: run anymps fix again afterwards"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Suggestion:
 def edits_for(
     findings: Iterable[Finding], program: Program, loaded: Iterable[str] = ()
 ) -> tuple[list[Edit], list[Suggestion]]:
-    """The edits for findings in a program, in each file from its last line to its first, and what stays a suggestion.
+    """The edits for findings in a program, in each file from its last line to its first, and all others as suggestions.
 
     A line is edited for one finding only: its other findings can be fixed in the next round. `loaded` are files of
     modules that a run of the program had, those among them that its source does not name.
@@ -47,28 +52,32 @@ def edits_for(
     suggestions = []
     findings = list(findings)
     elsewhere = list(_project_edits(findings, program, loaded))
+    chosen = [change.finding for change in elsewhere if _chooses_device(change, program)]
     for finding in findings:
         fitting, why = _fitting(finding, program)
         takes = "cuda" not in finding.site.source.lower()  # a device, and asks for none itself
-        if fitting is None and takes and any(change.finding.id == finding.id for change in elsewhere):
-            continue  # its device is chosen at one of those lines
+        choices = [f"{Path(other.site.file).name}:{other.site.line}" for other in chosen if other.id == finding.id]
         if fitting is None:
-            suggestions.append(Suggestion(finding, why))
-        elif (place := (fitting.file, fitting.line)) in edits:
-            other = edits[place].finding.id
-            why = f"its line is changed for {other}: run anymps fix again afterwards"
-            suggestions.append(Suggestion(finding, why))
-        else:
-            edits[place] = fitting
+            taken = takes and bool(choices)
+            suggestions.append(Suggestion(finding, f"its device is chosen at {listed(choices)}" if taken else why))
+        elif (earlier := edits.setdefault((fitting.file, fitting.line), fitting)) is not fitting:
+            suggestions.append(Suggestion(finding, _CHANGED.format(earlier.finding.id)))
     for edit in elsewhere:
-        edits.setdefault((edit.file, edit.line), edit)
+        earlier = edits.setdefault((edit.file, edit.line), edit)
+        if earlier.finding.id != edit.finding.id:
+            suggestions.append(Suggestion(edit.finding, _CHANGED.format(earlier.finding.id)))
     return [edits[place] for place in sorted(edits, reverse=True)], suggestions
+
+
+def _chooses_device(edit: Edit, program: Program) -> bool:
+    place = program.script(edit.file).place(edit.line)
+    return place is not None and edits_of.chosen_by_name(place) is not None
 
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
     """Edits of the whole program that one of the findings asks for: of all that asks for CUDA in the script and in the
     modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
-    about. Other scripts of the folder are none of its business.
+    about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed, too.
     """
     asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
     if asking is None:
@@ -84,8 +93,10 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             script = program.script(file)
         except UsageError:
             continue
-        how = asked if file in modules else named
-        for line in script.lines_with("cuda"):
+        devices = asked if file in modules else named
+        for line, (how, safety) in product(
+            script.lines_with("cuda"), ((devices, Safety.SAFE), (edits_of.TYPE_WITH_MPS, Safety.PROVED))
+        ):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:
                 continue
@@ -98,7 +109,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
                 around=script.line(line),
                 recorded=dict(enumerate(rows(script.text), 1)),
             )
-            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=Safety.SAFE)
+            found = rule.finding(site, what="This line asks for CUDA.", count=0, edit=how, safety=safety)
             yield Edit(found, file, line, how)
 
 

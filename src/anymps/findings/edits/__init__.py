@@ -5,6 +5,7 @@ from __future__ import annotations
 from anymps.findings.edits._build import Built, build, change_at, fits
 from anymps.findings.edits._calls import argument, unpacks
 from anymps.findings.edits._code import Code, Splice, last_name, line_starts, without_comment
+from anymps.findings.edits._device_type import TYPE_WITH_MPS
 from anymps.findings.edits._model import (
     CallEdit,
     Change,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from anymps.findings._example import Example
-from anymps.findings._loop import MIN_STEPS, is_library, number
+from anymps.findings._loop import is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings.edits import place_at
@@ -30,7 +30,7 @@ _GROWS = (
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
 _BEFORE = re.compile(r"past|prev|cache", re.IGNORECASE)
 _MOST_NAMED = 3  # operators of the sentence
-_LEAST = 8  # different sizes: fewer are the last batch, a validation, a few buckets
+_LEAST = 8  # steps with new sizes: fewer are the last batch, a validation, a few buckets
 
 SIZES = Rule(
     id="MPS120",
@@ -67,7 +67,7 @@ RULES = (SIZES,)
 
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding, at the line with the most sizes: what makes them change is the same for all."""
-    if recording.complete_steps < MIN_STEPS:
+    if recording.complete_steps < _LEAST:
         return
     places = [place for place in recording.varied(_OPERATORS) if _changes(place)]
     if not places:
@@ -109,5 +109,5 @@ def _grows(site: Site) -> bool:
 
 
 def _changes(place: Varied) -> bool:
-    """Whether the sizes at a place are new in at least every second step."""
-    return place.signatures >= _LEAST and place.steps >= MIN_STEPS and 2 * place.steps_with_new >= place.steps
+    """Whether the sizes at a place are new in at least every second step, and in enough of them."""
+    return place.steps_with_new >= _LEAST and 2 * place.steps_with_new >= place.steps

@@ -192,7 +192,7 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
     others = copies - 1
     # Once a step each, at least; the line may copy the batch as well.
     per_step = min(line.per_step, float(copies))
-    count = min(line.count, copies * recording.training_steps)
+    count = min(line.count, copies * recording.complete_steps)
     moved = sum(_bytes(constant) * constant.occurrence.count for constant in constants) * count // copies
     subject = f"`{name}`" if name else "A tensor"
     subject += "" if not others else " and another one" if others == 1 else f" and {others} others"
@@ -242,8 +242,8 @@ def _bytes(constant: Noted) -> int:
 
 def _stands_for_data(born: Noted, line: AtLine) -> bool:
     """Whether it may be a batch of made-up data: drawn in the loop itself, by no generator that must be the CPU's."""
-    drawn = str(born.facts.get("expression", "")).startswith("torch.rand")
-    return drawn and not line.modules and not born.facts.get("generator")
+    drawn = _DRAWN_DATA.match(str(born.facts.get("expression", "")))
+    return drawn is not None and not line.modules and not born.facts.get("generator")
 
 
 def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
@@ -273,6 +273,8 @@ def _fix(born: Noted, expression: str) -> str:
     made = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
         return ""
+    if made.func.attr == "randperm":
+        return f"Draw the order on the device: `{expression.removesuffix(')')}, device=device)`."
     if made.func.attr not in ("as_tensor", "new_tensor", "tensor"):
         return "Create it on the device of the tensors that it is used with: `device=`."
     if born.facts.get("number") and made.args:
@@ -282,6 +284,7 @@ def _fix(born: Noted, expression: str) -> str:
     return f"C{once}" if fixed else f"If its values never change, c{once}"
 
 
+_DRAWN_DATA: Final = re.compile(r"torch\.rand(?!perm)")  # an order is an index, and no data
 _WRITTEN: Final = "Write `{new}`, which creates it on the device."
 _FILLED: Final = (
     "Create it on the device with `full` or `new_full`, which copies nothing. Most calls also take a plain number."
@@ -302,7 +305,7 @@ def round_trips(recording: Recording) -> Iterator[list[Noted]]:
 
 def _is_routine(recording: Recording, trips: list[Noted]) -> bool:
     """Every step; without a training loop, at least as often as makes a loop."""
-    if recording.training_steps < MIN_STEPS:
+    if recording.complete_steps < MIN_STEPS:
         return count_of(trips) >= MIN_STEPS
     return any(is_every_step(recording, trip.occurrence) for trip in trips)
 

@@ -28,6 +28,7 @@ from anymps.findings.edits import (
     place_at,
     portable,
     portable_before_29,
+    recorded_statements,
     tests_device,
 )
 from anymps.record import Noted, Recording, Site
@@ -241,6 +242,17 @@ def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
             edit=edit,
             written=_KEPT,
         )
+    typed = next((site for user in users for site in _types(user.site)), None)
+    if typed is not None:
+        lines = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
+        return ANSWERED.finding(
+            typed,
+            what=f"This line names a type of CUDA's tensors, which mps has none of; {lines}, and mps answered.",
+            count=sum(user.count for user in users),
+            fix=_in_words(typed.source),
+            related_sites=[user.site for user in users[:_MOST_USERS]],
+            edit=edit,
+        )
     first, *others = users
     lines = "This line uses a device" if not others else f"{len(users)} lines use a device"
     return ANSWERED.finding(
@@ -262,7 +274,7 @@ _WITHOUT_CODE: Final = "Use mps first where it is available, and keep CUDA-only 
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
 )
-_TYPED: Final = re.compile(r"\bcuda\.([A-Z]\w*)Tensor\(")
+_TYPED: Final = re.compile(r"\bcuda\.([A-Z]\w*)Tensor\b")
 _DTYPES: Final = {
     "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Double": "float32", "Float": "float32",
     "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
@@ -292,6 +304,13 @@ def _named(site: Site) -> Iterator[Site]:
             place = place_at(other)
             if place is not None and build(LineEdit(chosen_by_name), place) is not None:
                 yield other
+
+
+def _types(site: Site) -> Iterator[Site]:
+    """The recorded lines of a file that give a name to a type of CUDA's tensors: `T = torch.cuda.FloatTensor`."""
+    for row, statement in recorded_statements(site):
+        if isinstance(statement, ast.Assign) and _TYPED.search(source := ast.unparse(statement)):
+            yield replace(site, line=row, source=site.recorded.get(row, source).strip(), around="", first=0)
 
 
 def _why(place: Place | None) -> str:

@@ -138,14 +138,14 @@ def _told(
 
 
 def _kept(lines: Sequence[AtLine], sets: dict[tuple[str, int], tuple[str, int]]) -> str:
-    """The advice for batches that an index takes of tensors, as lines before the loop where they can be written."""
+    """The advice for batches that an index takes of tensors, as lines where these are made, if they can be written."""
     names = dict.fromkeys(sets[line.site.file_line] for line in lines)
     held = " and ".join(f"`{name}` ({format_size(size)})" for name, size in names)
     moves = [f"{name} = {name}.to(device)" for name, _ in names]
     places = [place_at(line.site) for line in lines]
     shown = all(place is not None and fits(move, place) for place in places for move in moves)
-    how = f": {' and '.join(f'`{move}`' for move in moves)} before the loop" if shown else ""
-    return f"Keep {held} on mps, and take the batch there{how}."
+    how = f": {' and '.join(f'`{move}`' for move in moves)} where {'it is' if len(names) == 1 else 'they are'} made"
+    return f"Keep {held} on mps, and index {'it' if len(names) == 1 else 'them'} there{how if shown else ''}."
 
 
 def _place(line: AtLine) -> Place:

@@ -1,15 +1,16 @@
-"""MPS413: environment variables with a name of the MPS backend that torch does not read."""
+"""MPS413 and MPS414: environment variables and attributes of the MPS backend that torch does not read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import release_of
 from anymps.findings.rules._mps508_watermarks import first_line
 from anymps.record import Recording
-from anymps.rules.variables import VARIABLE_PREFIX, nearest_variable, unread
+from anymps.rules.variables import nearest_variable, unread
 
 UNREAD = Rule(
     id="MPS413",
@@ -34,17 +35,52 @@ UNREAD = Rule(
     ),
 )
 
-RULES = (UNREAD,)
+ATTRIBUTE = Rule(
+    id="MPS414",
+    title="Setting that the MPS backend does not have",
+    severity=Severity.INFO,
+    why=(
+        "`torch.backends.mps` has functions that tell of the device, and no settings. Python keeps an attribute that a "
+        "program gives it, and nothing in torch reads it."
+    ),
+    fix="Leave it out.",
+    source="torch/backends/mps/__init__.py, callers of alertNotDeterministic in the macOS wheels, torch 2.11 to 2.15",
+    example=Example(
+        bad="""
+            torch.backends.mps.benchmark = True
+            x = torch.ones(4, device=device)
+        """,
+        good="""
+            x = torch.ones(4, device=device)
+        """,
+    ),
+)
+
+RULES = (UNREAD, ATTRIBUTE)
+
+_INSTEAD: Final = {
+    "deterministic": "Leave it out. On mps, `torch.manual_seed` seeds, and a few operators go by "
+    "`torch.use_deterministic_algorithms(True)`.",
+}
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """One finding for all such variables that the run had at its end, where torch would read them."""
+    """One finding for all such variables that the run had at its end, and one for each line that sets an attribute."""
+    for note in recording.noted("backend_attribute"):
+        name = str(note.facts.get("name"))
+        yield ATTRIBUTE.finding(
+            note.occurrence.site,
+            what=f"`torch.backends.mps.{name}` is set, and torch has no such setting.",
+            count=note.occurrence.count,
+            fix=_INSTEAD.get(name, ""),
+        )
+    yield from _variables(recording)
+
+
+def _variables(recording: Recording) -> Iterator[Finding]:
+    """Variables that the run had at its end, where torch would read them."""
     release = release_of(recording)
-    told = {
-        name: why
-        for name in recording.run.environment
-        if name.startswith(VARIABLE_PREFIX) and (why := unread(name, release))
-    }
+    told = {name: why for name in recording.run.environment if (why := unread(name, release))}
     if not told:
         return
     meant = {name: nearest_variable(name) for name in told}

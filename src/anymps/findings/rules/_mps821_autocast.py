@@ -12,7 +12,7 @@ from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings.advice import UserLine, has_half_parameters
-from anymps.findings.edits import LineEdit, Safety, last_name, portable, recorded_statements
+from anymps.findings.edits import TYPE_WITH_MPS, LineEdit, Safety, last_name, portable, recorded_statements
 from anymps.record import Fate, Noted, Recording, Site
 
 OTHER_AUTOCAST = Rule(
@@ -157,6 +157,10 @@ ISLAND = Rule(
     related_as="switched on at",
 )
 
+_BY_TYPE: Final = (
+    'A test for CUDA takes mps for the CPU. Autocast for "cpu" does nothing for operators on mps; without autocast '
+    "they run in the dtype of their tensors."
+)
 _SAME_DTYPE: Final = "Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{})`."
 
 RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
@@ -165,6 +169,7 @@ RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about autocast and gradient scalers."""
     if any(use.fate is Fate.NATIVE for use in recording.operators()):
+        yield from _by_types(recording)
         yield from _other_devices(recording)
     yield from _islands(recording)
     for backward in _in_program(recording.noted("backward")):
@@ -190,7 +195,26 @@ def _in_program(noted: tuple[Noted, ...]) -> list[Noted]:
     return [note for note in noted if not is_library(note.occurrence.site)]
 
 
+def _by_types(recording: Recording) -> Iterator[Finding]:
+    """About names that are "cpu" for a device on mps, where autocast or a scaler goes by them."""
+    for note in recording.noted("device_type"):
+        name, call = str(note.facts.get("name")), str(note.facts.get("call"))
+        yield OTHER_AUTOCAST.finding(
+            note.occurrence.site,
+            what=f'`{name}` is "cpu" here for a device on mps, so `{call}` has no effect on mps.',
+            count=1,
+            why=_BY_TYPE,
+            fix=f"Set `{name}` to the type of the device, whatever it is: `torch.device(device).type`.",
+            written="If it is to act on mps, write `{new}`. Other machines behave as before.",
+            edit=TYPE_WITH_MPS,
+            safety=Safety.PROVED,
+            related_sites=(note.other,),
+            related_as="used at",
+        )
+
+
 def _other_devices(recording: Recording) -> Iterator[Finding]:
+    told = {(note.other.file, str(note.facts.get("name"))) for note in recording.noted("device_type")}
     scaler = OTHER_SCALER if _has_float16(recording) and not has_half_parameters(recording) else IDLE_SCALER
     for rule, word, call in (
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
@@ -201,7 +225,9 @@ def _other_devices(recording: Recording) -> Iterator[Finding]:
             if _device(note).partition(":")[0] != "mps":
                 site = note.occurrence.site
                 groups.setdefault((site.file, _named_by(site) or site.line), []).append(note)
-        for (_, name), notes in groups.items():
+        for (file, name), notes in groups.items():
+            if (file, name) in told:
+                continue  # at the line that gives the name its value
             what = f"{call.format(_device(notes[0]))}, and the program computes on mps."
             dtype = notes[0].facts.get("dtype")
             fix = _SAME_DTYPE.format(dtype) if dtype else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from anymps._text import percent
 from anymps.findings import Finding, Story, WaitPlace, rule_of
 from anymps.record import Site, Wait, WaitQueue
 from anymps.report import _text as text
@@ -27,6 +28,8 @@ _ON_MAC: Final = (
 )
 _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
 MOST_BELONGING: Final = 8
+_SHARE: Final = 0.1
+"""The part of a step from which on waits are not called fine."""
 
 
 def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Section]:
@@ -39,8 +42,14 @@ def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Se
     others = [(place, _findings_about(place, findings)) for place in places if not place.hurts]
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
+    costly = _costly(story, belonging)
+    belonging = [place for place in belonging if place not in costly]
     on_mac = standing_seconds(story) if not story.run.on_mac else {}
-    remarks = (*_avoidable(avoidable, directory), *_remarks(story, hurting, directory, on_mac=bool(on_mac)))
+    remarks = (
+        *_avoidable(avoidable, directory),
+        *_told_costly(costly, directory),
+        *_remarks(story, hurting, directory, on_mac=bool(on_mac)),
+    )
     blocks: list[Block] = []
     if hurting:
         rows = tuple(_hurting(place, directory, on_mac) for place in hurting)
@@ -99,6 +108,35 @@ def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str
         if told:
             remarks.append(f"{which} wait too; the findings say how to avoid that: {', '.join(told)}.")
     return remarks
+
+
+def _costly(story: Story, places: Sequence[WaitPlace]) -> dict[WaitPlace, float]:
+    """The waits that no finding is about and that yet take a good part of the predicted step, each with its part."""
+    step = story.timed
+    parts = {
+        place: sum(
+            wait.seconds
+            for wait in (step.waits if step is not None else ())
+            if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
+        )
+        for place in places
+    }
+    whole = step.time.seconds if step is not None else 0.0
+    if not whole or sum(parts.values()) < _SHARE * whole:
+        return {}
+    return {place: seconds / whole for place, seconds in parts.items() if seconds}
+
+
+def _told_costly(costly: Mapping[WaitPlace, float], directory: str) -> list[str]:
+    lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in costly]
+    if not lines:
+        return []
+    this, it = ("This wait takes", "it comes") if len(lines) == 1 else ("These waits take", "they come")
+    share = percent(sum(costly.values()))
+    return [
+        f"{this} about {share} of a predicted step, and no finding is about that: {'; '.join(lines)}. With a larger "
+        f"batch {it} less often."
+    ]
 
 
 def queued(queue: WaitQueue) -> str:

@@ -6,11 +6,9 @@ Sources: C strings of the macOS arm64 wheels of torch 2.11 to 2.15; pytorch, doc
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Final
-
-VARIABLE_PREFIX: Final = "PYTORCH_MPS_"
-"""How the names of most begin."""
 
 READ_SINCE: Final[Mapping[str, tuple[int, int]]] = {
     "PYTORCH_DEBUG_MPS_ALLOCATOR": (2, 7),
@@ -26,11 +24,17 @@ READ_SINCE: Final[Mapping[str, tuple[int, int]]] = {
 }
 """By name, the release from which on it is read."""
 
+_NAME: Final = re.compile(r"PYTORCH_(?:\w+_)?MPS_\w+")
 _ALIKE: Final = 0.65  # of two names, as difflib counts, without the words that most of them have
 
 
 def unread(name: str, release: tuple[int, int] | None) -> str:
-    """Why torch does not read a variable, as the end of a sentence; empty where it does. None: an unknown release."""
+    """Why torch does not read a variable of the backend's, as the end of a sentence; empty for any other.
+
+    None: an unknown release.
+    """
+    if _NAME.fullmatch(name) is None:
+        return ""
     since = READ_SINCE.get(name)
     if since is None:
         return "no release of torch up to 2.15 reads this variable"
