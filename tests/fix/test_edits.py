@@ -443,6 +443,7 @@ def test_no_rule_is_named_outside_of_the_rules() -> None:
     """What treats a rule in its own way goes by its fields. Ids stand where rules, faults and their calls lie."""
     examples = {
         "commands/_explain.py": {"MPS201"},  # `anymps explain MPS201`
+        "commands/_help.py": {"MPS201"},  # the same, as an example
         "findings/_comments.py": {"MPS201"},  # `# anymps: ignore[MPS201] reason`
         "findings/_settings.py": {"MPS201"},  # `disable = ["MPS201"]`
         "findings/advice/_optimizers.py": {"MPS305", "MPS691"},  # sentences refer to their pages
