@@ -113,6 +113,22 @@ def test_our_own_sources_can_be_joined(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the loader of Linux alone lets one library's function replace another's"
+)
+def test_calls_within_the_core_are_direct(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call of a function of the core's own is looked up by name, which costs more than many a function itself."""
+    compiler = _toolchain.find_compiler()
+    assert compiler is not None
+    core = _build.build()
+    (tmp_path / "other.cpp").write_text("int answer() { return 1; }\n")
+    other = tmp_path / "other.so"
+    subprocess.run([*compiler.command, "-shared", "-fPIC", tmp_path / "other.cpp", "-o", other], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(other))
+    assert load_and_ask(core) == 42
+
+
+@needs_compiler
 def test_a_changed_source_is_a_new_build(sources: Path) -> None:
     """A change in a header alone gives another path, and the new text is in the new module; the old one stays."""
     old = _build.build()

@@ -12,7 +12,7 @@ from torch import nn
 import anymps
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RoundKind
-from anymps.record.loop import Round, Rounds, cycles
+from anymps.record.loop import Round, Rounds, _rounds, cycles
 from anymps.report import render_terminal
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -230,6 +230,21 @@ def test_rounds_are_counted_as_a_recording_counts_them(order: str) -> None:
         if number in (1, 2, 7, 60, 90, 150, len(order)):
             before = [Round(RoundKind.OPTIMIZER, ord(name), 1, time, time) for time, name in enumerate(order[:number])]
             assert rounds.number == sum(map(len, cycles(before)))
+
+
+def test_steps_of_one_optimizer_are_counted_without_a_look_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of all steps so far is looked at only as their number doubles."""
+    looks: list[int] = []
+
+    def look(rounds: list[Round]) -> list[list[Round]]:
+        looks.append(len(rounds))
+        return cycles(rounds)
+
+    monkeypatch.setattr(_rounds, "cycles", look)
+    rounds = Rounds()
+    for _ in range(100):
+        rounds.step("a")
+    assert (rounds.number, looks) == (100, [1, 2, 4, 8, 16, 32, 64])
 
 
 def test_the_raw_rounds_stay_in_the_file(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ class Compiler:
             flags += [f"/I{path}" for path in (*own, *includes)]
             return [*self.command, *flags, source, f"/Fo{output}"]
         flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
+        flags += ["-fno-semantic-interposition"] if sys.platform == "linux" else []  # our functions are our own: inline
         flags += [f"-D{define}" for define in defines(torch)]
         flags += [f"-I{path}" for path in own]
         for path in includes:
@@ -115,7 +116,8 @@ class Compiler:
             flags = [f"/LIBPATH:{torch.library_directory}", f"/LIBPATH:{python_libraries}"]
             return [*self.command, "/nologo", "/LD", *objects, f"/Fe{output}", "/link", *flags, *libraries]
         # macOS is not tested. Symbols of the interpreter stay open there, as for every extension module.
-        kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
+        macos = sys.platform == "darwin"
+        kind = ["-bundle", "-undefined", "dynamic_lookup"] if macos else ["-shared", "-Wl,-Bsymbolic-functions"]
         libraries = [f"-l{name}" for name in _LIBRARIES] + self._runtime()
         return [*self.command, *kind, *objects, f"-L{torch.library_directory}", *libraries, "-o", output]
 

@@ -8,7 +8,7 @@ from typing import Final
 from anymps._vocabulary import RoundKind
 from anymps.record.loop._cycles import MOST_AT_LINE, RARE, Round, cycles
 
-_LEARNT: Final = 64  # steps after a new optimizer, beyond which the order is looked at only as it doubles
+_LEARNT: Final = 64  # steps after a further optimizer, beyond which the order is looked at only as it doubles
 _KEPT: Final = 4096  # steps whose order is kept; a phase of a program that begins later is found among those after them
 _ANY: Final = -1  # what optimizers count as that are made anew in each round
 _FRESH: Final = 8  # optimizers for each round that is needed: they are made anew, and none of them comes again
@@ -46,7 +46,7 @@ class Rounds:
         is_new = optimizer not in self._numbers
         self.name = self._numbers.setdefault(optimizer, len(self._numbers))
         self._order.append(self.name)
-        if is_new and len(self._numbers) <= MOST_AT_LINE + 1:
+        if is_new and 1 < len(self._numbers) <= MOST_AT_LINE + 1:
             self._learns_until, self._due = len(self._order) + _LEARNT, 0
         if len(self._order) >= self._due:
             self._look()

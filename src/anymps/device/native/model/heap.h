@@ -27,6 +27,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace anymps {
 
@@ -97,6 +98,7 @@ class HeapModel {
 
   uint64_t current() const;  // bytes of blocks in use (torch.mps.current_allocated_memory)
   uint64_t total() const;    // bytes of heaps ("MPS allocated" of the error text)
+  std::pair<uint64_t, uint64_t> current_and_total() const;
   uint64_t driver() const;   // total() + driver_baseline (torch.mps.driver_allocated_memory)
   uint64_t peak_current() const;
   uint64_t peak_total() const;

@@ -50,6 +50,11 @@ Statistic HeapModel::reserved() const {
   return state_->reserved;
 }
 
+std::pair<uint64_t, uint64_t> HeapModel::current_and_total() const {
+  std::lock_guard<std::mutex> guard(state_->lock);
+  return {state_->allocated.current, state_->reserved.current};
+}
+
 uint64_t HeapModel::driver() const {
   std::lock_guard<std::mutex> guard(state_->lock);
   return state_->driver();

@@ -28,15 +28,21 @@ using c10::ScalarType;
 
 constexpr int64_t kSampledRows = 2, kMostElements = 256;  // of a norm: a look must cost little beside it
 
-double value_at(Impl tensor, int64_t place) {
-  const void* data = tensor->data();
-  switch (type_of(tensor)) {
-    case ScalarType::Float: return static_cast<const float*>(data)[place];
-    case ScalarType::Half: return static_cast<const c10::Half*>(data)[place];
-    case ScalarType::BFloat16: return static_cast<const c10::BFloat16*>(data)[place];
-    default: return 0;
+struct Values {
+  explicit Values(Impl tensor) : data(tensor->data()), type(type_of(tensor)) {}
+
+  double operator[](int64_t place) const {
+    switch (type) {
+      case ScalarType::Float: return static_cast<const float*>(data)[place];
+      case ScalarType::Half: return static_cast<const c10::Half*>(data)[place];
+      case ScalarType::BFloat16: return static_cast<const c10::BFloat16*>(data)[place];
+      default: return 0;
+    }
   }
-}
+
+  const void* data;
+  ScalarType type;
+};
 
 // Whether the values of a tensor can be looked at: they lie in the host's memory, row by row.
 bool is_readable(Impl tensor) {
@@ -48,12 +54,12 @@ bool is_readable(Impl tensor) {
 // below 1e-6 it takes for 0, which shows where `eps` is smaller still.
 //
 // Looked at are values from all of the row: a group begins with one channel, which may be nearly constant by itself.
-bool row_cancels(Impl input, int64_t begin, int64_t length, double eps) {
+bool row_cancels(const Values& values, int64_t begin, int64_t length, double eps) {
   double sum = 0, squares = 0;
-  const double origin = value_at(input, begin);
+  const double origin = values[begin];
   const int64_t looks = std::min(length, kMostElements);
   for (int64_t look = 0; look < looks; ++look) {
-    const double distance = value_at(input, begin + look * (length - 1) / (looks - 1)) - origin;
+    const double distance = values[begin + look * (length - 1) / (looks - 1)] - origin;
     sum += distance;
     squares += distance * distance;
   }
@@ -67,10 +73,11 @@ bool any_row_cancels(Impl input, int64_t length, double eps) {
   if (!is_readable(input) || length < 2) {
     return false;
   }
+  const Values values(input);
   const int64_t rows = input->numel() / length, looks = std::min(rows, kSampledRows);
   for (int64_t look = 0; look < looks; ++look) {
     const int64_t row = looks == 1 ? 0 : look * (rows - 1) / (looks - 1);
-    if (row_cancels(input, row * length, length, eps)) {
+    if (row_cancels(values, row * length, length, eps)) {
       return true;
     }
   }
@@ -131,7 +138,7 @@ struct Edges {
 };
 
 std::optional<Edges> edges_in(Impl bins) {
-  return is_readable(bins) ? std::optional<Edges>({value_at(bins, 0), value_at(bins, bins->numel() - 1)}) : std::nullopt;
+  return is_readable(bins) ? std::optional<Edges>({Values(bins)[0], Values(bins)[bins->numel() - 1]}) : std::nullopt;
 }
 
 // The outer edges of a dimension: histc(self, bins, min, max), or bins and range of the others. Those that nobody gives are the values'.

@@ -11,8 +11,6 @@
 
 namespace anymps::host_results {
 
-thread_local const Rule* made_by = nullptr;
-
 namespace {
 
 constexpr size_t kLarge = size_t(64) << 20;

@@ -89,7 +89,8 @@ uint32_t row_of_birth(const Block* block) {
   if (C10_LIKELY(!told_by_device()) || !ledger::is_kept() || block == nullptr) {
     return 0;
   }
-  return ledger::born(size_of(block), books().model().current(), books().model().total());
+  const auto [current, total] = books().model().current_and_total();
+  return ledger::born(size_of(block), current, total);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void places::of_backward(Entry& entry, const BackwardNode& node) {
 uint32_t current_place() {
   Entry entry{};
   BackwardNode node;
-  if (current_backward(node) && progress::here().module == 0) {
+  if (current_backward(node) && progress::mine().call.module == 0) {
     places::of_backward(entry, node);
   }
   return entry.site != 0 ? entry.site : current_site();

@@ -58,25 +58,11 @@ State& state() {
   return *the_state;
 }
 
-struct Thread {
-  uint8_t phase = 0;
-  Call call;
-  std::vector<Call> stack;
-  // The module call that is no other's part and runs now, and whether anything in it reached the tape.
-  uint32_t outermost = 0, outermost_site = 0;
-  int64_t outermost_start = 0;
-  bool wrote = false;
-};
+}  // namespace
 
 Thread& mine() {
   thread_local Thread thread;
   return thread;
-}
-
-}  // namespace
-
-Call& here() {
-  return mine().call;
 }
 
 void start() {
@@ -101,9 +87,9 @@ bool is_sparse() {
 }
 
 // The phase of an operator that no hook has put into one.
-uint8_t natural_phase(Wait wait, Direction direction) {
+uint8_t Thread::natural_phase(Wait wait, Direction direction) const {
   State& s = state();
-  if (mine().call.module == 0) {
+  if (call.module == 0) {
     if (direction == Direction::CpuToMps) {
       return static_cast<uint8_t>(Phase::Move);
     }
@@ -117,13 +103,8 @@ uint8_t natural_phase(Wait wait, Direction direction) {
   return static_cast<uint8_t>(Phase::Forward);
 }
 
-uint8_t phase_of(Wait wait, Direction direction) {
-  const uint8_t phase = mine().phase;
+uint8_t Thread::phase_of(Wait wait, Direction direction) const {
   return phase != 0 ? phase : natural_phase(wait, direction);
-}
-
-void note_entry() {
-  mine().wrote = true;
 }
 
 void note_entry_of_backward() {

@@ -59,7 +59,21 @@ struct Call {
   uint32_t calls = 0;    // of modules in it so far
   uint64_t path = 0;
 };
-Call& here();
+
+// What a thread does, as far as hooks tell.
+struct Thread {
+  uint8_t phase = 0;
+  bool wrote = false;  // anything of the outermost call of a module has reached the tape
+  Call call;
+  std::vector<Call> stack;
+  // The module call that is no other's part and runs now.
+  uint32_t outermost = 0, outermost_site = 0;
+  int64_t outermost_start = 0;
+
+  uint8_t phase_of(Wait wait, Direction direction) const;  // of an entry outside of backwards: what a hook has said, else by its kind
+  uint8_t natural_phase(Wait wait, Direction direction) const;  // by its kind alone
+};
+Thread& mine();  // the calling one
 
 void start();
 // While sparse, a plain call (a native kernel that neither waits nor copies to or from the CPU) writes no entry, and is only
@@ -68,8 +82,6 @@ void sparse(bool on);
 bool is_sparse();
 
 uint8_t current_phase();  // what the calling thread does, as far as hooks and the autograd engine tell
-uint8_t phase_of(Wait wait, Direction direction);  // of an entry outside of backwards: what a hook has said, else by its kind
-uint8_t natural_phase(Wait wait, Direction direction);  // by its kind alone
 uint32_t current_step();
 uint8_t set_phase(uint8_t phase);  // of the calling thread; returns the former one
 void enter_module(uint32_t module);
@@ -77,8 +89,7 @@ void leave_module();
 void enter_backward();  // outside of all modules, until leave_module: what it runs belongs to none
 void end_step();
 void note_round(RoundKind kind, uint32_t key, int64_t start_ns);  // it ends now, at the line that is running
-void note_entry();              // the calling thread has written one
-void note_entry_of_backward();  // and it belongs to a backward
+void note_entry_of_backward();
 
 std::vector<StepMark> take_new_steps();
 std::vector<Round> take_new_rounds();

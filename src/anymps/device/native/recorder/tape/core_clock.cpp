@@ -9,11 +9,6 @@
 
 namespace anymps {
 
-void CoreClock::starts_anew(uint32_t generation) {
-  *this = CoreClock();
-  generation_ = generation;
-}
-
 int64_t CoreClock::delay(int64_t now, int64_t most) {
 #ifdef RUSAGE_THREAD
   rusage used{};

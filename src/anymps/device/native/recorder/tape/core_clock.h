@@ -22,10 +22,6 @@ class CoreClock {
     // Read anew after each long call, and now and then, so that the next gap begins near where it was read.
     return since > kLong || now - read_at_ > kStale ? delay(now, counts ? since : 0) : 0;
   }
-  void starts_anew(uint32_t generation);
-  uint32_t generation() const {
-    return generation_;
-  }
 
  private:
   static constexpr int64_t kLong = 100'000;     // ns
@@ -36,7 +32,6 @@ class CoreClock {
   int64_t read_at_ = 0;
   int64_t processor_ = 0;  // ns, at the last reading
   int64_t waits_ = -1;     // how often the thread had gone to sleep by then; -1: never read
-  uint32_t generation_ = 0;
 };
 
 }  // namespace anymps

@@ -65,7 +65,7 @@ struct Form {
   std::string text() const;  // a JSON object, `{}` for a plain one
 
   static bool has_strides(const c10::TensorImpl* tensor) {
-    return C10_LIKELY(!tensor->is_sparse() && !tensor->is_sparse_csr() && !tensor->is_python_dispatch());
+    return C10_LIKELY(!tensor->key_set().has_any(c10::sparse_ks | c10::sparse_csr_ks | c10::python_ks));
   }
   static Layout layout_of(const c10::TensorImpl* tensor);
 };

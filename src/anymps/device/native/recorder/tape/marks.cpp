@@ -17,14 +17,13 @@ namespace {
 // An entry of our own, in the module that runs and of no autograd node.
 Entry outside() {
   Entry entry{};
-  entry.module = progress::here().module;
+  entry.module = progress::mine().call.module;
   entry.sequence = -1;
   return entry;
 }
 
 void put(const Rule& rule, Fate fate, Entry entry) {
   ThreadTape& tape = my_tape();
-  tape.refresh();
   const uint64_t hash = mix(mix(mix(0x5bd1e995u, rule.id + 1), static_cast<uint64_t>(fate)), 0x6d61726bu) | 1;
   entry.signature = signatures::intern(hash, rule, fate, {}, {});
   entry.step = progress::current_step();
@@ -36,7 +35,7 @@ void put(const Rule& rule, Fate fate, Entry entry) {
 }  // namespace
 
 bool take_refusal_note() {
-  return std::exchange(open_calls().refusal_noted, false);
+  return std::exchange(my_tape().refusal_noted, false);
 }
 
 Place here() {
@@ -47,10 +46,10 @@ uint32_t note_refusal(const Rule& rule, Fate fate, const Place& place) {
   if (!recording()) {
     return 0;
   }
-  open_calls().refusal_noted = true;
+  my_tape().refusal_noted = true;
   Entry entry = outside();
   entry.start_ns = now_ns();
-  entry.phase = place.backward ? static_cast<uint8_t>(Phase::Backward) : progress::natural_phase(Wait::None, Direction::None);
+  entry.phase = place.backward ? static_cast<uint8_t>(Phase::Backward) : progress::mine().natural_phase(Wait::None, Direction::None);
   entry.site = place.site;
   entry.flags = kRaised;
   entry.refusal = tape_state().refusals.fetch_add(1) + 1;
@@ -73,7 +72,7 @@ void note_hazard(const Rule& rule, uint32_t site) {
       places::of_backward(entry, node);
     }
   } else {
-    entry.phase = progress::phase_of(Wait::None, Direction::None);
+    entry.phase = progress::mine().phase_of(Wait::None, Direction::None);
   }
   if (site != 0) {
     entry.site = site;
@@ -90,7 +89,7 @@ void note_unsafe_copy(const Rule& rule, uint32_t site, uint32_t copy, uint32_t w
   Entry entry = outside();
   entry.start_ns = now_ns();
   entry.flags = kUnsafeCopy;
-  entry.phase = progress::natural_phase(Wait::None, Direction::None);
+  entry.phase = progress::mine().natural_phase(Wait::None, Direction::None);
   entry.site = site;
   entry.sequence = static_cast<int64_t>(uint64_t(wait) << 32 | copy);
   put(rule, Fate::Mark, entry);
@@ -103,7 +102,7 @@ void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_by
   Entry entry = outside();
   entry.start_ns = now_ns();
   entry.flags = kPair;
-  entry.phase = progress::phase_of(Wait::None, Direction::None);
+  entry.phase = progress::mine().phase_of(Wait::None, Direction::None);
   entry.site = site;
   entry.sequence = other;
   entry.moved_bytes = moved_bytes;
@@ -112,11 +111,10 @@ void note_pair(const Rule& rule, uint32_t site, uint32_t other, int64_t moved_by
 }
 
 void note_empty(const Rule& rule, const c10::TensorImpl* tensor) {
-  if (!recording() || muted() || open_calls().spans > 0 || !ledger::has_unnamed()) {
+  if (!recording() || muted() || my_tape().spans > 0 || !ledger::has_unnamed()) {
     return;
   }
   ThreadTape& tape = my_tape();
-  tape.refresh();
   uint64_t hash = mix(0x656d7074u, rule.id + 1);
   for (const int64_t size : tensor->sizes()) {
     hash = mix(hash, static_cast<uint64_t>(size));
@@ -125,14 +123,14 @@ void note_empty(const Rule& rule, const c10::TensorImpl* tensor) {
   const auto signature = [&] { return signatures::intern(hash, rule, Fate::Native, {}, {tensor}); };
   Entry entry{};
   BackwardNode node;
-  if (current_backward(node) && progress::here().module == 0) {
+  if (current_backward(node) && progress::mine().call.module == 0) {
     places::of_backward(entry, node);
     entry.signature = signature();
   } else {
-    entry.module = progress::here().module;
+    entry.module = progress::mine().call.module;
     entry.phase = progress::current_phase();
     if (entry.phase == 0) {
-      entry.phase = progress::natural_phase(Wait::None, Direction::None);
+      entry.phase = progress::mine().natural_phase(Wait::None, Direction::None);
     }
     tape.place(entry, hash, false, signature);
   }
@@ -147,10 +145,10 @@ void mark(const Rule& rule, uint8_t phase, int64_t start_ns, int64_t end_ns, Wai
   Entry entry = outside();
   entry.start_ns = start_ns;
   entry.duration_ns = end_ns - start_ns;
-  entry.phase = phase != 0 ? phase : progress::natural_phase(wait, Direction::None);
+  entry.phase = phase != 0 ? phase : progress::mine().natural_phase(wait, Direction::None);
   entry.wait = static_cast<uint8_t>(wait);
   entry.site = current_site();
-  entry.delayed_us = in_microseconds(core_clock().ends(end_ns, true));
+  entry.delayed_us = in_microseconds(my_tape().clock.ends(end_ns, true));
   put(rule, wait == Wait::None ? Fate::Mark : Fate::Wait, entry);
 }
 

@@ -14,15 +14,15 @@
 namespace anymps {
 
 void Span::leave() {
-  --open_calls().spans;
+  --tape_->spans;
 }
 
 void Span::begin() {
-  OpenCalls& open = open_calls();
-  ++open.spans;
-  open.refusal_noted = false;  // one from outside any call is not this call's
+  tape_ = &my_tape();
+  ++tape_->spans;
+  tape_->refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();
-  delayed_ = core_clock().begins(start_);
+  delayed_ = tape_->clock.begins(start_);
   hash_ = mix(0x5bd1e995u, rule_.id + 1);
   fate_ = rule_.fate;
 }
@@ -43,10 +43,10 @@ void Span::mix_tensor(const c10::TensorImpl* tensor) {
 void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
   const int64_t end = now_ns();
   const bool on_cpu = fate_ == Fate::Fallback || fate_ == Fate::AlwaysFallback;
-  delayed_ += core_clock().ends(end, on_cpu);
-  TapeState& s = tape_state();
-  ThreadTape& tape = my_tape();
+  ThreadTape& tape = *tape_;
   tape.refresh();
+  delayed_ += tape.clock.ends(end, on_cpu);
+  progress::Thread& where = tape.where;
   const bool matters = wait_ != Wait::None || fate_ != Fate::Native || direction_ == Direction::CpuToMps || direction_ == Direction::MpsToCpu;
   BackwardNode node;
   const bool in_backward = current_backward(node);
@@ -56,9 +56,9 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     }
   }
   if (progress::is_sparse() && !matters && (flags_ & kRaised) == 0) {
-    s.plain.fetch_add(1, std::memory_order_relaxed);
-    if (!in_backward || progress::here().module != 0) {
-      places::remember_forward(tape.torch_thread, at::sequence_number::peek(), progress::here().module, current_site);
+    tape_state().plain.fetch_add(1, std::memory_order_relaxed);
+    if (!in_backward || where.call.module != 0) {
+      places::remember_forward(tape.torch_thread, at::sequence_number::peek(), where.call.module, current_site);
     }
     return;
   }
@@ -73,10 +73,10 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     entry.flags = kAutogradThread;
     progress::note_entry_of_backward();
   } else {
-    entry.phase = progress::phase_of(wait_, direction_);
+    entry.phase = where.phase_of(wait_, direction_);
   }
   // A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
-  if (in_backward && progress::here().module == 0) {
+  if (in_backward && where.call.module == 0) {
     places::of_backward(entry, node);
     const KnownPositions::Slot* known = tape.known->find(hash);
     if (known->key == hash) {
@@ -91,7 +91,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
       entry.site = current_site();
     }
   } else {
-    entry.module = progress::here().module;
+    entry.module = where.call.module;
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;
     tape.place(entry, hash, matters, [&] { return signatures::intern(hash, rule_, fate_, inputs, outputs, form_); });

@@ -12,6 +12,8 @@
 
 namespace anymps {
 
+struct ThreadTape;
+
 // Costs a load and a branch while nothing records.
 class Span {
  public:
@@ -69,11 +71,12 @@ class Span {
  private:
   Span(const Span&) = default;
   void begin();
-  static void leave();
+  void leave();
   void mix_tensor(const c10::TensorImpl* tensor);
   void write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs);
 
   const Rule& rule_;
+  ThreadTape* tape_ = nullptr;  // of the thread, while it is on
   bool on_;
   Fate fate_ = Fate::Native;
   Wait wait_ = Wait::None;

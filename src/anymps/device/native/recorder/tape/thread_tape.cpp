@@ -15,21 +15,8 @@ TapeState& tape_state() {
 
 ThreadTape& my_tape() {
   thread_local ThreadTape tape;
+  tape.refresh();
   return tape;
-}
-
-OpenCalls& open_calls() {
-  thread_local OpenCalls calls;
-  return calls;
-}
-
-CoreClock& core_clock() {
-  thread_local CoreClock clock;
-  const uint32_t current = tape_state().generation.load(std::memory_order_relaxed);
-  if (C10_UNLIKELY(clock.generation() != current)) {
-    clock.starts_anew(current);
-  }
-  return clock;
 }
 
 uint32_t in_microseconds(int64_t ns) {
@@ -52,17 +39,15 @@ void ThreadTape::new_chunk() {
   s.chunks.push_back(chunk);
 }
 
-void ThreadTape::refresh() {
+void ThreadTape::start_anew() {
   TapeState& s = tape_state();
-  const uint32_t current = s.generation.load(std::memory_order_acquire);
-  if (C10_UNLIKELY(generation != current)) {
-    std::lock_guard<std::mutex> lock(s.mutex);
-    generation = current;
-    index = s.threads++;
-    torch_thread = at::RecordFunction::currentThreadId();
-    let_go();
-    known = std::make_unique<KnownPositions>();
-  }
+  std::lock_guard<std::mutex> lock(s.mutex);
+  generation = s.generation.load(std::memory_order_acquire);
+  index = s.threads++;
+  torch_thread = at::RecordFunction::currentThreadId();
+  let_go();
+  known = std::make_unique<KnownPositions>();
+  clock = CoreClock();
 }
 
 }  // namespace anymps

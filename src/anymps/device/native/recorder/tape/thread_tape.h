@@ -49,12 +49,15 @@ struct ThreadTape {
   uint64_t torch_thread = 0;
   Chunk* chunk = nullptr;
   std::unique_ptr<KnownPositions> known;
+  progress::Thread& where = progress::mine();
+  CoreClock clock;
+  int spans = 0;               // the calls that the thread is in
+  bool refusal_noted = false;  // since the innermost one began
 
   // Signature and line of an operator by its position; looked up where it is new, and the line always if it `matters`.
   template <class Intern>
   void place(Entry& entry, uint64_t hash, bool matters, const Intern& intern_it) {
-    progress::Call& call = progress::here();
-    const uint64_t position = mix(mix(hash, call.path), call.ordinal++) | 1;
+    const uint64_t position = mix(mix(hash, where.call.path), where.call.ordinal++) | 1;
     const KnownPositions::Slot* slot = known->find(position);
     if (slot->key == position) {
       entry.signature = slot->signature;
@@ -76,7 +79,7 @@ struct ThreadTape {
     return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
   }
   void publish() {
-    progress::note_entry();
+    where.wrote = true;
     const uint32_t count = chunk->count.load(std::memory_order_relaxed) + 1;
     chunk->count.store(count, std::memory_order_release);
     if (C10_UNLIKELY(count == kChunkEntries)) {
@@ -91,19 +94,17 @@ struct ThreadTape {
       chunk = nullptr;
     }
   }
-  void refresh();
+  // Forgets what is of an older tape.
+  void refresh() {
+    if (C10_UNLIKELY(generation != tape_state().generation.load(std::memory_order_acquire))) {
+      start_anew();
+    }
+  }
+  void start_anew();
 };
 
-ThreadTape& my_tape();  // the calling thread's
+ThreadTape& my_tape();  // the calling thread's, refreshed
 
-// The calls that the thread is in.
-struct OpenCalls {
-  int spans = 0;
-  bool refusal_noted = false;  // since the innermost one began
-};
-OpenCalls& open_calls();
-
-CoreClock& core_clock();  // the calling thread's, of this recording
 uint32_t in_microseconds(int64_t ns);
 
 }  // namespace anymps
