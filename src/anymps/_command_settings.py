@@ -43,9 +43,6 @@ class RunSettings(Settings):
         "flag", True, "Leave the script's arguments out of the recording and the reports.", option="no-arguments"
     )
     report: bool = row("flag", True, "Show no report at the end.", option="no-report")
-    report_to: Path | None = row(
-        "file", help="Write the full report to this file: .html, .json, .md, .sarif, or text for any other name."
-    )
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,6 @@ class PlanSettings(Settings):
     allow_writes: bool = row(
         "flag", False, "Let the script write its files; otherwise they are discarded after the plan."
     )
-    report_to: Path | None = row("file", help="Write the full plan to this file: .html, .md, .json, else text.")
     verbose: bool = row("flag", False, "Show the full plan, not only which Macs it fits on.", short="-v")
 
 
@@ -145,7 +141,6 @@ class CompareSettings(Settings):
         "losses of all steps.", least=1, shows_default=True,
     )  # fmt: skip
     seconds: float = row("number", 600, "Time limit of each run, in seconds.", least=1, shows_default=True)
-    report_to: Path | None = row("file", help="Write the comparison to this file: .html, .md, .json, else text.")
 
 
 @dataclass(frozen=True)

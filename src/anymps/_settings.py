@@ -22,6 +22,12 @@ _DEVICE: Final = ("run", "bench", "compare", "fix")
 _JUDGED: Final = ("run", "report")
 
 
+_WHOLE: Final = (
+    "Write all of it to a file, such as html=report.html; repeatable. Formats: terminal, html, markdown, json; - for "
+    "the file is standard output."
+)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What several faces take. What is None was not asked for; the environment, or the project, may say more."""
@@ -123,7 +129,8 @@ class Settings:
     reports: tuple[str, ...] = row(
         "texts", (), "Write a report, such as html=report.html; repeatable. Formats: terminal, html, markdown, trace, "
         "json, sarif, github, junit; - for the file is standard output.", option="report", metavar="FORMAT=FILE",
-        commands=("run",),
+        commands=("run", "plan", "compare"),
+        helps=dict.fromkeys(("plan", "compare"), _WHOLE),
         pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(

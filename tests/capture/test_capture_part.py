@@ -157,7 +157,7 @@ def test_run_records_a_part(tmp_path: Path) -> None:
     """`--steps 2:5` records three steps, and the report says which. With too few one line says so."""
     (tmp_path / "train.py").write_text(SCRIPT)
     run = ["-m", "anymps", "run", "--mac", MAC]
-    wanted = ("--steps", "2:5", "--record", "part.anymps", "--report-to", "r.txt")
+    wanted = ("--steps", "2:5", "--record", "part.anymps", "--report", "terminal=r.txt")
     part = run_command(*run, *wanted, "train.py", cwd=tmp_path)
     assert part.status == 0, part.err
     assert "3 complete steps (steps 2:5 of 6)" in (tmp_path / "r.txt").read_text()

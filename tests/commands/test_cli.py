@@ -80,12 +80,6 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Target, RunSettings]]:
         (["--live", "train.py"], Target("train.py"), RunSettings(live=True)),
         (["--steps=:30", "train.py"], Target("train.py"), RunSettings(steps=(0, 30))),
         (["--steps=8", "train.py"], Target("train.py"), RunSettings(steps=(0, 8))),
-        (["--report-to", "r.txt", "train.py"], Target("train.py"), RunSettings(report_to=Path("r.txt"))),
-        (
-            ["--report-to", "r.HTML", "--report", "json=r.json", "train.py"],
-            Target("train.py"),
-            RunSettings(reports=("json=r.json",)),
-        ),
         (
             ["--fail-on", "warning", "train.py", "--fail-on"],
             Target("train.py", ("--fail-on",)),
@@ -115,11 +109,7 @@ def test_run_options(
 @pytest.mark.parametrize(
     ("words", "outputs"),
     [
-        (["--report-to", "r.txt"], Outputs()),
-        (
-            ["--report-to", "r.HTML", "--report", "json=r.json"],
-            Outputs((Output("json", "r.json"), Output("html", "r.HTML"))),
-        ),
+        (["--report", "terminal=r.txt"], Outputs((Output("terminal", "r.txt"),))),
         (
             ["--report", "html=r.html", "--report=json=-", "--root", "/"],
             Outputs((Output("html", "r.html"), Output("json", "-")), "/"),
@@ -127,7 +117,7 @@ def test_run_options(
     ],
 )
 def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs: Outputs) -> None:
-    """The reports that are asked for, with that of --report-to where its ending names a form."""
+    """The reports that are asked for."""
     found: list[Outputs] = []
     monkeypatch.setattr(_run, "run_target", lambda target, session: found.append(session._outputs) or 0)
     assert status_of("run", *words, "train.py") == 0
@@ -138,7 +128,11 @@ def test_run_outputs(monkeypatch: pytest.MonkeyPatch, words: list[str], outputs:
     ("words", "text"),
     [
         (["run"], "name a script, or a module with -m (anymps run --help)"),
-        (["run", "--no-report", "--report-to", "x", "s.py"], "--no-report and --report-to exclude each other"),
+        (
+            ["plan", "--report", "sarif=x", "s.py"],
+            "Invalid value for '--report': there is no format 'sarif'; the formats are terminal, html, markdown, json "
+            "(anymps plan --help)",
+        ),
         (["run", "nowhere.py"], "there is no script nowhere.py"),
         (["run", "-m", "no_such_module"], "there is no module named 'no_such_module'"),
         (
@@ -166,7 +160,7 @@ def test_mistakes_are_one_line(
         ("kept.txt", "it is read-only (chmod u+w kept.txt)"),
     ],
 )
-def test_report_to_is_checked_before_the_script_runs(
+def test_a_report_is_checked_before_the_script_runs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -180,7 +174,7 @@ def test_report_to_is_checked_before_the_script_runs(
     Path("folder").mkdir()
     Path("kept.txt").touch(0o444)
     Path("stops.py").write_text("raise SystemExit('it ran')")
-    assert status_of(command, "--report-to", path, "stops.py") == 2
+    assert status_of(command, "--report", f"html={path}", "stops.py") == 2
     assert capsys.readouterr() == ("", f"anymps: {path} cannot be written: {text.format(here=tmp_path)}\n")
 
 

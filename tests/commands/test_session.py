@@ -152,27 +152,6 @@ def test_session_without_report(log: list[Any], capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "")
 
 
-def test_session_report_to_a_file(log: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """`--report-to` writes the whole report to the file and nothing to the terminal."""
-    session = RunSession(RunSettings(report_to=tmp_path / "report.txt"))
-    session.start(Target("train.py"))
-    session.finish({"status": 0})
-    assert (tmp_path / "report.txt").read_text() == "the recording, 1 finding\n"
-    assert capsys.readouterr() == ("", "")
-
-
-def test_report_file_is_checked_before_the_run(log: list[Any], tmp_path: Path) -> None:
-    """A report that cannot be written is found before hours of training, and nothing is started."""
-    for path, text in (
-        (tmp_path, f"{tmp_path} cannot be written: it is a directory (name a file in it)"),
-        (tmp_path / "no" / "report", f"{tmp_path}/no/report cannot be written: there is no directory {tmp_path}/no"),
-    ):
-        with pytest.raises(anymps.UsageError) as error:
-            RunSession(RunSettings(report_to=path)).start(Target("train.py"))
-        assert str(error.value) == text
-    assert log == []
-
-
 def test_recording_is_checked_before_the_device(log: list[Any], tmp_path: Path) -> None:
     """A recording that cannot be written is found before the device says what it acts as."""
     (tmp_path / "notes.txt").write_text("mine")

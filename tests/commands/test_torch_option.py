@@ -46,7 +46,7 @@ def test_what_is_no_release(command: str, text: str, reason: str) -> None:
 def test_a_run_notes_the_release(tmp_path: Path) -> None:
     """Its report and every later one of its recording have that release's times."""
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
-    words = ("run", "--torch", "2.11.0", "--record", "run.anymps", "--report-to", "report.json", "train.py")
+    words = ("run", "--torch", "2.11.0", "--record", "run.anymps", "--report", "json=report.json", "train.py")
     result = run_command("-m", "anymps", *words, cwd=tmp_path)
     assert result.status == 0, result.err
     with Recording.open(tmp_path / "run.anymps") as recording:

@@ -36,9 +36,8 @@ def plan(*words: str, cwd: Path, timeout: float = PATIENCE) -> Result:
 
 def planned(cwd: Path, *words: str) -> dict[str, Any]:
     """The plan as JSON."""
-    result = plan("--report-to", "plan.json", *words, cwd=cwd)
-    assert (result.status, result.out, len(result.err.splitlines())) == (0, "", 1)
-    assert result.err.endswith(" Report: plan.json\n")
+    result = plan("--report", "json=plan.json", *words, cwd=cwd)
+    assert (result.status, result.err) == (0, "anymps: report: plan.json\n")
     document: dict[str, Any] = json.loads((cwd / "plan.json").read_text(encoding="utf-8"))
     return document
 

@@ -86,7 +86,7 @@ def run(folder: Path, text: str, *options: str) -> tuple[int, dict[str, Any], st
     """Exit code, the comparison as JSON, and what was said."""
     script = folder / "train.py"
     script.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "anymps", "compare", "--report-to", "found.json", *options, script.name]
+    command = [sys.executable, "-m", "anymps", "compare", "--report", "json=found.json", *options, script.name]
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found = folder / "found.json"
     return answer.returncode, json.loads(found.read_text(encoding="utf-8")) if found.exists() else {}, answer.stderr

@@ -126,7 +126,7 @@ def test_a_plan_beside_such_modules_has_its_page(tmp_path: Path) -> None:
     for name in OWN_MODULES:
         (tmp_path / f"{name}.py").write_text("MINE = 'mine'\n")
     (tmp_path / "train.py").write_text(SCRIPT + WRECKS)
-    options = ("--no-larger", "--mac", "M1 8GB", "--report-to", "plan.html")
+    options = ("--no-larger", "--mac", "M1 8GB", "--report", "html=plan.html")
     ended = run_command("-m", "anymps", "plan", *options, "train.py", cwd=tmp_path)
     assert ended.status == 0, ended.err
     assert "</html>" in (tmp_path / "plan.html").read_text(encoding="utf-8")

@@ -44,8 +44,8 @@ while True:
 def test_a_part_of_each_process(tmp_path: Path) -> None:
     """`--steps 2:5` is counted in each process: three steps of a child that makes six, two of a script with four."""
     (tmp_path / "train.py").write_text(CHILD)
-    run = ["-m", "anymps", "run", "--mac", MAC, "--steps", "2:5", "--record", "run.anymps", "--report-to", "r.txt"]
-    result = run_command(*run, "train.py", cwd=tmp_path)
+    run = ["-m", "anymps", "run", "--mac", MAC, "--steps", "2:5", "--record", "run.anymps"]
+    result = run_command(*run, "--report", "terminal=r.txt", "train.py", cwd=tmp_path)
     assert result.status == 0, result.err
     with Recording.open(tmp_path / "run.anymps") as recording:
         assert [part.name for part in recording.parts] == ["main process", "process 2"]

@@ -259,8 +259,9 @@ def test_a_model_that_must_be_downloaded_ends_the_plan(tmp_path: Path) -> None:
 
 def test_a_page_is_written(tmp_path: Path) -> None:
     """One file, with the verdict first."""
-    result = plan("--mac", "M1 8GB", "--report-to", "plan.html", script(tmp_path, TRAINING), cwd=tmp_path)
-    assert (result.status, result.out, result.err) == (0, "", "anymps: On M1 8GB: fits. Report: plan.html\n")
+    result = plan("--mac", "M1 8GB", "--report", "html=plan.html", script(tmp_path, TRAINING), cwd=tmp_path)
+    assert (result.status, result.err) == (0, "anymps: report: plan.html\n")
+    assert result.out.startswith("On M1 8GB: fits.\n")
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "</span>On M1 8GB: fits.</h1>" in page

@@ -65,7 +65,7 @@ def plan(folder: Path, text: str, *options: str) -> Result:
 
 def planned(folder: Path, text: str, *options: str) -> dict[str, Any]:
     """The plan as JSON."""
-    result = plan(folder, text, "--report-to", "plan.json", *options)
+    result = plan(folder, text, "--report", "json=plan.json", *options)
     assert result.status == 0, result.err
     document: dict[str, Any] = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
     return document
@@ -115,7 +115,7 @@ def test_a_time_limit_that_is_reached_is_told(tmp_path: Path) -> None:
     """What was measured until then is shown as that."""
     sleeps = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
     (tmp_path / "train.py").write_text(sleeps, encoding="utf-8")
-    result = limited_plan(tmp_path, 30, "--report-to", "plan.json", "--mac", "M1 8GB", "train.py")
+    result = limited_plan(tmp_path, 30, "--report", "json=plan.json", "--mac", "M1 8GB", "train.py")
     assert result.status == 0, result.err
     found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert (found["steps"], found["ended_after"]) == (1, 30.0)
@@ -127,7 +127,7 @@ def test_a_script_that_is_deaf_to_the_limit_is_told_of(tmp_path: Path) -> None:
     deaf = training(extra=f"step and (open({REACHED!r}, 'w').close() or time.sleep(600))")
     text = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{deaf}"
     (tmp_path / "train.py").write_text(text, encoding="utf-8")
-    options = ("--report-to", "plan.json", "--mac", "M1 8GB", "--no-larger")
+    options = ("--report", "json=plan.json", "--mac", "M1 8GB", "--no-larger")
     result = limited_plan(tmp_path, 30, *options, "train.py")
     assert result.status == 0, result.err
     found = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))

@@ -89,7 +89,7 @@ def planned(folder: Path, *words: str) -> dict[str, Any]:
     """The plan of a script in the folder; no entry of the folder may differ afterwards."""
     before = hashes(folder)
     report = folder.parent / "plan.json"
-    options = ("--mac", "M1 8GB", "--report-to", str(report))
+    options = ("--mac", "M1 8GB", "--report", f"json={report}")
     result = run_command("-m", "anymps", "plan", *options, *words, cwd=folder)
     assert result.status == 0, result.err
     assert hashes(folder) == before

@@ -148,7 +148,7 @@ for step in range(3):
 def compared(folder: Path, text: str, env: dict[str, str]) -> tuple[int, dict[str, object], str]:
     """Exit code, JSON and the report, of the installed release's kernels with the other's."""
     (folder / "train.py").write_text(text)
-    words = ("compare", "--of", INSTALLED, "--with", SHORT, "--report-to", str(folder / "found.json"))
+    words = ("compare", "--of", INSTALLED, "--with", SHORT, "--report", f"json={folder}/found.json")
     result = run_command("-m", "anymps", *words, str(folder / "train.py"), env=env)
     found = json.loads((folder / "found.json").read_text())
     return result.status, found, result.err
@@ -161,7 +161,7 @@ def test_two_releases_are_compared_call_by_call(kernels: dict[str, str], tmp_pat
     assert status == 1, said
     assert said == (
         f"anymps: running on {INSTALLED}'s kernels and on {SHORT}'s kernels ...\n"
-        f"anymps: {found['verdict']} Report: {tmp_path / 'found.json'}\n"
+        f"anymps: report: {tmp_path}/found.json\n"
     )
     assert found["verdict"] == "The runs diverge in step 1 at train.py:6: different results from the same inputs."
     first = found["divergences"][0]  # type: ignore[index]

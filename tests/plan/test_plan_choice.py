@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from anymps import parse_mac
-from anymps.commands._plan import write_plan
+from anymps.commands._show import show_document
 from anymps.cost import speed_ratio
 from anymps.plan import Choice, NoLarger, Outcome, Own, Plan, Row, Verdict, representative, step_times
 from anymps.plan._times import mac_time
-from anymps.report import plan_json
+from anymps.report import Output, Outputs, plan_document, plan_json
 from anymps.report.plan._choice_words import by_memory, choice_table, more, said
 from anymps.report.plan._words import time_table
 from plans import GIB, plan_page, planned, render_plan, resting
@@ -178,17 +178,17 @@ def test_a_run_that_does_not_fit_needs_no_other_reason(verdict: Verdict) -> None
 
 
 def test_a_file_has_the_whole_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On the terminal it is short unless `-v` is given; a text file is not read on one screen."""
-    write_plan(planned(), None)
-    assert capsys.readouterr().out == render_plan(planned())
-    write_plan(planned(), None, verbose=True)
-    assert capsys.readouterr().out == render_plan(planned(), verbose=True)
+    """What is shown may be short; a file is not read on one screen. Standard output has one of the two."""
+    whole, short, as_json = plan_document(planned()), plan_document(planned(), short=True), plan_json(planned())
     path = tmp_path / "plan.txt"
-    write_plan(planned(), path)
-    captured = capsys.readouterr()
-    verdict = render_plan(planned()).partition("\n")[0]
-    assert (captured.out, captured.err) == ("", f"anymps: {verdict} Report: {path}\n")
-    assert (tmp_path / "plan.txt").read_text(encoding="utf-8") == render_plan(planned(), verbose=True)
+    outputs = Outputs((Output("terminal", str(path)), Output("json", str(tmp_path / "plan.json"))))
+    show_document(short, outputs, whole, lambda: as_json)
+    said = f"anymps: report: {path}\nanymps: report: {tmp_path}/plan.json\n"
+    assert capsys.readouterr() == (render_plan(planned()), said)
+    assert path.read_text(encoding="utf-8") == render_plan(planned(), verbose=True)
+    assert (tmp_path / "plan.json").read_text(encoding="utf-8") == as_json
+    show_document(short, Outputs((Output("json", "-"),)), whole, lambda: as_json)
+    assert capsys.readouterr() == (as_json, "")
 
 
 def against(name: str, verdict: Verdict = Verdict.TIGHT) -> Plan:

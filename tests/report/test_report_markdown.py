@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from markdown_it.token import Token
 
 from anymps.findings import Story, find
 from anymps.record import Recording, RefusalKind
-from anymps.report import Output, compare, diff_document, plan_document, renderer
+from anymps.report import compare, diff_document, plan_document, renderer
 from anymps.report import rendered as as_form
 from anymps.report.document._markdown import escaped
 from plans import evil
@@ -104,8 +103,3 @@ def test_code_in_a_sentence_stays_code() -> None:
     """Pairs of backticks are code; one without its other is a letter."""
     assert escaped("Write `a_b[0]` for *b*.") == "Write `a_b[0]` for \\*b\\*."
     assert escaped("a ` b_c") == "a \\` b\\_c"
-
-
-def test_the_ending_of_a_file_names_the_form() -> None:
-    """`--report-to summary.md` writes Markdown."""
-    assert Output.by_ending(Path("summary.md")) == Output("markdown", "summary.md")

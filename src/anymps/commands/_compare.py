@@ -19,6 +19,7 @@ from anymps.commands._target import Target
 
 if TYPE_CHECKING:
     from anymps.compare import Ran
+    from anymps.report import Outputs
     from anymps.runs import Order
 
 PART: Final = 1
@@ -42,7 +43,7 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     """
     target = Target.named(module, words, "compare")
     target.check()
-    _check(asked)
+    outputs = _check(asked)
     from anymps.compare import compare_traces
     from anymps.device import build
     from anymps.findings import read_settings
@@ -62,21 +63,20 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
     from anymps.report import comparison_document, comparison_json
 
-    show_document(lambda: comparison_document(found), asked.report_to, lambda: comparison_json(found))
-    if asked.report_to is not None:
-        say(f"{comparison_document(found).verdict} Report: {asked.report_to}")
+    document = comparison_document(found)
+    show_document(document, outputs, document, lambda: comparison_json(found))
     if not found.is_used:
         say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED
     return 0 if found.agrees else PART
 
 
-def _check(asked: CompareSettings) -> None:
-    """Check the options before the runs. Raises UsageError."""
-    from anymps.report import check_file
+def _check(asked: CompareSettings) -> Outputs:
+    """The reports that are asked for; raises UsageError, before the runs, for options that make no sense."""
+    from anymps.report import DOCUMENT_FORMATS, Output, Outputs
 
-    if asked.report_to is not None:
-        check_file(asked.report_to)
+    outputs = Outputs(tuple(Output.parse(text, DOCUMENT_FORMATS) for text in asked.reports))
+    outputs.check()
     if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
         raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
     sides = (asked.of, asked.other)
@@ -93,6 +93,7 @@ def _check(asked: CompareSettings) -> None:
         found = [release_of_kernels(release) for release in releases]
         if len(set(found)) < len(found) and asked.of_python is None:
             raise UsageError(f"--of {asked.of} and --with {asked.other} name the same kernels, those of {found[0]}")
+    return outputs
 
 
 def _is_release(side: str) -> bool:

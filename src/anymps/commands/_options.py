@@ -153,13 +153,13 @@ def _release(_: click.Context, __: click.Parameter, text: str) -> str:
         raise UsageError(f"--torch: {error.reason}") from None
 
 
-def _reports(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+def _reports(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """As they were given. Raises BadParameter for a form that there is not, or a report without a file."""
-    from anymps.report import Output
+    from anymps.report import DOCUMENT_FORMATS, FORMATS, Output
 
     try:
         for text in texts:
-            Output.parse(text)
+            Output.parse(text, FORMATS if context.info_name == "run" else DOCUMENT_FORMATS)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return texts

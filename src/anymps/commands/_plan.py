@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anymps._command_settings import PlanSettings
 from anymps._settings import Settings, set_variable
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
-
-if TYPE_CHECKING:
-    from anymps.plan import Plan
 
 
 @script_command(
@@ -32,12 +27,12 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     from anymps.device import enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
-    from anymps.report import check_file
+    from anymps.report import DOCUMENT_FORMATS, Output, Outputs, plan_document, plan_json
     from anymps.rules import installed_torch
     from anymps.runs import Order
 
-    if asked.report_to is not None:
-        check_file(asked.report_to)
+    outputs = Outputs(tuple(Output.parse(text, DOCUMENT_FORMATS) for text in asked.reports))
+    outputs.check()
     if asked.cuda_as_mps:
         set_variable("cuda_as_mps", True)  # the measured processes are this one's children
     if asked.alone:
@@ -65,18 +60,7 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
         against=own,
         say=lambda text: say(text) if sys.stderr.isatty() else None,
     )
-    write_plan(found, asked.report_to, verbose=asked.verbose)
+    whole = plan_document(found)
+    shown = whole if asked.verbose else plan_document(found, short=True)
+    show_document(shown, outputs, whole, lambda: plan_json(found))
     return 0
-
-
-def write_plan(found: Plan, path: Path | None, *, verbose: bool = False) -> None:
-    """Show the plan on stdout, short unless `verbose`, or write all of it to `path`, and say so on stderr.
-
-    Raises UsageError if the file cannot be written.
-    """
-    from anymps.report import plan_document, plan_json
-
-    short = path is None and not verbose
-    show_document(lambda: plan_document(found, short=short), path, lambda: plan_json(found))
-    if path is not None:
-        say(f"{plan_document(found).verdict} Report: {path}")

@@ -44,7 +44,7 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
         selection = judge.judge(recording)
         story = Story.of(recording)
         if asked.form == FORMATS[0] and asked.output == STDOUT:
-            show(story, selection.findings, None, sys.stdout)  # as wide as the terminal, and in colour there
+            show(story, selection.findings, sys.stdout)  # as wide as the terminal, and in colour there
         else:
             outputs.write(story, selection.findings, sys.stdout)
         return judge.conclude(recording, selection)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from anymps._command_settings import RunSettings
 from anymps._errors import UsageError
 from anymps.commands._notebook import NotebookSession, NotebookTarget, is_notebook
@@ -26,8 +24,6 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
     `-v` shows the full one, and so does `anymps report` afterwards.
     """
     target = Target.named(module, words, "run")
-    if not asked.report and asked.report_to is not None:
-        raise UsageError("--no-report and --report-to exclude each other")
     if not asked.report and asked.verbose:
         raise UsageError("--no-report and --verbose exclude each other")
     in_notebook = not target.is_module and is_notebook(target.name)
@@ -35,12 +31,8 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
         raise UsageError("--live works for scripts, not for notebooks")
     if asked.torch and in_notebook:
         raise UsageError("--torch works for scripts, not for notebooks")
-    outputs = [Output.parse(text) for text in asked.reports]
-    named = None if asked.report_to is None else Output.by_ending(asked.report_to)
-    if named is not None:
-        asked = replace(asked, report_to=None)
-        outputs.append(named)
+    outputs = Outputs(tuple(map(Output.parse, asked.reports)), asked.root)
     if in_notebook:
-        session = NotebookSession(asked, Outputs(tuple(outputs), asked.root))
+        session = NotebookSession(asked, outputs)
         return run_target(NotebookTarget(target.name, target.arguments, session=session), session)
-    return run_target(target, RunSession(asked, Outputs(tuple(outputs), asked.root)))
+    return run_target(target, RunSession(asked, outputs))

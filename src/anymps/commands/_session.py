@@ -17,7 +17,7 @@ from anymps.commands._show import say, show, show_summary
 from anymps.commands._target import Target
 from anymps.commands.live import Live, LivePage
 from anymps.findings import Story, nothing_ran
-from anymps.report import Outputs, check_file, plural
+from anymps.report import Outputs, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +51,6 @@ class RunSession:
         Raises AnympsError: the device cannot be had, is not the required one, a file cannot be written, or the settings
         or the baseline of the project make no sense.
         """
-        if self._asked.report_to is not None:
-            check_file(self._asked.report_to)
         self._judge = Judge(target.place, self._asked)
         self._asked = asked = self._asked.filled(self._judge.project)
         self._outputs.check(asked.record)
@@ -153,8 +151,8 @@ class RunSession:
             return
         story = Story.of(recording)
         try:
-            if asked.report and (asked.verbose or asked.report_to is not None):
-                show(story, findings, asked.report_to, self._stderr)
+            if asked.report and asked.verbose:
+                show(story, findings, self._stderr)
             elif asked.report:
                 show_summary(story, findings, self._whole(kept), self._stderr)
         finally:  # a terminal that is gone is no reason to lose the files

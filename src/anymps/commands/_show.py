@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import BuildError, UsageError
 from anymps._text import tell
 
 if TYPE_CHECKING:
     from anymps.findings import Finding, Story
-    from anymps.report import Document
-
-_FORMS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}  # by a file's ending
+    from anymps.report import Document, Outputs
 
 
 def say(problem: object, stream: TextIO | None = None) -> None:
@@ -31,35 +27,28 @@ def say(problem: object, stream: TextIO | None = None) -> None:
     tell("anymps: " + "\n".join(map(clean, lines)), stream)
 
 
-def show_document(document: Callable[[], Document], path: Path | None, as_json: Callable[[], str]) -> None:
-    """Show a document on stdout, or write it to `path` in the form that its ending names: HTML, Markdown, JSON or text.
+def show_document(shown: Document, outputs: Outputs, whole: Document, as_json: Callable[[], str]) -> None:
+    """Show a document on stdout, unless a report goes there, and write the reports of the `whole` one.
 
-    Raises UsageError if the file cannot be written.
+    Raises UsageError if a file cannot be written.
     """
-    from anymps.report import print_document, rendered, write_file
+    from anymps.report import print_document
 
-    if path is None:
-        print_document(document(), sys.stdout)
-        return
-    pieces = [as_json()] if path.suffix == ".json" else rendered(document(), _FORMS.get(path.suffix, "terminal"))
-    write_file(pieces, path)
+    if not any(output.to_stdout for output in outputs.items):
+        print_document(shown, sys.stdout)
+    outputs.write_document(whole, as_json, sys.stdout)
+    for output in outputs.items:
+        if not output.to_stdout:
+            say(f"report: {output.path}")
 
 
-def show(story: Story, findings: Sequence[Finding], path: Path | None, stream: TextIO) -> None:
-    """Write the terminal report to a file, or to ``stream`` if no file is named.
-
-    Raises UsageError if the file or the stream cannot be written.
-    """
-    from anymps.report import print_terminal, write_file
+def show(story: Story, findings: Sequence[Finding], stream: TextIO) -> None:
+    """Write the terminal report to ``stream``. Raises UsageError if it cannot be written."""
+    from anymps.report import print_terminal
 
     with _shown(stream):
-        if path is None:
-            print_terminal(story, findings, stream)
-            stream.flush()
-        else:
-            text = io.StringIO()
-            print_terminal(story, findings, text)
-            write_file([text.getvalue()], path)
+        print_terminal(story, findings, stream)
+        stream.flush()
 
 
 def show_summary(story: Story, findings: Sequence[Finding], whole: str, stream: TextIO) -> None:

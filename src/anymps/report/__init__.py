@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
     from anymps.report._kernel_families import kernel_families
-    from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
+    from anymps.report._outputs import DOCUMENT_FORMATS, STDOUT, Output, Outputs, check_file, write_file
     from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
@@ -36,7 +36,7 @@ if not TYPE_CHECKING:
             "_bench": "bench_document",
             "_kernel": "kernel_document",
             "_kernel_families": "kernel_families",
-            "_outputs": "Output Outputs STDOUT check_file write_file",
+            "_outputs": "DOCUMENT_FORMATS Output Outputs STDOUT check_file write_file",
             "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -11,11 +11,13 @@ from typing import Final, TextIO
 from anymps._atomic import check_writable, replace_text
 from anymps._errors import UsageError
 from anymps.findings import Finding, Story
+from anymps.report.document import READ_FORMS, Document, rendered
 from anymps.report.run import FORMATS, renderer
 
 STDOUT: Final = "-"
+DOCUMENT_FORMATS: Final = (*READ_FORMS, "json")
+"""The formats of a plan and of a comparison."""
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
-_ENDINGS: Final = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif"}
 
 
 @dataclass(frozen=True)
@@ -26,20 +28,14 @@ class Output:
     path: str
 
     @classmethod
-    def parse(cls, text: str) -> Output:
-        """`html=report.html`. Raises ValueError, in one line, for a text that is none or names no form."""
+    def parse(cls, text: str, forms: Sequence[str] = FORMATS) -> Output:
+        """`html=report.html`. Raises ValueError, in one line, for a text that is none or names none of the `forms`."""
         form, mark, path = text.partition("=")
         if not mark or not path:
-            raise ValueError(f"{text!r} names no file: write FORM=FILE, such as html=report.html")
-        if form not in FORMATS:
-            raise ValueError(f"there is no format {form!r}; the formats are {', '.join(FORMATS)}")
+            raise ValueError(f"{text!r} names no file: write FORMAT=FILE, such as html=report.html")
+        if form not in forms:
+            raise ValueError(f"there is no format {form!r}; the formats are {', '.join(forms)}")
         return cls(form, path)
-
-    @classmethod
-    def by_ending(cls, path: Path) -> Output | None:
-        """The form that a file's ending stands for: .html, .htm, .json, .md or .sarif; None for any other."""
-        form = _ENDINGS.get(path.suffix.lower())
-        return None if form is None else cls(form, str(path))
 
     @property
     def to_stdout(self) -> bool:
@@ -88,9 +84,14 @@ class Outputs:
 
         Raises UsageError for the first that could not be written.
         """
-        tried = (
-            _failure(output, renderer(output.form, self.root).pieces(story, findings), stdout) for output in self.items
-        )
+        self._write(lambda form: renderer(form, self.root).pieces(story, findings), stdout)
+
+    def write_document(self, document: Document, as_json: Callable[[], str], stdout: TextIO) -> None:
+        """The same for another document than the report of a run; its formats are `DOCUMENT_FORMATS`."""
+        self._write(lambda form: [as_json()] if form == "json" else rendered(document, form), stdout)
+
+    def _write(self, pieces: Callable[[str], Iterable[str]], stdout: TextIO) -> None:
+        tried = (_failure(output, pieces(output.form), stdout) for output in self.items)
         failures = [failure for failure in tried if failure is not None]
         if failures:
             raise failures[0]

@@ -102,7 +102,7 @@ def more(plan: Plan) -> str:
     lead = f"The script reads values on {lines}, and memory may depend on them: -v lists them. " if read else ""
     return (
         f"{lead}-v shows what fills the memory, the limits of each Mac, the times by batch and what to change; "
-        "--report-to plan.html draws it all."
+        "--report html=plan.html draws it all."
     )
 
 
