@@ -22,12 +22,6 @@ _DEVICE: Final = ("run", "bench", "compare", "fix")
 _JUDGED: Final = ("run", "report")
 
 
-_WHOLE: Final = (
-    "Write all of it to a file, such as html=report.html; repeatable. Formats: terminal, html, markdown, json; - for "
-    "the file is standard output."
-)
-
-
 @dataclass(frozen=True)
 class Settings:
     """What several faces take. What is None was not asked for; the environment, or the project, may say more."""
@@ -130,7 +124,8 @@ class Settings:
         "texts", (), "Write a report, such as html=report.html; repeatable. Formats: terminal, html, markdown, trace, "
         "json, sarif, github, junit; - for the file is standard output.", option="report", metavar="FORMAT=FILE",
         commands=("run", "plan", "compare"),
-        helps=dict.fromkeys(("plan", "compare"), _WHOLE),
+        helps=dict.fromkeys(("plan", "compare"), "Write it to a file, such as html=report.html; repeatable. Formats: "
+                            "terminal, html, markdown, json; - is standard output."),
         pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(

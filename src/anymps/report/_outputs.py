@@ -15,8 +15,7 @@ from anymps.report.document import READ_FORMS, Document, rendered
 from anymps.report.run import FORMATS, renderer
 
 STDOUT: Final = "-"
-DOCUMENT_FORMATS: Final = (*READ_FORMS, "json")
-"""The formats of a plan and of a comparison."""
+DOCUMENT_FORMATS: Final = (*READ_FORMS, "json")  # of a plan and of a comparison
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
 
 
