@@ -17,8 +17,8 @@ SIZE = (
     "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
     "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
 )
-SELDOM = ". If the test only reports or ends the run: test the count every 50 steps or once an epoch."
-DECIDE = "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 50 steps."
+SELDOM = ". If the test only reports or ends the run: test the count every 10 steps or once an epoch."
+DECIDE = "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 10 steps."
 
 
 @pytest.mark.parametrize(
@@ -26,22 +26,22 @@ DECIDE = "Decide on the device with `torch.where`. If the test only reports or e
     [
         (
             "running += loss.item()",
-            "Add up on the device, `running = running + loss.detach()`, and read `running` every 50 steps or after the "
+            "Add up on the device, `running = running + loss.detach()`, and read `running` every 10 steps or after the "
             "loop.",
         ),
         (
             "self.total += float(loss) * len(x)  # mean",
-            "Add up on the device, `self.total = self.total + loss.detach() * len(x)`, and read `self.total` every 50 "
+            "Add up on the device, `self.total = self.total + loss.detach() * len(x)`, and read `self.total` every 10 "
             "steps or after the loop.",
         ),
         (
             "correct += (pred == y).sum().item()",
-            "Add up on the device, `correct = correct + (pred == y).sum()`, and read `correct` every 50 steps or after "
+            "Add up on the device, `correct = correct + (pred == y).sum()`, and read `correct` every 10 steps or after "
             "the loop.",
         ),
         (
             "total += float(a + b)",
-            "Add up on the device, `total = total + (a + b).detach()`, and read `total` every 50 steps or after the "
+            "Add up on the device, `total = total + (a + b).detach()`, and read `total` every 10 steps or after the "
             "loop.",
         ),
         (
@@ -51,27 +51,27 @@ DECIDE = "Decide on the device with `torch.where`. If the test only reports or e
         (
             "norm = clip_grad_norm_(model.parameters(), 1.0).item()",
             "Keep the tensor, `norm = clip_grad_norm_(model.parameters(), 1.0).detach()`, and read it only where the "
-            "number itself is needed; a log needs it every 50 steps.",
+            "number itself is needed; a log needs it every 10 steps.",
         ),
         (
             "perplexity = math.exp(loss)",
             "Keep the tensor, `perplexity = loss.detach().exp()`, and read it only where the number itself is needed; "
-            "a log needs it every 50 steps.",
+            "a log needs it every 10 steps.",
         ),
         (
             "scale = loss.item() / math.sqrt(width)",
             "Keep the tensor, `scale = loss.detach() / math.sqrt(width)`, and read it only where the number itself is "
-            "needed; a log needs it every 50 steps.",
+            "needed; a log needs it every 10 steps.",
         ),
         (
             "return (logits.argmax(1) == y).float().mean().item()",
             "Return the tensor, `return (logits.argmax(1) == y).float().mean()`, and read it only where the number "
-            "itself is needed; a log needs it every 50 steps.",
+            "itself is needed; a log needs it every 10 steps.",
         ),
         (
             "return loss.item(), acc.item()",
             "Return the tensors, `return loss.detach(), acc.detach()`, and read them only where the number itself is "
-            "needed; a log needs it every 50 steps.",
+            "needed; a log needs it every 10 steps.",
         ),
         (
             'group["lr"] = lr.item()',
@@ -118,23 +118,23 @@ def test_a_value_that_is_kept(source: str, fix: str) -> None:
         ),
         (
             "if loss < best_loss:",
-            "Keep the best on the device, `best_loss = loss.detach().clamp(max=best_loss)`, and decide every 50 "
+            "Keep the best on the device, `best_loss = loss.detach().clamp(max=best_loss)`, and decide every 10 "
             "steps or once an epoch.",
         ),
         (
             "if score.item() >= best_score:",
-            "Keep the best on the device, `best_score = score.detach().clamp(min=best_score)`, and decide every 50 "
+            "Keep the best on the device, `best_score = score.detach().clamp(min=best_score)`, and decide every 10 "
             "steps or once an epoch.",
         ),
         (
             "elif self.best < score:",
-            "Keep the best on the device, `self.best = score.detach().clamp(min=self.best)`, and decide every 50 "
+            "Keep the best on the device, `self.best = score.detach().clamp(min=self.best)`, and decide every 10 "
             "steps or once an epoch.",
         ),
         (
             "if (a != b).any():",
             "To choose values use `torch.where`. If the test only reports or ends the run: keep the answer on the "
-            "device, `seen = seen | (a != b).any()`, and test it every 50 steps.",
+            "device, `seen = seen | (a != b).any()`, and test it every 10 steps.",
         ),
         ("while error > 0.1:", DECIDE),
         ("assert loss.item() < 10", DECIDE),
@@ -153,7 +153,7 @@ def test_a_decision_by_a_value(source: str, fix: str) -> None:
             "clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)",
             "torch/nn/utils/clip_grad.py:_get_total_norm",
             "clip_grad_norm_ checked whether the norm is finite once a step.",
-            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
+            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 10 steps.",
         ),
         (
             "scaler.step(optimizer)",
@@ -201,14 +201,14 @@ def test_a_metric_of_a_library() -> None:
 @pytest.mark.parametrize(
     ("source", "fix"),
     [
-        ("print(loss.item())", "Print or log every 50 steps."),
-        ("bar.set_postfix(loss=loss.item())", "Set it every 50 steps."),
+        ("print(loss.item())", "Print or log every 10 steps."),
+        ("bar.set_postfix(loss=loss.item())", "Set it every 10 steps."),
         (
             "self.log('loss', loss.item())",
             "Hand the tensor over, `self.log('loss', loss.detach())`: Lightning keeps it on the device and reads it "
             "every `log_every_n_steps`.",
         ),
-        ("text = print(", "Print or log every 50 steps, by the loop's own counter."),
+        ("text = print(", "Print or log every 10 steps, by the loop's own counter."),
     ],
 )
 def test_a_value_that_is_shown(source: str, fix: str) -> None:
@@ -220,8 +220,8 @@ def test_a_value_that_is_shown(source: str, fix: str) -> None:
 @pytest.mark.parametrize(
     ("loop", "source", "fix"),
     [
-        ("for i, x in enumerate(loader):", "print(loss.item())", ": `if i % 50 == 0: print(loss.item())`."),
-        ("for k in tqdm(range(9)):", "print(loss, k)", ": `if k % 50 == 0: print(loss, k)`."),
+        ("for i, x in enumerate(loader):", "print(loss.item())", ": `if i % 10 == 0: print(loss.item())`."),
+        ("for k in tqdm(range(9)):", "print(loss, k)", ": `if k % 10 == 0: print(loss, k)`."),
         ("for _ in range(9):", "print(loss)", "."),
         ("for _, x in enumerate(loader):", "print(loss)", "."),
         ("for x in loader:", "print(loss.item())", "."),
@@ -231,7 +231,7 @@ def test_a_value_that_is_shown(source: str, fix: str) -> None:
 def test_the_loops_own_counter(loop: str, source: str, fix: str) -> None:
     """MPS202: the counter is read off the loop's head, where the recording holds it; there is none by default."""
     finding = advice(source, around=f"{loop}\n    loss = train(x)\n    {source}")
-    assert finding.fix == f"Print or log every 50 steps{fix}"
+    assert finding.fix == f"Print or log every 10 steps{fix}"
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_torch_by_its_own_name(head: str, after: str) -> None:
         ),
         (
             "send(x.cpu(), y.cpu())",
-            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
+            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
         ),
     ],
 )

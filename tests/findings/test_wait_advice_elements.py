@@ -16,7 +16,7 @@ OVER = "Loop over `y.tolist()` instead of `y`: one wait instead of 3 a step, and
 
 KEEP = (
     "Keep the tensor, `seen['x'] = z[i].detach()`, and read it only where the number itself is needed; a log needs it "
-    "every 50 steps."
+    "every 10 steps."
 )
 
 
@@ -76,4 +76,4 @@ def test_a_print_over_several_lines() -> None:
     finding = of_reads(text, 3, 4)
     assert (finding.id, finding.site.line, [related.line for related in finding.related_sites]) == ("MPS202", 3, [4])
     assert finding.what == "Showing a tensor made the host wait twice a step, at 2 lines: this one costs most."
-    assert finding.fix == "Print or log every 50 steps."
+    assert finding.fix == "Print or log every 10 steps."

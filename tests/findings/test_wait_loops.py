@@ -72,7 +72,7 @@ def test_inference() -> None:
     assert (finding.severity, finding.site.line, finding.count, finding.per_step) == (Severity.INFO, 12, 10, 0.0)
     assert finding.what == "`.item()` made the host wait 10 times, in a loop without a training step."
     assert finding.fix == (
-        "Add up on the device, `total = total + loss.detach()`, and read `total` every 50 steps or after the loop."
+        "Add up on the device, `total = total + loss.detach()`, and read `total` every 10 steps or after the loop."
     )
     assert finding.cost_ns == (10 * 100_000, 10 * 450_000)
 
@@ -92,15 +92,15 @@ def test_validation_between_steps(rounds: int, expected: int) -> None:
             "Write `predictions.append(out.argmax(1).detach())`, and after the loop join `predictions` and read them "
             "at once: one wait.",
         ),
-        ("print(loss)", Wait.ITEM, "Print or log every 50 steps."),
+        ("print(loss)", Wait.ITEM, "Print or log every 10 steps."),
         (
             "if token == end:",
             Wait.ITEM,
-            "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 50 steps.",
+            "Decide on the device with `torch.where`. If the test only reports or ends the run: test every 10 steps.",
         ),
         (
             "send(out.cpu(), y.cpu())", Wait.COPY_TO_CPU,
-            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
+            "Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
         ),
     ],
 )  # fmt: skip

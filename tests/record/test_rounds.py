@@ -143,7 +143,7 @@ def test_an_inference_has_a_table_and_no_training(capsys: pytest.CaptureFixture[
     assert "One round of the loop  median of 5 steps, without the first" in text
     assert [finding.id for finding in find(recording)] == []
     assert list(Story.of(recording).notes) == [
-        "The rules about the training loop (such as MPS201 and MPS404) were not applied: they need 3 complete training "
+        "The rules about the training loop (such as MPS201) were not applied: they need 3 complete training "
         "steps, and the recording has none. A training step ends with `optimizer.step()`, or is a round with a "
         "`backward()`."
     ]

@@ -48,7 +48,7 @@ MPS201 warning  Value read back in every step
   where   train.py:36 in main
           | running += loss.item()
   what    `.item()` made the host wait once a step.
-  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 50
+  fix     Add up on the device, `running = running + loss.detach()`, and read `running` every 10
           steps or after the loop.
   cost    about 100 to 450 us a step on a Mac
   why     The host waits until the GPU has finished all queued work. The GPU is then idle until the

@@ -54,7 +54,7 @@ def in_torch(line: AtLine, vias: str) -> Advice | None:
     if "clip_grad" in vias or re.search(r"error_if_nonfinite\s*=\s*True", code):
         return Advice(
             "clip_grad_norm_ checked whether the norm is finite",
-            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 50 steps.",
+            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 10 steps.",
             "torch/nn/utils/clip_grad.py (torch 2.13); " + ITEM.source,
         )
     if "optim/lbfgs" in vias:

@@ -290,7 +290,7 @@ def every_50(place: Place) -> Rewritten | None:
         or not isinstance(place.code.statement, ast.Expr)
     ):
         return None
-    return Rewritten((Splice(0, 0, f"if {place.counter} % 50 == 0: "),))
+    return Rewritten((Splice(0, 0, f"if {place.counter} % 10 == 0: "),))
 
 
 def _reads(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:

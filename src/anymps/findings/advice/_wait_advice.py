@@ -33,7 +33,7 @@ _PACKING: Final = re.compile(r"torch/nn/utils/rnn\.py:pad_packed_sequence")
 _SKLEARN = re.compile(r"\b(?:accuracy|f1|precision|recall|roc_auc|average_precision)_score\(|\bconfusion_matrix\(")
 _HOSTS_NUMBER = re.compile(r"""\[["'](?:lr|initial_lr|momentum|weight_decay|eps)["']\]$""")
 _ONE_NUMBER: Final = 8  # bytes
-_WHERE: Final = "only where the number itself is needed; a log needs it every 50 steps."
+_WHERE: Final = "only where the number itself is needed; a log needs it every 10 steps."
 _TOGETHER: Final = (
     "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
     "Compute on the CPU what the program needs as a number in every step."
@@ -58,7 +58,7 @@ INSTEAD: Final = {
     "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`, if `value` is one number.",
     "repeat_interleave": "Pass `output_size=`: the result's size is then known without a read.",
     "equal": (
-        "Compare on the device, `(a == b).all()`. Only a test that reports or ends the run can be made every 50 steps."
+        "Compare on the device, `(a == b).all()`. Only a test that reports or ends the run can be made every 10 steps."
     ),
     "bincount": "Add into a tensor of known size: `counts.scatter_add_(0, labels, torch.ones_like(labels))`.",
     "masked_fill_": "Pass the fill value as a Python number.",
@@ -121,9 +121,9 @@ def show_advice(line: AtLine) -> Advice:
             what, f"Hand the tensor over: {kept}", edit=KEPT, written=f"Hand the tensor over, `{{new}}`: {kept}"
         )
     if re.search(r"\.set_(?:postfix|postfix_str|description)\(", code.code):
-        return _seldom(what, "Set it every 50 steps")
+        return _seldom(what, "Set it every 10 steps")
     if isinstance(code.statement, ast.Expr) or shown_by(line.site) is not None:
-        return _seldom(what, "Print or log every 50 steps")
+        return _seldom(what, "Print or log every 10 steps")
     return Advice(what)
 
 
@@ -267,21 +267,21 @@ def _in_test(line: UserLine) -> Advice | None:
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
         bad = line.not_finite
         count = f"Count on the device, `bad = bad + {bad}`" if bad else "Count what is not finite on the device"
-        return Advice(what, f"{count}. {_SELDOM}: test the count every 50 steps or once an epoch.")
+        return Advice(what, f"{count}. {_SELDOM}: test the count every 10 steps or once an epoch.")
     names = line.compares()
     if names is not None:
         less, greater = names
         limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
         kept = f"{best} = {value}.detach().clamp({limit}={best})"
         if "best" in best.lower():
-            return Advice(what, f"Keep the best on the device, `{kept}`, and decide every 50 steps or once an epoch.")
+            return Advice(what, f"Keep the best on the device, `{kept}`, and decide every 10 steps or once an epoch.")
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
             f"To choose values use `torch.where`. {_SELDOM}: keep the answer on the device, "
-            "`seen = seen | (a != b).any()`, and test it every 50 steps.",
+            "`seen = seen | (a != b).any()`, and test it every 10 steps.",
         )
-    return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 50 steps.")
+    return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 10 steps.")
 
 
 def _in_value(line: UserLine, at: AtLine) -> Advice:
@@ -301,7 +301,7 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
     if not kept:
         return Advice(what, _TOGETHER)
     if line.adds_to:
-        later = f"and read `{line.adds_to}` every 50 steps or after the loop."
+        later = f"and read `{line.adds_to}` every 10 steps or after the loop."
         return Advice(what, _TOGETHER, edit=KEPT, written=f"Add up on the device, `{{new}}`, {later}")
     if line.appends_to:
         return _collect(what, at.site, "stack", line.appends_to, "tolist()", KEPT)

@@ -43,7 +43,7 @@ READ = _EVERY_STEP(
     title="Value read back in every step",
     waits=frozenset({Wait.ITEM}),
     why=DRAIN,
-    fix="Add up on the device (`total = total + loss.detach()`) and read the sum every 50 steps or after the loop.",
+    fix="Add up on the device (`total = total + loss.detach()`) and read the sum every 10 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -65,7 +65,7 @@ PRINT = _EVERY_STEP(
     title="Tensor printed or logged in every step",
     waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
     why=f"Showing a tensor reads it back. {DRAIN}",
-    fix="Print or log every 50 steps, by the loop's own counter.",
+    fix="Print or log every 10 steps, by the loop's own counter.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
     example=Example(
         bad="""
@@ -75,7 +75,7 @@ PRINT = _EVERY_STEP(
         good="""
             for step, x in enumerate(batches):
                 loss = train(x)
-                if step % 50 == 0:
+                if step % 10 == 0:
                     print(loss)
         """,
     ),
@@ -109,7 +109,7 @@ TO_CPU = _EVERY_STEP(
     title="Tensor copied to the CPU in every step",
     waits=frozenset({Wait.COPY_TO_CPU}),
     why=DRAIN,
-    fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 50 steps.",
+    fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(
         bad="""
@@ -304,7 +304,7 @@ def _advice(recording: Recording, rule: Rule, line: AtLine) -> Advice:
             "Take it out of the loop: the next step must allocate again, and from torch 2.13 compile its graphs again. "
             "Call it once when memory use changes, such as before validation.",
         )
-    return Advice("Waiting for an event made the host wait", "Read events after the loop, or every 50 steps.")
+    return Advice("Waiting for an event made the host wait", "Read events after the loop, or every 10 steps.")
 
 
 def _inside(recording: Recording, line: AtLine) -> Advice:
