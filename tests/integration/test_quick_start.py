@@ -59,6 +59,7 @@ def _without_times(report: str) -> str:
     That this machine was busy depends on what else runs on it.
     """
     report = re.sub(r"\s+This\s+machine\s+was\s+busy:[^.]*\.[^.]*wider\.", "", report)
+    report = re.sub(r"Time on the Mac:[^\n]*\n", "", re.sub(r" on a Mac, \d+ to \d+ % of it", " on a Mac", report))
     span = r"about [\d.]+ (us|ms) \([^)]*\), bound\s+by\s+[^.]*\."
     return re.sub(r"about [\d.]+( us| ms)? to [\d.]+ (us|ms) a step", "about", re.sub(span, "about", report))
 
