@@ -12,7 +12,7 @@ import pytest
 import anymps
 from anymps.findings import RULES
 from anymps.findings.advice import UserLine
-from anymps.findings.advice._user_line import collected, every_50, without_read
+from anymps.findings.advice._user_line import collected, every_10, without_read
 from anymps.findings.edits import (
     TYPE_WITH_MPS,
     CallEdit,
@@ -355,7 +355,7 @@ CORPUS = [
 ]
 EDITS = [
     *dict.fromkeys(rule.edit for rule in RULES.values() if rule.edit is not None and not isinstance(rule.edit, Guard)),
-    LineEdit(without_read), LineEdit(collected), LineEdit(every_50), LineEdit(chosen_by_name),
+    LineEdit(without_read), LineEdit(collected), LineEdit(every_10), LineEdit(chosen_by_name),
 ]  # fmt: skip
 EXAMPLES = [
     f"{rule.example.setup}\n{half}"
@@ -403,7 +403,7 @@ def test_every_edit_on_every_line(edit: Edit) -> None:
             whole = changed.with_inserts(inserts, number)
             assert whole is not None
             row = number + whole.text.count("\n") - text.count("\n") if inserts else number
-            if edit != LineEdit(every_50):  # a line within its new block has the same loop
+            if edit != LineEdit(every_10):  # a line within its new block has the same loop
                 assert whole.edited(edit, row) is None, whole.line(row)
     assert changes
 

@@ -9,7 +9,7 @@ import pytest
 from anymps._errors import UsageError
 from anymps.findings import RULES, Finding
 from anymps.findings.advice import float32_edit, made_on_device
-from anymps.findings.advice._user_line import every_50
+from anymps.findings.advice._user_line import every_10
 from anymps.findings.edits import Edit as How
 from anymps.findings.edits import LineEdit, Safety
 from anymps.findings.rules._mps108_cpu_only import _LOADING as LOADED
@@ -152,7 +152,7 @@ def test_what_only_a_person_may_change_is_left_alone(tmp_path: Path) -> None:
     script = script_of(tmp_path, "for i in range(9):\n    print(loss.item())\n")
     advised = RULES["MPS202"].finding(
         Site(str(script.path), 2, "", "print(loss.item())"),
-        what="It.", count=1, edit=LineEdit(every_50), safety=Safety.ADVICE,
+        what="It.", count=1, edit=LineEdit(every_10), safety=Safety.ADVICE,
     )  # fmt: skip
     edits, suggestions = edits_for([advised], program_of(script))
     assert (edits, [suggestion.why for suggestion in suggestions]) == ([], ["no safe edit of this line is known"])

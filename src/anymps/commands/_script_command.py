@@ -52,8 +52,7 @@ class ScriptCommand(Command):
     def _check_placement(self, ctx: click.Context) -> None:
         options = [option for option in self.params if isinstance(option, click.Option)]
         module, words = ctx.params.get("module"), ctx.params.get("words", ())
-        own_process = any(ctx.params.get(option.name or "") for option in options if option.hidden)
-        if (module or words) and not own_process:
+        if module or words:
             own = {name for option in options for name in (*option.opts, *option.secondary_opts)} - {"-m"}
             check_placement(str(self.name), own, Target.named(module, words, str(self.name)))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from anymps._text import duration, estimate
-from anymps.findings import Outcome, Story
+from anymps.findings import Finding, Outcome, Story
 from anymps.forecast import Forecast
 from anymps.record import Phase
 from anymps.report._text import percent
@@ -17,11 +17,13 @@ ON_MAC = "on the Mac"
 PHASES: Final = (*list(Phase)[1:], Phase.OTHER)
 """In a step's own order; `other` comes last."""
 
-STOPPING: Final = (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
-"""What ends on a Mac takes no time there."""
-
 _NAMED: Final = 3  # phases in a line
 _LEAST: Final = 0.1  # of a step: what a phase takes that is named
+
+
+def stops(story: Story, findings: Sequence[Finding]) -> bool:
+    """Whether the run ends early on a Mac: no time is told of it then."""
+    return story.judge(findings).outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
 
 
 def predicted_sentence(story: Story) -> str:

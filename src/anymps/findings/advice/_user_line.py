@@ -281,7 +281,7 @@ def collected(place: Place) -> Rewritten | None:
     return Rewritten((Splice(end - len("extend"), end, "append"), *line.kept))
 
 
-def every_50(place: Place) -> Rewritten | None:
+def every_10(place: Place) -> Rewritten | None:
     """The statement in each fiftieth round, by the loop's own counter."""
     if (
         not place.counter

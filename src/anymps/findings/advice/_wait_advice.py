@@ -12,13 +12,13 @@ from anymps.findings._loop import AtLine
 from anymps.findings.advice._elements import elements_advice
 from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library, in_torch
-from anymps.findings.advice._user_line import UserLine, collected, every_50, given_to_environment, without_read
+from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
 from anymps.findings.edits import LineEdit, Place, place_at, recorded_statements, without_comment
 from anymps.record import Phase, Site
 
 KEPT: Final = LineEdit(without_read)
 _COLLECTED: Final = LineEdit(collected)
-_EVERY_50: Final = LineEdit(every_50)
+_EVERY_10: Final = LineEdit(every_10)
 
 
 # Formatting a tensor ends up in these torch functions (torch/_tensor_str.py, Tensor.__format__ and __repr__).
@@ -128,7 +128,7 @@ def show_advice(line: AtLine) -> Advice:
 
 
 def _seldom(what: str, fix: str) -> Advice:
-    return Advice(what, f"{fix}.", edit=_EVERY_50, written=f"{fix}: `{{new}}`.")
+    return Advice(what, f"{fix}.", edit=_EVERY_10, written=f"{fix}: `{{new}}`.")
 
 
 def copy_advice(line: AtLine) -> Advice:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from anymps.findings._endings import ending_messages
@@ -231,28 +232,21 @@ def _shortened(finding: Finding, before: Finding | None) -> Finding:
 
 def _using(users: Sequence[_Answered], edit: LineEdit) -> Finding:
     """About lines that take a device which was chosen as text: at that text, where the recording holds its line."""
+    answered = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
+    answered += ", and mps answered."
+    used = partial(
+        ANSWERED.finding,
+        count=sum(user.count for user in users),
+        related_sites=[user.site for user in users[:_MOST_USERS]],
+        edit=edit,
+    )
     named = next((site for user in users for site in _named(user.site)), None)
     if named is not None:
-        lines = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
-        return ANSWERED.finding(
-            named,
-            what=f"This line names CUDA as the device; {lines}, and mps answered.",
-            count=sum(user.count for user in users),
-            related_sites=[user.site for user in users[:_MOST_USERS]],
-            edit=edit,
-            written=_KEPT,
-        )
+        return used(named, what=f"This line names CUDA as the device; {answered}", written=_KEPT)
     typed = next((site for user in users for site in _types(user.site)), None)
     if typed is not None:
-        lines = "1 line uses it" if len(users) == 1 else f"{len(users)} lines use it"
-        return ANSWERED.finding(
-            typed,
-            what=f"This line names a type of CUDA's tensors, which mps has none of; {lines}, and mps answered.",
-            count=sum(user.count for user in users),
-            fix=_in_words(typed.source),
-            related_sites=[user.site for user in users[:_MOST_USERS]],
-            edit=edit,
-        )
+        what = f"This line names a type of CUDA's tensors, which mps has none of; {answered}"
+        return used(typed, what=what, fix=_in_words(typed.source))
     first, *others = users
     lines = "This line uses a device" if not others else f"{len(users)} lines use a device"
     return ANSWERED.finding(

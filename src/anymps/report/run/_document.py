@@ -12,7 +12,7 @@ from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
 from anymps.report._notes import STATES, note
-from anymps.report._predicted import STOPPING, mac_times, predicted_sentence
+from anymps.report._predicted import mac_times, predicted_sentence, stops
 from anymps.report._step import is_idle, step_section, total
 from anymps.report._timeline import timeline_drawing
 from anymps.report._timeline_on_mac import step_bar
@@ -53,7 +53,7 @@ def run_document(
 ) -> Document:
     """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made."""
     notes = [note(f"finding-{number}", finding, story) for number, finding in enumerate(findings, 1)]
-    stops = story.judge(findings).outcome in STOPPING
+    ends = stops(story, findings)
     first, *others = verdict(story, findings, running=running is not None)
     return Document(
         title=_title(story),
@@ -62,7 +62,7 @@ def run_document(
         eyebrow=tuple(_eyebrow(story)),
         state=STATES[state(story, findings)],
         verdict=first,
-        sentences=tuple(filter(None, (*others, "" if stops else predicted_sentence(story)))),
+        sentences=tuple(filter(None, (*others, "" if ends else predicted_sentence(story)))),
         figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
         sections=tuple(_sections(story, findings, notes, forms, running is not None)),
         running=running,
@@ -72,13 +72,13 @@ def run_document(
 def _sections(
     story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
 ) -> Iterator[Section]:
-    page, stops = Form.PAGE in forms, story.judge(findings).outcome in STOPPING
-    if page and not stops and (bar := step_bar(story)) is not None:
+    page, ends = Form.PAGE in forms, stops(story, findings)
+    if page and not ends and (bar := step_bar(story)) is not None:
         drawn = Drawing("timeline_drawing", bar)
         yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
     if notes:
         yield _findings(notes)
-    if page and not stops:
+    if page and not ends:
         yield from _timeline(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
@@ -126,7 +126,7 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     share = total(table.typical)
     of_these = f" ({text.count(needless)} needless)" if (needless := needless_waits(story, findings)) else ""
     on_mac = mac_times(story)(None) or (text.duration(share.time_ns) if story.run.on_mac else "")
-    if on_mac and story.judge(findings).outcome not in STOPPING:
+    if on_mac and not stops(story, findings):
         yield "a step on the Mac", on_mac
     yield "its operators on mps", text.count(share.on_mps) or "0"
     yield "its operators on CPU", text.count(share.on_cpu) or "0"

@@ -14,7 +14,7 @@ from anymps.findings import Finding, Story
 from anymps.report import _text as text
 from anymps.report._notes import STATES
 from anymps.report._numbers import numbers_of
-from anymps.report._predicted import STOPPING, predicted_in_short, time_on_mac
+from anymps.report._predicted import predicted_in_short, stops, time_on_mac
 from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
 from anymps.report._words import (
@@ -72,8 +72,8 @@ def render_summary(
 
 def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
     worst = state(story, findings)
-    stops = story.judge(findings).outcome in STOPPING
-    predicted = "" if stops else predicted_in_short(story)
+    ends = stops(story, findings)
+    predicted = "" if ends else predicted_in_short(story)
     yield Text.assemble(
         (verdict(story, findings)[0], STATE_STYLES[STATES[worst]]),
         " ",
@@ -85,7 +85,7 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
     others = [finding for finding in findings if finding is not first]
     if others:
         yield from _table(story, others, "Then:" if first is not None else "Findings:")
-    if not stops and (time := time_on_mac(story)):
+    if not ends and (time := time_on_mac(story)):
         yield Text(time)
     step = _step(story, findings)
     if step:
