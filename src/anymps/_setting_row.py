@@ -47,7 +47,6 @@ class Row:
     most: float | None = None
     shows_default: bool = False
     required: bool = False
-    hidden: bool = False
     variable: str = ""
     key: str = ""
     pytest: str = ""

@@ -37,9 +37,9 @@ def takes(command: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
 
 def _option(row: Row, command: str) -> Callable[[_F], _F]:
-    """One option, without help where it is hidden."""
+    """One option."""
     names = [row.name, *([row.short] if row.short else [])]
-    words: dict[str, Any] = {"default": row.default, "show_default": row.shows_default, "hidden": row.hidden}
+    words: dict[str, Any] = {"default": row.default, "show_default": row.shows_default}
     if row.required:
         words = {"required": True}
     words["help"] = row.helps.get(command, row.help) or None
