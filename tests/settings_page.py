@@ -60,10 +60,9 @@ def options() -> Iterator[str]:
         yield "| option | |"
         yield "| --- | --- |"
         for row in rows_of(command):
-            if not row.hidden:
-                default = f" Default: {row.default}." if row.shows_default else ""
-                help_text = row.helps.get(command, row.help).replace("{", "\\{").replace("|", "\\|")
-                yield f"| `{_option(row)}` | {help_text.partition('  [')[0]}{default} |"
+            default = f" Default: {row.default}." if row.shows_default else ""
+            help_text = row.helps.get(command, row.help).replace("{", "\\{").replace("|", "\\|")
+            yield f"| `{_option(row)}` | {help_text.partition('  [')[0]}{default} |"
         yield ""
 
 

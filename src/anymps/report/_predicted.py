@@ -79,9 +79,9 @@ def time_on_mac(story: Story) -> str:
     named = [(phase.label, part) for phase, part in largest if part >= _LEAST * whole and phase is not Phase.OTHER]
     if not named:
         return ""
-    rest = whole - sum(part for _, part in named)
-    parts = [*named, ("rest", rest)] if rest else named
-    return f"Time on the Mac: {' · '.join(f'{percent(part, whole)} {label}' for label, part in parts)}"
+    if rest := whole - sum(part for _, part in named):
+        named.append(("rest", rest))
+    return f"Time on the Mac: {' · '.join(f'{percent(part, whole)} {label}' for label, part in named)}"
 
 
 def mac_times(story: Story) -> Callable[[Phase | None], str]:

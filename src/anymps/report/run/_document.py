@@ -82,8 +82,7 @@ def _sections(
         yield from _timeline(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
-    drawing = Drawing("memory_drawing", memory_drawing(story.memory)) if page else None
-    yield from memory_section(story, drawing)
+    yield from memory_section(story, Drawing("memory_drawing", memory_drawing(story.memory)) if page else None)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)
@@ -167,8 +166,7 @@ def _findings(notes: Sequence[Note]) -> Section:
     if left := notes[_MOST_FINDINGS:]:
         blocks += [replace(further, forms=Form.TEXT) for further in left]
         blocks.append(Prose((f"{len(left)} more findings are in the JSON report.",), look="quiet", forms=Form.PAGE))
-    headed = Form.TERMINAL | Form.PAGE
-    return Section("findings", "What to change", tuple(blocks), folded=False, headed=headed)
+    return Section("findings", "What to change", tuple(blocks), folded=False, headed=Form.TERMINAL | Form.PAGE)
 
 
 def _operators(uses: Sequence[OperatorUse]) -> Iterator[Section]:
