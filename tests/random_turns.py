@@ -54,7 +54,7 @@ def _loop(draw: Draw) -> str:
 
 
 def _element(draw: Draw) -> str:
-    places = ("j", f"j + {draw(0, 9)}", f"g * {draw(1, 20)} + j", "j * 2", "n - 1 - j % 8", "n % 9")
+    places = ("j", f"j + {draw(0, 9)}", f"g * {draw(1, 20)} + j", "j * 2", "n + 7 - j % 8", "n % 9")
     place = places[draw(0, 5) if draw(0, 2) == 0 else draw(0, 2)]
     return ("x[{}]", "x[{}]", "float(z[{}])", "float(h[{}])")[draw(0, 3)].format(place)
 
