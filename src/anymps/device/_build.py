@@ -27,6 +27,7 @@ from anymps._text import tell
 from anymps.cleanup import remove_leftover
 from anymps.device._generated import generated_headers
 from anymps.device._lock import interprocess_lock
+from anymps.device._prebuilt import core_name, find_prebuilt
 from anymps.device._toolchain import (
     Compiler,
     TorchInstall,
@@ -83,12 +84,13 @@ def check_cache() -> None:
 
 
 def is_built() -> bool:
-    """Whether `build` would find a finished core, whole and safe to load, and compile nothing.
+    """Whether there is a core: one that the installation brought, or a finished one in the cache, safe to load.
 
     Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if ``CXX`` is set
     to something that cannot be run, or there is no place for a cache.
     """
-    return _find_finished(find_torch(), find_compiler()) is not None
+    torch = find_torch()
+    return find_prebuilt(torch) is not None or _find_finished(torch, find_compiler()) is not None
 
 
 def build() -> Path:
@@ -125,6 +127,12 @@ def build() -> Path:
             f"make it writable, or name another place in {CACHE_VARIABLE}"
         ) from error
     return directory / _module_name()
+
+
+def copy_core(folder: Path) -> Path:
+    """Put the core for the installed torch into a folder, for `hatch_build.py`. Builds it if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(build(), folder / core_name(find_torch())))
 
 
 def _module_name() -> str:
