@@ -13,8 +13,8 @@ import anymps
 from anymps.commands import main
 from anymps.findings import Settings, Story, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
-from anymps.record.format._quote import Quote, quote_file, quote_text
 from anymps.report import FORMATS, renderer
+from anymps.source import Quote, quote_file, quote_text
 
 TEXT = """\
 import torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +11,11 @@ from functools import lru_cache
 from typing import Final
 
 from anymps._paths import is_library
-from anymps.record.format import quote_text
+from anymps.source import imported, last_name, names_in, parsed, quote_file, quote_text, text_in, text_of
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
-_LARGEST: Final = 1 << 20
+_LARGEST: Final = 1 << 20  # characters of a file that is read
 _MOST_UNMOVED: Final = 8  # lines
 _NUMBERS: Final = ("range", "np.arange", "numpy.arange", "torch.arange")
 _FACTORIES: Final = frozenset(
@@ -77,8 +76,7 @@ def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
     for file, source in sources.items():
         if "parameters" in source:  # without them nothing is trained
             for what, line in _lines_to_move(nodes_of(source)):
-                text = linecache.getline(file, line).strip()
-                found.append({"what": what, "file": file, "line": line, "source": text})
+                found.append({"what": what, "file": file, "line": line, "source": quote_file(file, line).source})
     return found[:_MOST_UNMOVED]
 
 
@@ -113,19 +111,15 @@ def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
 
     `tqdm(timesteps)` is over numbers, too, where `timesteps` was made of a range.
     """
-    names = _names(loop.iter)
-    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & _names(*node.targets)]
+    names = names_in(loop.iter)
+    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & names_in(*node.targets)]
     counts = any(
         isinstance(node, ast.Call) and ast.unparse(node.func) in _NUMBERS
         for part in (loop.iter, *given)
         for node in ast.walk(part)
     )
     cut = (node.slice for node in _innermost(loop) if isinstance(node, ast.Subscript))
-    return not counts or any(_names(index) & _names(loop.target) for index in cut)
-
-
-def _names(*nodes: ast.AST) -> set[str]:
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return not counts or any(names_in(index) & names_in(loop.target) for index in cut)
 
 
 def _makes(call: ast.Call) -> bool:
@@ -168,20 +162,14 @@ def program_files(script: str) -> Iterator[str]:
 
 def source_of(file: str) -> str:
     """A file's text; empty if it is none of a program, or cannot be read."""
-    try:
-        if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST:
-            return ""
-    except OSError:
-        return ""
-    return "".join(linecache.getlines(file))
+    text = text_of(file) if os.path.isfile(file) else ""
+    return text if len(text) <= _LARGEST else ""
 
 
 def nodes_of(source: str) -> Sequence[ast.AST]:
     """All nodes of a source's tree; none if it is no Python."""
-    try:
-        return tuple(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return ()
+    tree = parsed(source)
+    return () if tree is None else tuple(ast.walk(tree))
 
 
 _ASKED, _NAMED, _GIVEN, _IMPORT, _NONE = range(5)
@@ -200,25 +188,19 @@ def _choices_at(node: ast.AST) -> Iterator[_Choice]:
             yield _Choice(_NAMED, node.lineno)
         case ast.Call():
             yield from _choices_in_call(node)
-        case ast.Import() if any(_is_of_torch(name.name) for name in node.names):
-            yield _Choice(_IMPORT, node.lineno)
-        case ast.ImportFrom() if _is_of_torch(node.module or ""):
+        case ast.Import() | ast.ImportFrom() if any(name.partition(".")[0] == "torch" for _, name in imported(node)):
             yield _Choice(_IMPORT, node.lineno)
 
 
 def _choices_in_call(call: ast.Call) -> Iterator[_Choice]:
     """`torch.device("cpu")`, `f(device="cpu")`, and the default of an option `--device`."""
-    if _is_device(call) and call.args and _is_other(call.args[0]):
+    if last_name(call) == "device" and call.args and _is_other(call.args[0]):
         yield _Choice(_NAMED, call.lineno)
-    is_option = any(isinstance(arg, ast.Constant) and arg.value == "--device" for arg in call.args)
+    is_option = "--device" in map(text_in, call.args)
     for keyword in call.keywords:
         names = is_option if keyword.arg == "default" else keyword.arg == "device"
         if names and _is_other(keyword.value):
             yield _Choice(_GIVEN, call.lineno)
-
-
-def _is_of_torch(module: str) -> bool:
-    return module.partition(".")[0] == "torch"
 
 
 def _asks_for_cuda(test: ast.expr) -> bool:
@@ -228,11 +210,6 @@ def _asks_for_cuda(test: ast.expr) -> bool:
     )
 
 
-def _is_device(call: ast.Call) -> bool:
-    return ast.unparse(call.func).rpartition(".")[2] == "device"
-
-
 def _is_other(value: ast.expr) -> bool:
     """Whether a value is the name of a device that is not mps."""
-    name = value.value if isinstance(value, ast.Constant) else None
-    return isinstance(name, str) and name.split(":")[0] in ("cpu", "cuda")
+    return text_in(value).partition(":")[0] in ("cpu", "cuda")

@@ -8,14 +8,14 @@ from types import FrameType
 import torch
 
 from anymps.capture._origins import resolve
-from anymps.capture._statements import parsed
+from anymps.source import tree_of_frame
 
 _NAMED = ("mps", torch.device("mps"))
 
 
 def compared_without_index(frame: FrameType, line: int) -> str:
     """The part of a test that compares a tensor's device with one of mps without index, where that raised at a line."""
-    tree = parsed(frame.f_code.co_filename)
+    tree = tree_of_frame(frame)
     for node in ast.walk(tree) if tree is not None else ():
         raised = node.body[0] if isinstance(node, ast.If) else node
         if isinstance(raised, (ast.Raise, ast.Assert)) and raised.lineno <= line <= (raised.end_lineno or line):

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from anymps.capture._core import Core, note_facts
-from anymps.capture._device_choice import nodes_of, program_files, source_of
+from anymps.capture._device_choice import program_files, source_of
+from anymps.source import contains, function_around, last_name, parsed, text_in
 
 _CALLS: Final = ("autocast", "GradScaler")
 
@@ -32,11 +33,11 @@ def note_device_types(core: Core, script: str) -> None:
         source = source_of(file)
         if "cuda" not in source or not any(call in source for call in _CALLS):
             continue
-        nodes = nodes_of(source)
-        for choice in _choices(nodes):
-            if _is_cpu(file, choice.name):
+        tree = parsed(source)
+        for choice in _choices(tuple(ast.walk(tree))) if tree is not None else ():
+            if tree is not None and _is_cpu(file, choice.name):
                 chosen, used = (
-                    core.site(file, line, _function(nodes, line), "") for line in (choice.line, choice.used)
+                    core.site(file, line, function_around(tree, line), "") for line in (choice.line, choice.used)
                 )
                 note_facts(core, "device_type", chosen, used, {"name": choice.name, "call": choice.call})
 
@@ -72,7 +73,7 @@ def _name_given(node: ast.AST) -> str:
         return ""
     if not isinstance(target, ast.Name) or [getattr(value, "value", None) for value in chosen] != ["cuda", "cpu"]:
         return ""
-    words = [part.value for part in ast.walk(test) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    words = [text for text in map(text_in, ast.walk(test)) if text]
     by_cuda = bool(words) and all(word.startswith("cuda") for word in words)
     turned = any(isinstance(part, (ast.Not, ast.NotIn, ast.NotEq)) for part in ast.walk(test))
     return target.id if by_cuda and not turned else ""
@@ -81,21 +82,9 @@ def _name_given(node: ast.AST) -> str:
 def _called_with(statement: ast.AST, name: str) -> Iterator[str]:
     """Which of the calls a statement makes with a name, in its arguments or in a test for it; of a block its head."""
     parts: Sequence[ast.AST] = statement.items if isinstance(statement, ast.With) else (statement,)
-    nodes = [node for part in parts for node in ast.walk(part)]
-    if any(isinstance(node, ast.Name) and node.id == name for node in nodes):
-        called = {ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)}
+    if any(contains(part, name) for part in parts):
+        called = {last_name(node) for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)}
         yield from (call for call in _CALLS if call in called)
-
-
-def _function(nodes: Sequence[ast.AST], line: int) -> str:
-    """The innermost function around a line."""
-    around = [
-        (node.lineno, node.name)
-        for node in nodes
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    return max(around, default=(0, "<module>"))[1]
 
 
 def _is_cpu(file: str, name: str) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from anymps.capture._origins import user_frames
-from anymps.capture._statements import parsed
+from anymps.source import name_of, statements_around, tree_of_frame
 
 _CUDA = "OutOfMemoryError"  # `torch.cuda.OutOfMemoryError` is `torch.OutOfMemoryError`; of mps it is a RuntimeError
 _CATCHES = ("RuntimeError", "Exception", "BaseException")
@@ -18,7 +18,7 @@ def missed_handler(is_internal: Callable[[str], bool]) -> tuple[str, int, str] |
     None if there is none, or if something within it catches a RuntimeError.
     """
     for frame in user_frames(is_internal):
-        tree = parsed(frame.f_code.co_filename)
+        tree = tree_of_frame(frame)
         for handlers in _around(tree, frame.f_lineno) if tree is not None else ():
             caught = [(handler.lineno, _names(handler)) for handler in handlers]
             if any(not names or set(names) & set(_CATCHES) for _, names in caught):
@@ -31,9 +31,9 @@ def missed_handler(is_internal: Callable[[str], bool]) -> tuple[str, int, str] |
 
 def _around(tree: ast.Module, line: int) -> Iterator[list[ast.ExceptHandler]]:
     """The handlers of each `try` whose body holds the line, the innermost first."""
-    tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try))
-    around = [node for node in tries if node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)]
-    return (node.handlers for node in sorted(around, key=lambda node: -node.lineno))
+    for node in reversed(statements_around(tree, line)):
+        if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line):
+            yield node.handlers
 
 
 def _names(handler: ast.ExceptHandler) -> list[str]:
@@ -41,4 +41,4 @@ def _names(handler: ast.ExceptHandler) -> list[str]:
     if handler.type is None:
         return []
     classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return [ast.unparse(one).rpartition(".")[2] for one in classes]
+    return [name_of(one) for one in classes]

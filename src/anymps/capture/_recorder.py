@@ -25,17 +25,9 @@ from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_ste
 from anymps.capture._run_facts import choose_source, closing_facts, core_of, machine_facts
 from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
-from anymps.record.format import (
-    ModuleRow,
-    OperatorRow,
-    RefusalRow,
-    RoundRow,
-    SignatureRow,
-    SiteRow,
-    StepRow,
-    quote_file,
-)
+from anymps.record.format import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
 from anymps.record.loop import Rounds
+from anymps.source import quote_file
 
 if TYPE_CHECKING:
     from anymps.record import Recording, RecordingWriter

@@ -10,9 +10,10 @@ from typing import Final
 from anymps._errors import UnsupportedTorchError
 from anymps._text import severity_word
 from anymps.findings._example import Example
-from anymps.findings.edits import Change, Edit, Placed, Safety, change_at
+from anymps.findings.edits import Change, Placed, Safety, change_at
 from anymps.record import Site, Wait
 from anymps.rules import parse_torch_version
+from anymps.source import Edit
 
 _WRITTEN: Final = "Write `{new}`."
 

@@ -8,13 +8,11 @@ import itertools
 import tokenize
 from collections.abc import Sequence
 
-from anymps.findings.edits import line_starts
-from anymps.fix._lines import line_end, tree_of
+from anymps.source import FUNCTIONS, is_main_guard, line_end, line_starts, tree_of
 
 _HEAD = 'if __name__ == "__main__":'
 _MARGIN = "    "
-_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
+_KEPT_ABOVE = (*FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 
 def guarded_line(text: str) -> int | None:
@@ -25,7 +23,7 @@ def guarded_line(text: str) -> int | None:
     """
     body = tree_of(text).body
     start = _start(body)
-    return None if start == len(body) or any(map(_is_guard, body)) else body[start].lineno
+    return None if start == len(body) or any(map(is_main_guard, body)) else body[start].lineno
 
 
 def with_guard(text: str) -> str | None:
@@ -36,7 +34,7 @@ def with_guard(text: str) -> str | None:
     body = tree_of(text).body
     start = _start(body)
     starts = [*line_starts(text), len(text)]
-    lines = [text[start:end] for start, end in itertools.pairwise(starts)]
+    lines = [text[first:end] for first, end in itertools.pairwise(starts)]
     above = line - 1
     while above > 0 and lines[above - 1].lstrip().startswith("#"):
         above -= 1  # a comment goes with what it is about
@@ -69,15 +67,9 @@ def _within_texts(text: str) -> set[int]:
 
 
 def _start(body: Sequence[ast.stmt]) -> int:
-    last = [at for at, statement in enumerate(body) if isinstance(statement, (*_DEFINES, *_IMPORTS))]
+    last = [at for at, statement in enumerate(body) if isinstance(statement, _KEPT_ABOVE)]
     return last[-1] + 1 if last else 0
 
 
 def _end(statement: ast.stmt) -> int:
     return statement.end_lineno or statement.lineno
-
-
-def _is_guard(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.If):
-        return False
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))

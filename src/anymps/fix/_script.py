@@ -10,9 +10,21 @@ from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps._text import first_line
-from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
-from anymps.fix._lines import line_end, rows, tree_of
 from anymps.fix._main_guard import guarded_line, with_guard
+from anymps.source import (
+    Built,
+    Edit,
+    Guard,
+    Insert,
+    Place,
+    build,
+    line_end,
+    line_starts,
+    parsed,
+    place_in_file,
+    rows,
+    tree_of,
+)
 
 
 @dataclass(frozen=True)
@@ -123,11 +135,7 @@ class Script:
 
     def with_text(self, text: str) -> Script | None:
         """The script with another text; None if that is no Python."""
-        try:
-            tree_of(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        return Script(self.path, text, self.encoding)
+        return None if parsed(text) is None else Script(self.path, text, self.encoding)
 
     def _spliced(self, place: Place, built: Built) -> Script | None:
         start = line_starts(self.text)[place.line - 1] + place.column - 1

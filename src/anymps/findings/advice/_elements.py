@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from anymps.findings._loop import AtLine, number
 from anymps.findings.advice._user_line import UserLine
-from anymps.findings.edits import Place, place_at
+from anymps.findings.edits import place_at
+from anymps.source import Place, assignments_in, names_in
 
 _WHOLE: Final = (ast.Name, ast.Attribute)
 _SEVERAL: Final = 2  # elements a step
@@ -36,7 +37,7 @@ def elements_advice(line: AtLine) -> str:
             name = tensor.value if isinstance(tensor, ast.Subscript) else None
             if isinstance(name, _WHOLE) and isinstance(tensor, ast.Subscript):
                 whole = ast.unparse(name)
-                if _names(tensor.slice) & loop.variables and whole.partition(".")[0] not in loop.changed:
+                if names_in(tensor.slice) & loop.variables and whole.partition(".")[0] not in loop.changed:
                     return f"Read `{whole}` once before the loop, `{whole}.tolist()`, and index that: {one}."
             over = _element_of(loop, tensor)
             if over:
@@ -47,23 +48,11 @@ def elements_advice(line: AtLine) -> str:
 def _loops(place: Place) -> Iterator[_Loop]:
     for node in ast.walk(place.code.statement):
         if isinstance(node, ast.comprehension):
-            yield _Loop(_names(node.target), node.target, node.iter, _names(node.target))
+            yield _Loop(names_in(node.target), node.target, node.iter, names_in(node.target))
     if place.loop is not None:
-        changed = [node for statement in place.looped for node in _assigned(statement)]
-        names = frozenset(name for node in changed for name in _names(node)) | _names(place.loop.target)
-        yield _Loop(_names(place.loop.target), place.loop.target, place.loop.iter, names)
-
-
-def _assigned(statement: ast.AST) -> Iterable[ast.expr]:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Assign):
-            yield from node.targets
-        elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
-            yield node.target
-
-
-def _names(node: ast.AST) -> frozenset[str]:
-    return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        target = place.loop.target
+        changed = (each.target for statement in place.looped for each in assignments_in(statement))
+        yield _Loop(names_in(target), target, place.loop.iter, names_in(target, *changed))
 
 
 def _element_of(loop: _Loop, tensor: ast.expr) -> str:

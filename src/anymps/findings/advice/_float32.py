@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import partial
 
-from anymps.findings.edits import LineEdit, Place, Rewritten, Splice, argument, last_name, unpacks
+from anymps.source import LineEdit, Place, Rewritten, Splice, argument, last_name, name_of, parse_expression, unpacks
 
 # NumPy's makers of float64 arrays that take a dtype; the others need `.astype`.
 _TAKES_DTYPE = frozenset(
@@ -24,14 +24,15 @@ def float32_edit(expression: str) -> LineEdit:
 
 
 def _in_float32(expression: str, place: Place) -> Rewritten | None:
-    wanted = _unparsed(expression)
+    made = parse_expression(expression)
+    wanted = ast.unparse(made) if made is not None else ""
     for node in place.code.nodes:
         if isinstance(node, ast.Call) and wanted and ast.unparse(node) == wanted:
             splices = _made(node, place)
             return None if splices is None else Rewritten(tuple(splices), shown=place.code.span(node))
         if isinstance(node, ast.Attribute) and ast.unparse(node) == wanted and _is_float64(node, place):
             return Rewritten((_narrowed(node, place),))  # `dtype = torch.float64`
-    calls = [node for node in place.code.nodes if isinstance(node, ast.Call)]
+    calls = place.code.calls
     moves = sum(isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES for call in calls)
     for node in calls:
         moving = isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES
@@ -40,13 +41,6 @@ def _in_float32(expression: str, place: Place) -> Rewritten | None:
         if found := _changed(node, place):
             return Rewritten(tuple(found), shown=place.code.span(node))
     return None
-
-
-def _unparsed(expression: str) -> str:
-    try:
-        return ast.unparse(ast.parse(expression, mode="eval")) if expression else ""
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ""
 
 
 def _made(call: ast.Call, place: Place) -> list[Splice] | None:
@@ -100,8 +94,7 @@ def _names_dtype(call: ast.Call, place: Place) -> bool:
     named = argument(call, "dtype") or (call.args[1] if len(call.args) > 1 else None)
     if named is None:
         last = call.args[0] if call.args else None
-        word = last.attr if isinstance(last, ast.Attribute) else getattr(last, "id", "")
-        named = last if "dtype" in word else None
+        named = last if "dtype" in name_of(last) else None
     return named is not None and not place.names.meaning(named).startswith("torch.")
 
 

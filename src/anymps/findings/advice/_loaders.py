@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from anymps.findings.edits import CallEdit, Place, Rewritten, Splice, argument, build, last_name, unpacks
+from anymps.source import CallEdit, Place, Rewritten, Splice, argument, build, last_name, unpacks
 
 _ORDER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory")
 
@@ -13,7 +12,7 @@ _ORDER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_w
 def pinned_without_mps(place: Place) -> Rewritten | None:
     """`pin_memory=True` where there is no mps: everywhere else it is as it was."""
     torch = place.names.torch
-    for call in _calls(place):
+    for call in place.code.calls:
         given = argument(call, "pin_memory", _ORDER if last_name(call).endswith("DataLoader") else ())
         if torch and isinstance(given, ast.Constant) and given.value is True:
             pinned = f"not {torch}.backends.mps.is_available()"
@@ -23,7 +22,7 @@ def pinned_without_mps(place: Place) -> Rewritten | None:
 
 def persistent_workers(place: Place) -> Rewritten | None:
     """Workers that stay from one epoch to the next. Without workers a DataLoader refuses that they stay."""
-    for call in _calls(place):
+    for call in place.code.calls:
         if not last_name(call).endswith("DataLoader") or unpacks(call):
             continue
         workers = argument(call, "num_workers", _ORDER)
@@ -34,7 +33,3 @@ def persistent_workers(place: Place) -> Rewritten | None:
             end = built.start + len(built.old)
             return Rewritten((Splice(built.start, end, built.new),), shown=(built.start, end))
     return None
-
-
-def _calls(place: Place) -> Iterator[ast.Call]:
-    return (node for node in place.code.nodes if isinstance(node, ast.Call))

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings.edits import Code, Place, Rewritten, Splice, last_name, place_at, without_comment
+from anymps.findings.edits import place_at
 from anymps.record import Site
+from anymps.source import Code, Place, Rewritten, Splice, last_name, name_of, names_given, names_in, without_comment
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
@@ -54,7 +55,7 @@ class UserLine:
     @property
     def calls(self) -> list[ast.Call]:
         """All calls of the line."""
-        return [node for node in self.parsed.nodes if isinstance(node, ast.Call)] if self.parsed is not None else []
+        return self.parsed.calls if self.parsed is not None else []
 
     @property
     def saves(self) -> bool:
@@ -74,8 +75,7 @@ class UserLine:
     @property
     def binds(self) -> frozenset[str]:
         """The names that it gives a value."""
-        nodes = self.parsed.nodes if self.parsed is not None else ()
-        return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        return names_given(self.statement) if self.statement is not None else frozenset()
 
     @property
     def product(self) -> str:
@@ -253,16 +253,13 @@ def _is_name_or_named_item(node: ast.expr | None) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
-def given_to_environment(node: ast.AST) -> set[str] | None:
+def given_to_environment(node: ast.AST) -> frozenset[str] | None:
     """The names in what is given to `env.step(...)`; None for what is no such call."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "step":
         return None
-    owner = node.func.value
-    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    if "env" not in name.lower():
+    if "env" not in name_of(node.func.value).lower():
         return None
-    given = (*node.args, *node.keywords)
-    return {part.id for argument in given for part in ast.walk(argument) if isinstance(part, ast.Name)}
+    return names_in(*node.args, *node.keywords)
 
 
 def without_read(place: Place) -> Rewritten | None:

@@ -13,8 +13,9 @@ from anymps.findings.advice._elements import elements_advice
 from anymps.findings.advice._equivalents import base_name
 from anymps.findings.advice._library_advice import Advice, in_library, in_torch
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
-from anymps.findings.edits import LineEdit, Place, place_at, recorded_statements, without_comment
+from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Phase, Site
+from anymps.source import LineEdit, Place, without_comment
 
 KEPT: Final = LineEdit(without_read)
 _COLLECTED: Final = LineEdit(collected)

@@ -6,9 +6,7 @@ import ast
 import re
 from typing import Final
 
-from anymps.findings.edits._code import Code, last_name
-from anymps.findings.edits._device_text import name_of
-from anymps.findings.edits._limits import parameter_with
+from anymps.source import Code, last_name, name_of, parameter_with, text_in
 
 NAMES_DEVICE: Final = re.compile(r"device|^dev$", re.IGNORECASE)
 """A name that holds a device."""
@@ -80,10 +78,11 @@ def _whole(code: Code, node: ast.expr) -> ast.AST | None:
 
 def _is_option(code: Code, call: ast.Call) -> bool:
     """`add_argument("--device", ...)`, also `--gpu_type`, or `field(...)` of an attribute `device`."""
-    words = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     parent = code.parents.get(call)
     target = name_of(parent.target) if isinstance(parent, ast.AnnAssign) else ""
-    return bool(NAMES_DEVICE.search(target)) or any(_NAMES_OPTION.search(word.lstrip("-")) for word in words)
+    return bool(NAMES_DEVICE.search(target)) or any(
+        _NAMES_OPTION.search(text_in(value).lstrip("-")) for value in call.args
+    )
 
 
 def _is_fallback(call: ast.Call, child: ast.AST) -> bool:

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import Final
 
-from anymps.findings.edits._code import Splice
-from anymps.findings.edits._device_text import compares_device, is_device_text, mentions_mps
-from anymps.findings.edits._model import LineEdit, Rewritten
-from anymps.findings.edits._place import Place
-
-_CUDA: Final = re.compile(r"cuda(:\d+)?")
+from anymps.source import CUDA, LineEdit, Place, Rewritten, Splice, compares_device, is_device_text, mentions_mps
 
 
 def _with_mps(place: Place) -> Rewritten | None:
@@ -29,7 +23,7 @@ def _with_mps(place: Place) -> Rewritten | None:
             and not any(mentions_mps(part) for part in code.nodes)
         ):
             start = code.span(node)[0]
-            body, test = (_CUDA.sub("mps", code.source(part)) for part in (node.body, node.test))
+            body, test = (CUDA.sub("mps", code.source(part)) for part in (node.body, node.test))
             return Rewritten((Splice(start, start, f"{body} if {test} else "),))
     return None
 

@@ -12,15 +12,22 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings.edits._calls import argument
-from anymps.findings.edits._code import Code, Splice
 from anymps.findings.edits._device_place import NAMES_DEVICE, chooses_for, is_loose
-from anymps.findings.edits._device_text import compares_device, is_device_text, mentions_mps, name_of
-from anymps.findings.edits._limits import widened
-from anymps.findings.edits._model import Insert, Rewritten
-from anymps.findings.edits._names import Names
-from anymps.findings.edits._place import Place
+from anymps.findings.edits._limits import limited_names, widened
 from anymps.findings.edits._tensor_place import of_block, owner_around, tells_of_tensor
+from anymps.source import (
+    Code,
+    Insert,
+    Names,
+    Place,
+    Rewritten,
+    Splice,
+    argument,
+    compares_device,
+    is_device_text,
+    mentions_mps,
+    name_of,
+)
 
 # What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
 _ACCELERATOR: Final = {
@@ -95,8 +102,11 @@ def _is_seeded(statement: ast.AST, names: Names) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or len(call.args) != 1:
         return False
-    is_seed = names.meaning(call.func) in {f"torch.cuda.{name}" for name in _SEEDS}
-    return is_seed and ast.unparse(call.args[0]) in names.seeds
+    if names.meaning(call.func) not in {f"torch.cuda.{name}" for name in _SEEDS}:
+        return False
+    given = (node for node in names.nodes if isinstance(node, ast.Call) and node.args)
+    seeds = (ast.unparse(other.args[0]) for other in given if names.meaning(other.func) == "torch.manual_seed")
+    return ast.unparse(call.args[0]) in seeds
 
 
 def tests_device(place: Place) -> bool:
@@ -179,7 +189,7 @@ class _Writer:
 
     def _where_taken(self, node: ast.expr, splices: list[Splice]) -> list[Splice]:
         """The splices with those that let mps pass there; none where the program would refuse it."""
-        beside = widened(self._code, node, self._place.names.limited)
+        beside = widened(self._code, node, limited_names(self._place.names.nodes))
         return [] if beside is None or not splices else [*splices, *beside]
 
     def _is_device(self, node: ast.expr) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from anymps.findings.edits._code import Splice
-from anymps.findings.edits._place import Place
+from anymps.source import Place, Splice
 
 
 def tells_of_tensor(node: ast.AST) -> bool:

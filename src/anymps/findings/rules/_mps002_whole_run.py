@@ -12,13 +12,14 @@ from anymps.findings._endings import Ending, ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
-from anymps.findings.edits import LineEdit, Safety, chosen_by_name, place_at
+from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.findings.rules._mps108_cpu_only import rule_of_ending
 from anymps.findings.rules._mps407_cuda import asked_for_cuda
 from anymps.findings.rules._mps508_watermarks import ended_by_watermark
 from anymps.findings.rules._mps801_loading import ended_by_workers
 from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
 from anymps.record import Recording, Site, SourcePlace
+from anymps.source import LineEdit
 
 NOTHING_RAN = Rule(
     id="MPS002",

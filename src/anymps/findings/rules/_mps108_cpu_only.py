@@ -14,20 +14,11 @@ from typing import Final
 from anymps.findings._endings import ending, ending_refusal
 from anymps.findings._example import Example
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.edits import (
-    CallEdit,
-    LineEdit,
-    Place,
-    Rewritten,
-    Safety,
-    Splice,
-    argument,
-    build,
-    last_name,
-)
+from anymps.findings.edits import Safety
 from anymps.findings.rules._mps836_kernel_limits import KERNEL, is_kernel_limit
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
+from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, build, last_name
 
 
 def _copied_first(place: Place) -> Rewritten | None:

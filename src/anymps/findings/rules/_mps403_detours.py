@@ -19,9 +19,10 @@ from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine, made_on_device
-from anymps.findings.edits import Place, Safety, fits, place_at
+from anymps.findings.edits import Safety, place_at
 from anymps.record import Direction, Noted, Recording, Site, Wait
 from anymps.rules import Kind, coverage
+from anymps.source import Place, fits, names_given
 
 _COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
 
@@ -228,11 +229,9 @@ def _copied_once(name: str, site: Site) -> str:
     return f"Copy it once, before the loop: `{line}`." if shown else f"Copy `{name}` to mps once, before the loop."
 
 
-def _made_in_loop(place: Place) -> set[str]:
+def _made_in_loop(place: Place) -> frozenset[str]:
     """The names that the innermost loop around a line gives values to: before it they stand for something else."""
-    parts = (place.loop.target, *place.looped) if place.loop is not None else place.looped
-    nodes = (node for part in parts for node in ast.walk(part))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names_given(*([place.loop.target] if place.loop is not None else []), *place.looped)
 
 
 def _bytes(constant: Noted) -> int:

@@ -12,11 +12,12 @@ from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, so
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._prices import cost_without, step_on_mac
 from anymps.findings._wait_places import kind_at
-from anymps.findings.edits import fits, place_at
+from anymps.findings.edits import place_at
 from anymps.findings.rules import _mps403_detours, _mps408_indices
 from anymps.forecast import Forecast, Place
 from anymps.record import Recording, Wait
 from anymps.rules.texts import format_size
+from anymps.source import fits
 
 COPIES = Rule(
     id="MPS412",

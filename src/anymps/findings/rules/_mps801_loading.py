@@ -12,8 +12,9 @@ from anymps.findings._example import Example
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import made_at, persistent_workers, pinned_without_mps
-from anymps.findings.edits import Guard, LineEdit, Safety
+from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
+from anymps.source import Guard, LineEdit
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process"
 _PROCESSES: Final = (

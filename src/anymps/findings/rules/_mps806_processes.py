@@ -10,10 +10,11 @@ from anymps.findings._endings import ending
 from anymps.findings._example import Example
 from anymps.findings._loop import count_of, notes_by_line
 from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.edits import Guard, Safety
+from anymps.findings.edits import Safety
 from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory
+from anymps.source import Guard
 
 SENT = Rule(
     id="MPS806",

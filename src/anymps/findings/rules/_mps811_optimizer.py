@@ -12,8 +12,9 @@ from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
-from anymps.findings.edits import CallEdit, Safety, unpacks
+from anymps.findings.edits import Safety
 from anymps.record import Optimizer, Phase, PhaseShare, Recording
+from anymps.source import CallEdit, unpacks
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""

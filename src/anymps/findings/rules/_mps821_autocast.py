@@ -12,8 +12,9 @@ from anymps.findings._loop import is_library
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._places import at
 from anymps.findings.advice import UserLine, has_half_parameters
-from anymps.findings.edits import TYPE_WITH_MPS, LineEdit, Safety, last_name, portable, recorded_statements
+from anymps.findings.edits import TYPE_WITH_MPS, Safety, portable, recorded_statements
 from anymps.record import Fate, Noted, Recording, Site
+from anymps.source import LineEdit, last_name
 
 OTHER_AUTOCAST = Rule(
     id="MPS821",

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from anymps.findings.edits._calls import rewritten
-from anymps.findings.edits._code import Code, Splice, spliced
-from anymps.findings.edits._model import CallEdit, Change, Edit, Guard, Insert, Placed, Rewritten
-from anymps.findings.edits._names import BUILTINS
-from anymps.findings.edits._place import Place, place_at
+from anymps.source._calls import rewritten
+from anymps.source._code import Code, Splice, spliced
+from anymps.source._edits import CallEdit, Edit, Guard, Insert, Rewritten
+from anymps.source._names import BUILTINS
+from anymps.source._nodes import names_in
+from anymps.source._place import Place
 
 _DEVICE_NAME = re.compile(r'"(mps|cuda|cpu)"')
 
@@ -41,21 +42,6 @@ def build(edit: Edit, place: Place) -> Built | None:
     return None if changed is None else _checked(place, changed, changed.shown or (0, len(place.code.text)))
 
 
-def change_at(placed: Placed) -> Change | None:
-    """The change that an edit makes, at the first of its lines for which the recording holds enough to build it."""
-    for site in placed.sites:
-        place = place_at(site)
-        built = None if place is None else build(placed.edit, place)
-        if place is None or built is None:
-            continue
-        above = place.code.text[: built.start]
-        row = place.line + above.count("\n")
-        column = built.start - (above.rfind("\n") + 1) + 1 if "\n" in above else place.column + built.start
-        new = built.new if "\n" in place.code.text else built.new.replace("\n", "\n" + " " * (column - 1))
-        return Change(site.file, row, column if place.column else 0, built.old, new, built.inserts)
-    return None
-
-
 def fits(new: str, place: Place, known: Iterable[str] = ()) -> bool:
     """Whether a line of code may be shown beside a place: it parses, and `known` names and those of the place do."""
     code = Code.of(new)
@@ -69,7 +55,7 @@ def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built
     if new is None or text == place.code.text or new.is_head != place.code.is_head:
         return None
     inserted = {insert.name for insert in changed.inserts}
-    needed = {name for insert in changed.inserts for name in _names(insert.code)} - inserted
+    needed = {name for insert in changed.inserts for name in names_in(ast.parse(insert.code))} - inserted
     bound = place.names.bound | place.code.names | BUILTINS
     if not new.names <= bound | inserted or not needed <= bound | ({place.names.torch} - {""}):
         return None
@@ -84,7 +70,3 @@ def _in_quotes_of(code: str, splice: Splice) -> Splice:
     if "'" not in code or '"' in code:
         return splice
     return splice._replace(text=_DEVICE_NAME.sub(r"'\1'", splice.text))
-
-
-def _names(code: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}

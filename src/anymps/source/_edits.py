@@ -1,28 +1,12 @@
-"""Edits as data: what a rule would change in code, how sure that is, and what came of it at one place."""
+"""Edits as data: what to change in code, and what becomes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING
 
-from anymps.findings.edits._code import Splice, in_one_line
-from anymps.record import Site
-
-if TYPE_CHECKING:
-    from anymps.findings.edits._place import Place
-
-
-class Safety(Enum):
-    """What an edit needs before it is made."""
-
-    SAFE = "safe"
-    """Nothing: the new code means the same on cpu, cuda and mps."""
-    PROVED = "proved"
-    """Two runs that agree, as `anymps fix` makes them."""
-    ADVICE = "advice"
-    """A person: what it changes is seen in the program's results. No machine makes it."""
+from anymps.source._code import Splice
+from anymps.source._place import Place
 
 
 @dataclass(frozen=True)
@@ -73,32 +57,3 @@ class Guard:
 
 
 Edit = LineEdit | CallEdit | Guard
-
-
-@dataclass(frozen=True)
-class Change:
-    """An edit at one place: in a file, from line and column (both from 1), `old` becomes `new`.
-
-    It is built from what the recording holds of the file. Where that is the line alone, `column` is 0.
-    """
-
-    file: str
-    line: int
-    column: int
-    old: str
-    new: str
-    inserts: tuple[Insert, ...] = ()
-
-    @property
-    def code(self) -> str:
-        """The new code in one line, as a sentence shows it; empty where Python needs several."""
-        return self.new if "\n" not in self.new else in_one_line(self.new)
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An edit, and the lines at which it may be made, the best first."""
-
-    edit: Edit
-    sites: tuple[Site, ...]
-    safety: Safety

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings.edits._code import Code, Splice, last_name
-from anymps.findings.edits._model import CallEdit, Rewritten
+from anymps.source._code import Code, Splice
+from anymps.source._edits import CallEdit, Rewritten
+from anymps.source._nodes import argument, last_name, unpacks
 
 
 def rewritten(edit: CallEdit, code: Code) -> tuple[ast.Call, Rewritten] | None:
@@ -18,22 +19,6 @@ def rewritten(edit: CallEdit, code: Code) -> tuple[ast.Call, Rewritten] | None:
             if splices:
                 return node, Rewritten(tuple(splices))
     return None
-
-
-def argument(call: ast.Call, name: str, order: tuple[str, ...] = ()) -> ast.expr | None:
-    """What is given by a name, or at its place; nothing where what `*rows` holds may be it."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    place = order.index(name) if name in order else len(call.args)
-    if place < len(call.args) and not any(isinstance(value, ast.Starred) for value in call.args):
-        return call.args[place]
-    return None
-
-
-def unpacks(call: ast.Call) -> bool:
-    """Whether `**options` may hold more than the call shows."""
-    return any(keyword.arg is None for keyword in call.keywords)
 
 
 def _splices(edit: CallEdit, code: Code, call: ast.Call) -> list[Splice]:
