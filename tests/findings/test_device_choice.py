@@ -83,7 +83,7 @@ def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.Monkey
         parsed.append(source)
         return ast.parse(source)
 
-    monkeypatch.setattr(_device_choice, "ast", SimpleNamespace(**{**vars(ast), "parse": parse}))
+    monkeypatch.setattr(_device_choice, "parsed", parse)
     for names, best in ((("named", "again"), ("named", 2)), (("plain", "named", "asked", "last"), ("asked", 3))):
         modules = {name: SimpleNamespace(__file__=str(tmp_path / f"{name}.py")) for name in names}
         monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules=modules))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Final
 from anymps._paths import is_library
 from anymps.capture._cells import shown_file
 from anymps.device import written_by_torch
+from anymps.source import quote_file
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 
@@ -44,7 +44,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
             "file": shown_file(code.co_filename),
             "line": entry.tb_lineno,
             "function": code.co_name,
-            "source": linecache.getline(code.co_filename, entry.tb_lineno).strip(),
+            "source": quote_file(code.co_filename, entry.tb_lineno).source,
         }
         if facts["raised_by"] == "program" and (compared := _compared_devices(entry)):
             facts["compared"] = compared

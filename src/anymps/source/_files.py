@@ -18,6 +18,9 @@ NO_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 def text_of(file: str) -> str:
     """The text of a file or of a notebook's cell; the empty one where it cannot be read."""
+    known = linecache.cache.get(file, ())
+    if len(known) == 4 and known[1] is None:  # code that Python was given in place of the file's
+        return "".join(known[2])
     try:
         found = os.stat(file)
     except OSError:  # a cell of a notebook, a module in an archive: Python may know it all the same
