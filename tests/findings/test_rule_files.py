@@ -12,7 +12,7 @@ import pytest
 
 import anymps
 from anymps.findings import RULES
-from anymps.findings._family import by_id
+from anymps.findings._catalogue import by_id
 from anymps.rules.faults import all_hazards
 from processes import run_python
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -11,7 +11,7 @@ from anymps._errors import UnsupportedTorchError
 from anymps._text import severity_word
 from anymps.findings._example import Example
 from anymps.findings.edits import Change, Placed, Safety, change_at
-from anymps.record import Site, Wait
+from anymps.record import Recording, Site, Wait
 from anymps.rules import parse_torch_version
 from anymps.source import Edit
 
@@ -109,9 +109,10 @@ class Rule:
 
     What else treats a rule in its own way goes by these: `waits`, the kinds of wait that its lines do, and `both_lines`
     whether its related lines wait, too; `about_waits`, whether it is about the host standing still; `about_copies`,
-    about copies to the device; `about_loops`, about loops without a training step; `fewer_launches`, what its finding
-    saves of a step: the `fills` of gradients, or the kernels of an `optimizer` step. `project` is
-    an edit for every line of a project that it fits, once there is a finding.
+    about copies to the device; `about_loops`, about loops without a training step; `price`, by how many seconds a step
+    of a recording is shorter without the kernels that a finding is about; `explains`, whether the rule, or
+    another one of its file, is about the exception that ended a run. `project` is an edit for every line of a project
+    that it fits, once there is a finding.
     """
 
     id: str
@@ -136,7 +137,8 @@ class Rule:
     about_waits: bool = False
     about_copies: bool = False
     about_loops: bool = False
-    fewer_launches: str = ""
+    price: Callable[[Finding, Recording], float | None] | None = None
+    explains: Callable[[Recording], bool] | None = None
     project: Edit | None = None
 
     def applies(self, torch_version: str | None) -> bool:

@@ -7,8 +7,7 @@ from itertools import accumulate
 from typing import Final
 
 from anymps.findings._callers import with_callers
-from anymps.findings._catalogue import RULES, rule_of
-from anymps.findings._family import by_id
+from anymps.findings._catalogue import RULES, by_id, rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
@@ -27,9 +26,10 @@ def is_refusal(finding: Finding) -> bool:
 def find(recording: Recording) -> list[Finding]:
     """What a recording means: its findings, the most severe first, then the costliest, then by place."""
     torch_version = recording.run.torch_version or None
-    findings = [
-        finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
-    ]
+    findings = [finding for family in FAMILIES for finding in getattr(family, "find", lambda _: ())(recording)]
+    for family in FAMILIES:
+        findings += getattr(family, "find_after", lambda *_: ())(recording, tuple(findings))
+    findings = [finding for finding in findings if rule_of(finding).applies(torch_version)]
     found = with_processes(recording, priced(recording, with_callers(recording, findings)))
     return sorted(found, key=lambda finding: finding.order)
 

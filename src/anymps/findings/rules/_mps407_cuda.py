@@ -16,6 +16,7 @@ CUDA = Rule(
     title="CUDA requested on a Mac",
     severity=Severity.ERROR,
     refusal=True,
+    explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
     fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
     edit=LineEdit(portable),

@@ -13,6 +13,7 @@ from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library,
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import Safety
+from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
 from anymps.record import Optimizer, Phase, PhaseShare, Recording
 from anymps.source import CallEdit, unpacks
 
@@ -22,12 +23,25 @@ _MIN_SAVED = 50
 _MIN_SHARE = 0.2
 """Of all kernels of the step, the optimizer's: with less, one kernel instead of them hardly shortens the step."""
 
+
+def _without_fills(finding: Finding, recording: Recording) -> float | None:
+    return seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
+
+
+def _with_fused(finding: Finding, recording: Recording) -> float | None:
+    """Where one optimizer steps once in a step; of several it is not known what the step would do."""
+    optimizers = recording.optimizers()
+    if finding.per_step != 1 or len(optimizers) != 1:
+        return None
+    return seconds_saved(recording, lambda happenings: with_fused_optimizer(happenings, optimizers[0].name))
+
+
 ZEROED = Rule(
     id="MPS811",
     title="Gradients filled with zeros in every step",
     severity=Severity.WARNING,
     needs_steps=True,
-    fewer_launches="fills",
+    price=_without_fills,
     edit=CallEdit(("zero_grad",), drop=("set_to_none",), order=("set_to_none",)),
     safety=Safety.PROVED,
     why="One kernel per gradient writes zeros, which backward then adds to. Without a gradient, backward just writes.",
@@ -58,7 +72,7 @@ UNFUSED = Rule(
     title="Optimizer without its fused kernel",
     severity=Severity.WARNING,
     needs_steps=True,
-    fewer_launches="optimizer",
+    price=_with_fused,
     edit=CallEdit(("Adam", "AdamW", "SGD"), set=(("fused", "True"),), drop=("foreach",)),
     safety=Safety.PROVED,
     why=(
