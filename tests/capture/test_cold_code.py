@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anymps.capture import _cold_code
-from anymps.capture._cold_code import cold_code
+from anymps.capture._looks import cold_code
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ NEW_RULE = '''
 
 from collections.abc import Iterator
 
-from anymps.findings._example import Example
+from anymps.findings._model import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
 

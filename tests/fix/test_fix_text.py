@@ -10,8 +10,7 @@ from anymps.findings import RULES
 from anymps.fix import Program, edits_for, source_files
 from anymps.fix._check import _names_device
 from anymps.fix._lines import new_line, new_statements
-from anymps.fix._main_guard import guarded_line, with_guard
-from anymps.fix._script import Script
+from anymps.fix._script import Script, guarded_line, with_guard
 from anymps.record import Site
 from anymps.source import Insert, line_end, rows, rows_at, tree_of
 

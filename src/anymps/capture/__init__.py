@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.capture._cells import name_cell
-    from anymps.capture._endings import INTERRUPTED, ending_of
+    from anymps.capture._endings import INTERRUPTED, ending_of, name_cell
     from anymps.capture._optimizers import OptimizerNumbers
     from anymps.capture._part import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._paths import is_library
-from anymps.capture._cells import shown_file
 from anymps.device import written_by_torch
 from anymps.source import quote_file
 
@@ -54,7 +53,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
 def _compared_devices(entry: types.TracebackType) -> str:
     if "torch" not in sys.modules:
         return ""
-    from anymps.capture._device_tests import compared_without_index
+    from anymps.capture._handlers import compared_without_index
 
     return compared_without_index(entry.tb_frame, entry.tb_lineno)
 
@@ -83,3 +82,16 @@ def _of_torch(file: str) -> bool:
     torch = sys.modules.get("torch")
     home = getattr(torch, "__file__", None)
     return home is not None and file.startswith(os.path.dirname(home) + os.sep)
+
+
+_names: dict[str, str] = {}
+
+
+def name_cell(file: str, name: str) -> None:
+    """In recordings the code of `file` has this name, as `cell 3`."""
+    _names[file] = name
+
+
+def shown_file(file: str) -> str:
+    """A file's name in a recording."""
+    return _names.get(file, file)

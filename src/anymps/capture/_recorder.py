@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._text import tell
-from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
 from anymps.capture._device_choice import device_choice
-from anymps.capture._endings import ending_of
+from anymps.capture._endings import ending_of, shown_file
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._looks import Looks

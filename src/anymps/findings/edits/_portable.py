@@ -12,9 +12,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings.edits._device_place import NAMES_DEVICE, chooses_for, is_loose
+from anymps.findings.edits._device_place import (
+    NAMES_DEVICE,
+    chooses_for,
+    is_loose,
+    of_block,
+    owner_around,
+    tells_of_tensor,
+)
 from anymps.findings.edits._limits import limited_names, widened
-from anymps.findings.edits._tensor_place import of_block, owner_around, tells_of_tensor
 from anymps.source import (
     Code,
     Insert,

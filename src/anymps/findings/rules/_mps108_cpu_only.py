@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._endings import ending, ending_refusal, kernel_limit
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned

@@ -14,7 +14,6 @@ from typing import Final
 from anymps._errors import UnsupportedTorchError
 from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
-from anymps.findings._example import Example
 from anymps.findings._loop import (
     AtLine,
     by_line,
@@ -26,7 +25,7 @@ from anymps.findings._loop import (
     times,
     waits_per_step,
 )
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
     Advice,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anymps.findings._endings import ending
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from anymps.findings._costs import COPY
-from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine
 from anymps.record import Recording
 

@@ -8,9 +8,8 @@ from typing import Final
 from anymps._text import duration, percent
 from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY
-from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._prices import cost_without, step_on_mac
 from anymps.findings._wait_places import kind_at
 from anymps.findings.edits import place_at

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import plural
 from anymps.findings._endings import NOT_SENT, SPAWNING, ending
-from anymps.findings._example import Example
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import made_at, persistent_workers, pinned_without_mps
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.advice import made_at
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
-from anymps.source import Guard, LineEdit
+from anymps.source import CallEdit, Guard, LineEdit, Place, Rewritten, Splice, argument, build, last_name, unpacks
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process"
 _PROCESSES: Final = (
@@ -43,6 +43,35 @@ def ended_by_workers(recording: Recording) -> bool:
         )
         for loader in recording.noted("loader")
     )
+
+
+_ORDER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory")
+
+
+def pinned_without_mps(place: Place) -> Rewritten | None:
+    """`pin_memory=True` where there is no mps: everywhere else it is as it was."""
+    torch = place.names.torch
+    for call in place.code.calls:
+        given = argument(call, "pin_memory", _ORDER if last_name(call).endswith("DataLoader") else ())
+        if torch and isinstance(given, ast.Constant) and given.value is True:
+            pinned = f"not {torch}.backends.mps.is_available()"
+            return Rewritten((Splice(*place.code.span(given), pinned),), shown=place.code.span(call))
+    return None
+
+
+def persistent_workers(place: Place) -> Rewritten | None:
+    """Workers that stay from one epoch to the next. Without workers a DataLoader refuses that they stay."""
+    for call in place.code.calls:
+        if not last_name(call).endswith("DataLoader") or unpacks(call):
+            continue
+        workers = argument(call, "num_workers", _ORDER)
+        optional = isinstance(workers, (ast.Name, ast.Attribute, ast.Subscript))
+        value = f"{ast.unparse(workers)} > 0" if workers is not None and optional else "True"
+        built = build(CallEdit((last_name(call),), set=(("persistent_workers", value),)), place)
+        if built is not None:
+            end = built.start + len(built.old)
+            return Rewritten((Splice(built.start, end, built.new),), shown=(built.start, end))
+    return None
 
 
 PINNED = Rule(

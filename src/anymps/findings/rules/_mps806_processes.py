@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._endings import NOT_SENT, SPAWNING, ending
-from anymps.findings._example import Example
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory

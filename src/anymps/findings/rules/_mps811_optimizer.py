@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from anymps._text import percent
 from anymps.findings._costs import LAUNCH
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import Safety
 from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
