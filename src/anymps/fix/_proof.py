@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +19,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anymps.device import State
-
-
-import threading
-import types
 
 
 @dataclass

@@ -28,6 +28,7 @@ def _splices(edit: CallEdit, code: Code, call: ast.Call) -> list[Splice]:
             return []
     splices: list[Splice] = []
     new: list[str] = []
+    spans = _spans(code, call)
     for name, value in edit.set:
         given = argument(call, name, edit.order)
         if given is not None:
@@ -39,25 +40,30 @@ def _splices(edit: CallEdit, code: Code, call: ast.Call) -> list[Splice]:
             new.append(f"{name}={value}")
     for name in edit.drop:
         given = argument(call, name, edit.order)
-        if given is not None and new and _is_last(code, call, given):
-            splices.append(Splice(*_whole(code, call, given), ", ".join(new)))
+        if given is not None and new and given is list(spans)[-1]:
+            splices.append(Splice(*spans[given], ", ".join(new)))
             new = []
         elif given is not None:
-            splices.append(_dropped(code, call, given))
-    return [*splices, *added(code, call, new)]
+            splices.append(_dropped(code, call, list(spans.values()), list(spans).index(given)))
+    return [*splices, *_added(code, call, list(spans.values()), new)]
 
 
-def added(code: Code, call: ast.Call, arguments: list[str]) -> Iterator[Splice]:
+def _spans(code: Code, call: ast.Call) -> dict[ast.expr, tuple[int, int]]:
+    """Where the arguments stand, with their names, in the order of the text; by their values."""
+    found = [(value, code.span(value)) for value in call.args]
+    found += [(keyword.value, code.span(keyword)) for keyword in call.keywords]
+    return dict(sorted(found, key=lambda argument: argument[1]))
+
+
+def _added(code: Code, call: ast.Call, spans: list[tuple[int, int]], arguments: list[str]) -> Iterator[Splice]:
     """Arguments put after the last one, in a line of their own where these have one."""
     if not arguments:
         return
     end = code.span(call)[1] - 1  # the closing parenthesis
-    given: list[ast.AST] = sorted((*call.args, *call.keywords), key=code.span)
-    if not given:
+    if not spans:
         yield Splice(end, end, ", ".join(arguments))
         return
-    last = given[-1]
-    after = code.span(last)[1]
+    last, after = spans[-1]
     rest = code.text[after:end]
     comma = _comma(rest)
     text = ", ".join(arguments)
@@ -66,7 +72,7 @@ def added(code: Code, call: ast.Call, arguments: list[str]) -> Iterator[Splice]:
         place = after if comma is None else after + comma + 1  # `f(a, )` stays so
         yield Splice(place, place, f", {text}" if comma is None else f" {text},")
         return
-    line = code.text[: code.span(last)[0]]
+    line = code.text[:last]
     margin = re.search(r"[ \t]*$", line)
     indent = margin[0] if margin and (not line[: margin.start()] or line[: margin.start()][-1] in "\r\n") else "    "
     if comma is None:
@@ -81,35 +87,14 @@ def _comma(rest: str) -> int | None:
     return found.end() - 1 if found else None
 
 
-def _given(code: Code, call: ast.Call, value: ast.expr) -> tuple[list[ast.AST], int]:
-    """The arguments in the order of the text, and which of them holds a value."""
-    given: list[ast.AST] = sorted((*call.args, *call.keywords), key=code.span)
-    at = next(
-        n for n, part in enumerate(given) if part is value or (isinstance(part, ast.keyword) and part.value is value)
-    )
-    return given, at
-
-
-def _is_last(code: Code, call: ast.Call, value: ast.expr) -> bool:
-    given, at = _given(code, call, value)
-    return at == len(given) - 1
-
-
-def _whole(code: Code, call: ast.Call, value: ast.expr) -> tuple[int, int]:
-    given, at = _given(code, call, value)
-    return code.span(given[at])
-
-
-def _dropped(code: Code, call: ast.Call, value: ast.expr) -> Splice:
+def _dropped(code: Code, call: ast.Call, spans: list[tuple[int, int]], at: int) -> Splice:
     """An argument taken out, with the comma that then is one too many; a line of its own goes with it."""
-    given, at = _given(code, call, value)
-    start, end = code.span(given[at])
-    if at + 1 < len(given):
-        return Splice(start, code.span(given[at + 1])[0], "")
-    closing = code.span(call)[1] - 1
-    comma = _comma(code.text[end:closing])
+    start, end = spans[at]
+    if at + 1 < len(spans):
+        return Splice(start, spans[at + 1][0], "")
+    comma = _comma(code.text[end : code.span(call)[1] - 1])
     after = end if comma is None else end + comma + 1
     margin = re.search(r"(?:\r\n|\r|\n)[ \t]*$", code.text[:start])
     if at > 0 and margin is not None:
         return Splice(margin.start(), after, "")
-    return Splice(code.span(given[at - 1])[1], end, "") if at > 0 else Splice(start, after, "")
+    return Splice(spans[at - 1][1], end, "") if at > 0 else Splice(start, after, "")
