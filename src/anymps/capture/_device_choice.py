@@ -1,4 +1,9 @@
-"""Where a program chose its device, and what it would move there, by its source: for a run that never used mps."""
+"""Where a program chose its device, and what goes by that choice, read from its source when the run has ended.
+
+Of a run that never used mps: the line that chose, and what the program would move. Of any: where it takes each device
+but CUDA for the CPU, `"cuda" if "cuda" in device else "cpu"`, before autocast: on mps autocast is then left out, or is
+one for the CPU, and nothing calls.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,22 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from anymps._paths import is_library
-from anymps.source import imported, last_name, names_in, parsed, quote_file, quote_text, text_in, text_of
+from anymps.capture._core import Core, note_facts
+from anymps.source import (
+    contains,
+    function_around,
+    imported,
+    last_name,
+    names_in,
+    parsed,
+    quote_file,
+    quote_text,
+    text_in,
+    text_of,
+)
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
@@ -213,3 +230,82 @@ def _asks_for_cuda(test: ast.expr) -> bool:
 def _is_other(value: ast.expr) -> bool:
     """Whether a value is the name of a device that is not mps."""
     return text_in(value).partition(":")[0] in ("cpu", "cuda")
+
+
+_CALLS: Final = ("autocast", "GradScaler")
+
+
+class _OfType(NamedTuple):
+    """A statement that gives a name the type of a device, and the first line below that hands it to a call."""
+
+    line: int
+    name: str
+    used: int
+    call: str
+
+
+def note_device_types(core: Core, script: str) -> None:
+    """Write a mark for each such line of the program; not where the module's name holds another device in the end."""
+    for file in program_files(script):
+        source = source_of(file)
+        if "cuda" not in source or not any(call in source for call in _CALLS):
+            continue
+        tree = parsed(source)
+        for choice in _types_chosen(tuple(ast.walk(tree))) if tree is not None else ():
+            if tree is not None and _is_cpu(file, choice.name):
+                chosen, used = (
+                    core.site(file, line, function_around(tree, line), "") for line in (choice.line, choice.used)
+                )
+                note_facts(core, "device_type", chosen, used, {"name": choice.name, "call": choice.call})
+
+
+def _types_chosen(nodes: Sequence[ast.AST]) -> Iterator[_OfType]:
+    for node in nodes:
+        name = _name_given(node)
+        if not name or not isinstance(node, ast.stmt):
+            continue
+        uses = (
+            (part.lineno, call)
+            for part in nodes
+            if isinstance(part, (ast.Assign, ast.Call, ast.With)) and part.lineno > node.lineno
+            for call in _called_with(part, name)
+        )
+        used = min(uses, default=None)
+        if used is not None:
+            yield _OfType(node.lineno, name, *used)
+
+
+def _name_given(node: ast.AST) -> str:
+    """The name that is "cuda" or "cpu" by a test for CUDA alone; empty for another statement."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+        test, chosen = node.value.test, (node.value.body, node.value.orelse)
+        target: ast.expr | None = node.targets[0]
+    elif isinstance(node, ast.If) and len(node.body) == len(node.orelse) == 1:
+        there, otherwise = node.body[0], node.orelse[0]
+        if not isinstance(there, ast.Assign) or not isinstance(otherwise, ast.Assign):
+            return ""
+        test, chosen = node.test, (there.value, otherwise.value)
+        target = there.targets[0] if ast.dump(there.targets[0]) == ast.dump(otherwise.targets[0]) else None
+    else:
+        return ""
+    if not isinstance(target, ast.Name) or [getattr(value, "value", None) for value in chosen] != ["cuda", "cpu"]:
+        return ""
+    words = [text for text in map(text_in, ast.walk(test)) if text]
+    by_cuda = bool(words) and all(word.startswith("cuda") for word in words)
+    turned = any(isinstance(part, (ast.Not, ast.NotIn, ast.NotEq)) for part in ast.walk(test))
+    return target.id if by_cuda and not turned else ""
+
+
+def _called_with(statement: ast.AST, name: str) -> Iterator[str]:
+    """Which of the calls a statement makes with a name, in its arguments or in a test for it; of a block its head."""
+    parts: Sequence[ast.AST] = statement.items if isinstance(statement, ast.With) else (statement,)
+    if any(contains(part, name) for part in parts):
+        called = {last_name(node) for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)}
+        yield from (call for call in _CALLS if call in called)
+
+
+def _is_cpu(file: str, name: str) -> bool:
+    """Whether a name of the file's module is the CPU's in the end, or is none of the module's."""
+    modules = (vars(module) for module in [*sys.modules.values()] if hasattr(module, "__dict__"))
+    given = [known[name] for known in modules if name in known and os.path.abspath(known.get("__file__") or "") == file]
+    return not given or "cpu" in given

@@ -14,7 +14,7 @@ from anymps.findings.advice._library_advice import Advice, in_library, in_torch
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Phase, Site
-from anymps.source import LineEdit, Place, assignments_in, names_in, without_comment
+from anymps.source import LineEdit, Place, assignments_in, names_given, names_in, without_comment
 
 KEPT: Final = LineEdit(without_read)
 _COLLECTED: Final = LineEdit(collected)
@@ -206,12 +206,10 @@ def _needed(site: Site) -> str:
 def reads_action(site: Site) -> bool:
     """Whether what the line reads is an action that goes to an environment: there, or by a name in a recorded line."""
     line = UserLine.at(site)
-    if line.parsed is None:
-        return False
     if any(given_to_environment(node) is not None for node in line.parsed.nodes):
         return True
     given = (given_to_environment(node) for _, statement in recorded_statements(site) for node in ast.walk(statement))
-    return any(names & line.binds for names in given if names is not None)
+    return any(names & names_given(line.statement) for names in given if names is not None)
 
 
 def _collect(what: str, site: Site, joined: str, values: str, read: str, edit: LineEdit) -> Advice:

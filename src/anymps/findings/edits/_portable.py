@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from anymps.findings.edits._device_place import (
@@ -33,6 +34,8 @@ from anymps.source import (
     is_device_text,
     mentions_mps,
     name_of,
+    names_argument,
+    unpacks,
 )
 
 # What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
@@ -62,16 +65,6 @@ _OLD_AMP: Final = {
 _AMP: Final = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _NO_DEVICE: Final = -1  # with which `torch.cuda.device` does nothing, in a torch without CUDA, too
 _KNOWN: Final = frozenset({"amp", "device", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
-
-
-def portable(place: Place) -> Rewritten | None:
-    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more."""
-    return _portable(place, memory=True)
-
-
-def portable_before_29(place: Place) -> Rewritten | None:
-    """The same for a torch whose `torch.accelerator` does not tell of memory."""
-    return _portable(place, memory=False)
 
 
 def chosen_by_name(place: Place) -> Rewritten | None:
@@ -120,7 +113,11 @@ def tests_device(place: Place) -> bool:
     return any(map(compares_device, (place.code.statement, *place.tests)))
 
 
-def _portable(place: Place, *, memory: bool) -> Rewritten | None:
+def portable(place: Place, *, memory: bool = True) -> Rewritten | None:
+    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more.
+
+    `memory`: the `torch.accelerator` of its torch tells of memory.
+    """
     torch = place.names.torch
     if any(only_cuda(node, place.names) for node in place.code.nodes):
         return None
@@ -131,6 +128,9 @@ def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     writer = _Writer(place, torch, memory=memory)
     splices = tuple(writer.write(place.code.statement))
     return Rewritten(splices, tuple(writer.inserts)) if splices else None
+
+
+portable_before_29: Final = partial(portable, memory=False)
 
 
 class _Writer:
@@ -243,13 +243,11 @@ class _Writer:
             )
             test = f"{self._mps} and {f'({test})' if loose else test}"
         plain = option is not None or is_device_text(node.body)
-        mps = '"mps"' if plain else f'{self._function(node.body)}("mps")'
+        function = self._code.source(node.body.func) if isinstance(node.body, ast.Call) else ""
+        mps = '"mps"' if plain else f'{function}("mps")'
         if named:
             test = f"{f'({test})' if isinstance(node.test, ast.BoolOp) else test} and {named}"
         return [Splice(start, start, f"{mps} if {test} else ")]
-
-    def _function(self, node: ast.expr) -> str:
-        return self._code.source(node.func) if isinstance(node, ast.Call) else ""
 
     def _asks(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and self._meaning(node.func) == "torch.cuda.is_available"
@@ -278,11 +276,7 @@ class _Writer:
         name = self._imported_amp(node, name)
         if name in _OLD_AMP:
             return self._amp(node, *_OLD_AMP[name])
-        if (
-            name in _AMP
-            and not argument(node, "device", ("device",))
-            and not any(keyword.arg is None for keyword in node.keywords)
-        ):
+        if name in _AMP and not argument(node, "device", ("device",)) and not unpacks(node):
             place = self._code.span(node.func)[1] + 1
             rest = ", " if node.args or node.keywords else ""
             return [Splice(place, place, f'"mps" if {self._mps} else "cuda"{rest}')]
@@ -296,9 +290,8 @@ class _Writer:
         """The full name of `autocast()` where its import is not known: only that of CUDA needs no device."""
         if self._place.names.whole or not isinstance(node.func, ast.Name) or name not in ("GradScaler", "autocast"):
             return name
-        given = any(keyword.arg in (None, "device", "device_type") for keyword in node.keywords)
-        first = node.args[0] if node.args else None
-        switch = first is None or (isinstance(first, ast.Constant) and isinstance(first.value, bool))
+        given = names_argument(node, "device", "device_type")
+        switch = all(isinstance(getattr(first, "value", None), bool) for first in node.args[:1])
         return f"torch.cuda.amp.{name}" if switch and not given else name
 
     def _question(self, node: ast.Call) -> list[Splice]:
@@ -363,7 +356,7 @@ class _Writer:
         to_name = Splice(self._code.span(function)[1] - len("cuda"), self._code.span(function)[1], "to")
         inner = list(self.write(function.value))
         if not node.args and argument(node, "device") is None:
-            if any(keyword.arg is None for keyword in node.keywords):
+            if unpacks(node):
                 return inner
             place = self._code.span(node)[1] - 1 if not node.keywords else self._code.span(node.keywords[0])[0]
             rest = ", " if node.keywords else ""

@@ -72,10 +72,9 @@ def _index(recording: Recording, line: AtLine) -> Finding:
 
 def _index_of(source: str) -> str:
     """The variable that indexes, where the line has just one: of `data[order[i : i + 2]]` it is `order`."""
-    statement = UserLine.of(source).statement
     names = {
         part.id if isinstance(part, ast.Name) else ast.unparse(part)
-        for node in (ast.walk(statement) if statement is not None else ())
+        for node in UserLine.of(source).parsed.nodes
         if isinstance(node, ast.Subscript)
         for part in [node.slice.value if isinstance(node.slice, ast.Subscript) else node.slice]
         if isinstance(part, (ast.Name, ast.Attribute))

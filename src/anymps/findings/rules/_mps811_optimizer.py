@@ -187,9 +187,8 @@ def _kernels(
 
 def _otherwise(source: str) -> str:
     """What to do where the call cannot be written anew: perhaps its options hold `fused` already."""
-    line = UserLine.of(source)
-    for call in ast.walk(line.statement) if line.statement is not None else ():
-        if isinstance(call, ast.Call) and unpacks(call):
+    for call in UserLine.of(source).parsed.calls:
+        if unpacks(call):
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
             return f"Put `fused=True` into `{options}`"
     return "Pass `fused=True` to the optimizer"

@@ -249,9 +249,8 @@ def _device(note: Noted) -> str:
 
 def _named_by(site: Site) -> str:
     """The name that the call at a line is given as its device, `device_type`; empty where it is a text."""
-    parsed = UserLine.at(site).parsed
-    for call in parsed.nodes if parsed is not None else ():
-        if isinstance(call, ast.Call) and last_name(call) in ("autocast", "GradScaler"):
+    for call in UserLine.at(site).parsed.calls:
+        if last_name(call) in ("autocast", "GradScaler"):
             given = [
                 *call.args[:1],
                 *(named.value for named in call.keywords if named.arg in ("device_type", "device")),
