@@ -21,8 +21,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_cells": "name_cell",
-            "_endings": "INTERRUPTED ending_of",
+            "_endings": "INTERRUPTED ending_of name_cell",
             "_optimizers": "OptimizerNumbers",
             "_part": "Progress",
             "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from anymps._text import percent
 from anymps.findings._costs import LAUNCH
@@ -13,7 +14,8 @@ from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import Safety
 from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
-from anymps.record import Optimizer, Phase, PhaseShare, Recording
+from anymps.record import Flag, Optimizer, Phase, PhaseShare, Recording
+from anymps.record.format import ON_MPS, Picked
 from anymps.source import CallEdit, unpacks
 
 _MIN_SAVED = 50
@@ -107,6 +109,8 @@ UNFUSED = Rule(
 RULES = (ZEROED, UNFUSED)
 
 _ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
+_KERNELS: Final = Picked(condition=f"{ON_MPS} AND phase = {Phase.OPTIMIZER:d} AND NOT flags & {Flag.VIEW:d}")
+"""What an optimizer ran in kernels on mps."""
 _ZERO_GRAD = ("torch/optim/optimizer.py:zero_grad", "torch/nn/modules/module.py:zero_grad")
 
 
@@ -177,7 +181,7 @@ def _kernels(
         yield optimizers[0], kernels
         return
     at_line: Counter[tuple[str, int]] = Counter()
-    for ran in recording.kernels_of(Phase.OPTIMIZER):
+    for ran in recording.occurrences(_KERNELS):
         at_line[ran.site.file_line] += ran.count
     places = [optimizer.occurrence.site.file_line for optimizer in optimizers]
     for optimizer, place in zip(optimizers, places, strict=True):

@@ -12,6 +12,7 @@ from anymps.record.format._schema import (
     TABLES,
     ModuleRow,
     OperatorRow,
+    Picked,
     RefusalRow,
     RoundRow,
     SignatureRow,
