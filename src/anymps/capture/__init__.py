@@ -11,7 +11,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.capture._endings import INTERRUPTED, ending_of, name_cell
-    from anymps.capture._optimizers import OptimizerNumbers
+    from anymps.capture._hooks import OptimizerNumbers
     from anymps.capture._part import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
     from anymps.capture._start import record
@@ -22,7 +22,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_endings": "INTERRUPTED ending_of name_cell",
-            "_optimizers": "OptimizerNumbers",
+            "_hooks": "OptimizerNumbers",
             "_part": "Progress",
             "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
             "_start": "record",

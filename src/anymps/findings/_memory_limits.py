@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings._endings import ending
-from anymps.findings._places import at
+from anymps.findings._model import at
 from anymps.mac import Mac
 from anymps.record import NOWHERE, Category, Holding, Moment, Recording, Site
 from anymps.rules.texts import format_size

@@ -17,6 +17,19 @@ from anymps.record import Recording, Site, Wait
 from anymps.rules import parse_torch_version
 from anymps.source import Edit
 
+_CELL = re.compile(r"cell \d+")
+
+
+def numbered(name: str, line: int) -> str:
+    """`train.py:12`; of a cell of a notebook `cell 3, line 2`."""
+    return f"{name}, line {line}" if _CELL.fullmatch(name) else f"{name}:{line}"
+
+
+def at(site: Site) -> str:
+    """`train.py:12`, the file without its directories."""
+    return numbered(site.file.replace("\\", "/").rpartition("/")[2], site.line)
+
+
 _DEVICE: Final = """\
 import torch
 

@@ -10,8 +10,7 @@ from typing import Final
 from anymps._text import listed
 from anymps.findings import _catalogue
 from anymps.findings._endings import Ending, ending, ending_refusal
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.record import Recording, Site, SourcePlace
 from anymps.source import LineEdit

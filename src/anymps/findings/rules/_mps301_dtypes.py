@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind

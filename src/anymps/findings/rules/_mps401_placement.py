@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Recording, RefusalKind

@@ -14,8 +14,7 @@ from anymps._errors import UnsupportedTorchError
 from anymps._text import listed
 from anymps.findings._costs import COPY
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine, made_on_device
 from anymps.findings.edits import Safety, place_at

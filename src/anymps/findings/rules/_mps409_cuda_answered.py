@@ -11,8 +11,7 @@ from typing import Final
 
 from anymps.findings._endings import ending_messages
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.edits import (
     Placed,

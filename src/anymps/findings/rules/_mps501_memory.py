@@ -9,8 +9,7 @@ from typing import Final
 
 from anymps._text import percent
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size

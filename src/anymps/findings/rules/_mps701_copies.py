@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._loop import times
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.record import Recording, UnsafeCopy
 
 _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"

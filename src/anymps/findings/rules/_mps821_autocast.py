@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from anymps.findings._loop import is_library
-from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings.advice import UserLine, has_half_parameters
 from anymps.findings.edits import TYPE_WITH_MPS, Safety, portable, recorded_statements
 from anymps.record import Fate, Noted, Recording, Site
