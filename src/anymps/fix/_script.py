@@ -26,6 +26,7 @@ from anymps.source import (
     parsed,
     place_in_file,
     rows,
+    rows_within_texts,
     tree_of,
 )
 
@@ -189,7 +190,7 @@ def with_guard(text: str) -> str | None:
     if start:  # a text over several lines may end with one that looks like a comment
         above = max(above, _end(body[start - 1]))
     last = _end(body[-1])
-    kept = _within_texts(text)
+    kept = rows_within_texts(text)
     end = line_end(text[: starts[line - 1]], text)
     gap = end if above > 0 and lines[above - 1].strip() else ""
     inner = [
@@ -197,21 +198,6 @@ def with_guard(text: str) -> str | None:
         for number, row in enumerate(lines[above:last], above + 1)
     ]
     return "".join([*lines[:above], gap, f"{_HEAD}{end}", *inner, *lines[last:]])
-
-
-def _within_texts(text: str) -> set[int]:
-    """Lines that begin within a text over several lines: their margin is part of it."""
-    lines: set[int] = set()
-    opened: list[int] = []
-    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
-        name = tokenize.tok_name[token.type]
-        if name == "STRING":
-            lines.update(range(token.start[0] + 1, token.end[0] + 1))
-        elif name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
-            opened.append(token.start[0])
-        elif name.endswith("STRING_END"):
-            lines.update(range(opened.pop() + 1, token.end[0] + 1))
-    return lines
 
 
 def _start(body: Sequence[ast.stmt]) -> int:

@@ -8,7 +8,7 @@ from anymps.source._device_text import CUDA, compares_device, is_device_text, me
 from anymps.source._edits import CallEdit, Edit, Guard, Insert, LineEdit, Rewritten
 from anymps.source._files import NO_PYTHON, parse_expression, parsed, text_of, tree_of
 from anymps.source._frames import running_nodes, scope_of, tree_of_frame
-from anymps.source._lines import line_end, line_starts, rows, without_comment
+from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment
 from anymps.source._names import Names
 from anymps.source._nodes import (
     argument,

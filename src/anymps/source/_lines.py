@@ -46,3 +46,29 @@ def without_comment(source: str) -> str:
     except (tokenize.TokenError, SyntaxError):
         pass
     return code
+
+
+def comments_in(code: str) -> list[str]:
+    """The comment of a line; all of the line where Python's tokens cannot be told."""
+    found: list[str] = []
+    try:
+        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+        found.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
+    except (tokenize.TokenError, SyntaxError):
+        return found or [code]
+    return found
+
+
+def rows_within_texts(text: str) -> set[int]:
+    """Lines that begin within a text over several lines: their margin is part of it."""
+    lines: set[int] = set()
+    begun: list[int] = []
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            lines.update(range(token.start[0] + 1, token.end[0] + 1))
+        elif name.endswith("STRING_START"):  # of an f-string, from Python 3.12 on
+            begun.append(token.start[0])
+        elif name.endswith("STRING_END"):
+            lines.update(range(begun.pop() + 1, token.end[0] + 1))
+    return lines

@@ -122,7 +122,7 @@ def of_block(place: Place, node: ast.Attribute) -> list[Splice]:
     head = code.statement
     if not isinstance(head, ast.If) or node not in _needed(head.test):
         return []
-    there = ast.dump(ast.parse(f"{ast.unparse(node.value)}.device", mode="eval").body)
+    there = ast.dump(ast.Attribute(node.value, "device", ast.Load()))
     if not any(_moves(part, there) for statement in place.inner for part in ast.walk(statement)):
         return []
     start, end = code.span(node)
