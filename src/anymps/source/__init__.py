@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from anymps.source._build import Built, build, fits
 from anymps.source._code import Code, Splice, in_one_line
 from anymps.source._device_text import CUDA, compares_device, is_device_text, mentions_mps
-from anymps.source._edits import CallEdit, Edit, Guard, Insert, LineEdit, Rewritten
+from anymps.source._edits import Built, CallEdit, Edit, Guard, Insert, LineEdit, Rewritten, build, fits
 from anymps.source._files import NO_PYTHON, parse_expression, parsed, text_of, tree_of
 from anymps.source._frames import running_nodes, scope_of, tree_of_frame
 from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment

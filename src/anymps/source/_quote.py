@@ -6,6 +6,8 @@ elsewhere, and the files that it names are then none of its business.
 
 from __future__ import annotations
 
+import ast
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from anymps.source._files import parsed, text_of
@@ -67,9 +69,15 @@ def _rows(lines: tuple[str, ...], line: int) -> tuple[int, int]:
 
 def _comments(text: str, line: int) -> list[str]:
     """The other lines of the innermost statement at a line that speak to anymps; of a compound one, of its head."""
-    tree = parsed(text) if "anymps:" in text else None
+    tree = _tree_with_comments(text)
     if tree is None:
         return []
     first, last = rows_at(tree, line)
     others = (each for row, each in enumerate(rows(text)[first - 1 : last], first) if row != line)
     return [each[:_LONGEST] for each in others if "anymps:" in each]
+
+
+@lru_cache(maxsize=16)
+def _tree_with_comments(text: str) -> ast.Module | None:
+    """The tree of a text that speaks to anymps: no other is parsed while the program is timed."""
+    return parsed(text) if "anymps:" in text else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from anymps.findings._endings import ending, ending_refusal, kernel_limit
@@ -16,7 +17,7 @@ from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
-from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, build, last_name
+from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, last_name
 
 
 def _copied_first(place: Place) -> Rewritten | None:
@@ -201,9 +202,10 @@ def _loaded_to_cpu(place: Place) -> Rewritten | None:
             if isinstance(call, ast.Call) and place.names.meaning(call.func) == "torch.load":
                 given = argument(call, "map_location", ("f", "map_location"))
                 edit = CallEdit(("load",), set=(("map_location", '"cpu"'),), order=("f", "map_location"))
-                built = build(edit, place) if given is None or ast.unparse(given) != "'cpu'" else None
-                if built is not None:
-                    return Rewritten((Splice(built.start, built.start + len(built.old), built.new),))
+                stays = given is not None and ast.unparse(given) == "'cpu'"
+                changed = None if stays else edit.rewrite(place)
+                if changed is not None:
+                    return replace(changed, shown=None)
     return None
 
 

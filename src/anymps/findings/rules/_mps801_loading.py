@@ -14,7 +14,7 @@ from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import made_at
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
-from anymps.source import CallEdit, Guard, LineEdit, Place, Rewritten, Splice, argument, build, last_name, unpacks
+from anymps.source import CallEdit, Guard, LineEdit, Place, Rewritten, Splice, argument, last_name, unpacks
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process"
 _PROCESSES: Final = (
@@ -67,10 +67,9 @@ def persistent_workers(place: Place) -> Rewritten | None:
         workers = argument(call, "num_workers", _ORDER)
         optional = isinstance(workers, (ast.Name, ast.Attribute, ast.Subscript))
         value = f"{ast.unparse(workers)} > 0" if workers is not None and optional else "True"
-        built = build(CallEdit((last_name(call),), set=(("persistent_workers", value),)), place)
-        if built is not None:
-            end = built.start + len(built.old)
-            return Rewritten((Splice(built.start, end, built.new),), shown=(built.start, end))
+        edit = CallEdit((last_name(call),), set=(("persistent_workers", value),))
+        if (changed := edit.rewrite(place)) is not None:
+            return changed
     return None
 
 
