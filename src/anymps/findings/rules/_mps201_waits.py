@@ -310,19 +310,14 @@ def _in_every_step(
 ) -> Finding:
     # The number that the table of waits has for the line: that of a typical step.
     typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
-    per_step = sum(
-        waits_per_step(recording, line.site, sum(typical[kind_at(line.site, wait)] for wait in _kinds(line)))
-        if line.site.known
-        else line.per_step
-        for line in lines
-    )
+    per_step = 0.0
+    for line in lines:
+        kinds = {kind_at(line.site, each.wait) for each in line.occurrences}
+        known = waits_per_step(recording, line.site, sum(typical.get(kind, 0.0) for kind in kinds))
+        per_step += known if line.site.known else line.per_step
     occurrences = (occurrence for line in lines for occurrence in line.occurrences)
     often = f"{times(per_step)} a step{some_steps(recording, occurrences)}"
     return _finding_about(rule, advice, lines, often, per_step, severity)
-
-
-def _kinds(line: AtLine) -> set[Wait]:
-    return {occurrence.wait for occurrence in line.occurrences}
 
 
 def _cost(line: AtLine) -> tuple[float, float]:

@@ -314,6 +314,7 @@ def _round_trip(trips: list[Noted]) -> Finding:
     per_step = sum(trip.occurrence.per_step for trip in trips)
     operators = _operators(trips)
     names = listed([f"`{name}`" for name in operators])
+    left = f" at {at(away)}" if away.known else ""
     between = "nothing had changed it" if not operators else f"only {names} had been applied to it"
     often = f"{times(per_step)} a step" if per_step else times(count)
     fix = "" if not operators else f"Leave it on mps: {names} {'runs' if len(operators) == 1 else 'run'} there too."
@@ -321,17 +322,13 @@ def _round_trip(trips: list[Noted]) -> Finding:
         fix = "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
     return ROUND_TRIP.finding(
         back,
-        what=f"A tensor that {_copied(away)} came back {often}, and {between}.",
+        what=f"A tensor that was copied to the CPU{left} came back {often}, and {between}.",
         count=count,
         per_step=per_step,
         cost_ns=COPY.of(2 * count, 2 * moved),
         fix=fix,
         related_sites=[away],
     )
-
-
-def _copied(away: Site) -> str:
-    return f"was copied to the CPU at {at(away)}" if away.known else "was copied to the CPU"
 
 
 def _operators(trips: list[Noted]) -> list[str]:
