@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from anymps.fix import Program, cpu_option, new_statements
-from anymps.fix._lines import new_line, statement_lines
+from anymps.fix._lines import new_line
+from anymps.source import rows_at, tree_of
 
 
 def option_of(folder: Path, text: str, *given: str) -> str:
@@ -76,4 +77,4 @@ def test_lines_after_a_change() -> None:
 
 def test_the_statement_at_a_line() -> None:
     """Of a block its head alone."""
-    assert [statement_lines(BEFORE, line) for line in (2, 4, 7, 9)] == [(2, 2), (3, 5), (6, 8), (9, 9)]
+    assert [rows_at(tree_of(BEFORE), line) for line in (2, 4, 7, 9)] == [(2, 2), (3, 5), (6, 8), (9, 9)]

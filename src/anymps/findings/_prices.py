@@ -12,15 +12,7 @@ from typing import Final
 from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
-from anymps.forecast import (
-    Forecast,
-    Place,
-    loop_forecasts,
-    seconds_saved,
-    try_forecast,
-    with_fused_optimizer,
-    without_fills,
-)
+from anymps.forecast import Forecast, Place, loop_forecasts, try_forecast
 from anymps.record import Recording, Site, Wait
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
@@ -64,7 +56,7 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any((rule_of(finding).waits or rule_of(finding).fewer_launches) and finding.per_step for finding in found):
+    if not any((rule_of(finding).waits or rule_of(finding).price) and finding.per_step for finding in found):
         return found
     steps = steps_on_mac(recording)
     return [_priced(finding, steps, recording) for finding in found] if steps else found
@@ -74,8 +66,9 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
     rule = rule_of(finding)
     if not finding.per_step:
         return finding
-    if rule.fewer_launches:
-        cost = _cost_of_launches(finding, rule, steps[0], recording)
+    if rule.price is not None:
+        seconds = rule.price(finding, recording)
+        cost = None if seconds is None else _interval_ns(steps[0], seconds)
     else:
         places = [Place(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_in(steps, places, finding.per_step)
@@ -83,17 +76,6 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
         return finding
     number = finding.count / finding.per_step
     return replace(finding, cost_ns=(round(cost[0] * number), round(cost[1] * number)))
-
-
-def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:
-    """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
-    seconds = None
-    optimizers = recording.optimizers()
-    if rule.fewer_launches == "fills":
-        seconds = seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
-    elif finding.per_step == 1 and len(optimizers) == 1:
-        seconds = seconds_saved(recording, lambda happenings: with_fused_optimizer(happenings, optimizers[0].name))
-    return None if seconds is None else _interval_ns(step, seconds)
 
 
 def _interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:

@@ -13,9 +13,8 @@ from anymps._errors import UsageError
 from anymps._text import last_line
 from anymps.findings import Finding
 from anymps.fix._check import How, Task
-from anymps.fix._comparison import Ran
+from anymps.fix._comparison import Ran, comparable, numbers
 from anymps.fix._lines import new_statements
-from anymps.fix._messages import comparable, numbers
 from anymps.fix._program import Program
 from anymps.fix._proof import Proof
 from anymps.record import Recording, Site

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps._text import duration, percent
+from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY
-from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._prices import cost_without, step_on_mac
 from anymps.findings._wait_places import kind_at
-from anymps.findings.edits import fits, place_at
-from anymps.findings.rules import _mps403_detours, _mps408_indices
+from anymps.findings.edits import place_at
 from anymps.forecast import Forecast, Place
 from anymps.record import Recording, Wait
 from anymps.rules.texts import format_size
+from anymps.source import fits
 
 COPIES = Rule(
     id="MPS412",
@@ -63,7 +63,7 @@ _LARGE: Final = (
 )
 
 
-def find(recording: Recording) -> Iterator[Finding]:
+def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
     """A finding for the lines of the program that copy parts of a data set, one for many copies, one for large ones.
 
     A batch that comes from elsewhere has to be copied: only its bytes count, not that the host waits, as a note.
@@ -71,7 +71,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     step = step_on_mac(recording)
     if step is None:
         return
-    lines = _copying(recording)
+    lines = _copying(recording, others)
     room = step.mac.recommended_max_memory - recording.memory_story.peak_reserved
     sets = {
         noted.occurrence.site.file_line: (str(noted.facts.get("name", "")), size)
@@ -94,14 +94,10 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield from _told(recording, step, large, fix=_LARGE, severity=Severity.INFO)
 
 
-def _copying(recording: Recording) -> list[AtLine]:
+def _copying(recording: Recording, others: Sequence[Finding]) -> list[AtLine]:
     """The lines of the program that copy in every step, and that no other rule is about."""
-    told = {
-        site.file_line
-        for rules in (_mps403_detours, _mps408_indices)
-        for finding in rules.find(recording)
-        for site in (finding.site, *finding.related_sites)
-    }
+    about = (finding for finding in others if rule_of(finding).about_copies)
+    told = {site.file_line for finding in about for site in (finding.site, *finding.related_sites)}
     copies = (wait for wait in recording.waits() if wait.wait is Wait.COPY_TO_MPS and is_every_step(recording, wait))
     return [
         line
