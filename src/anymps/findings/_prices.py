@@ -6,16 +6,30 @@ Where the step cannot be predicted, and for anything else, the ranges of `_costs
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
 from anymps.forecast import Forecast, Place, loop_forecasts, try_forecast
-from anymps.record import Recording, Site, Wait
+from anymps.record import Recording, Site, Wait, WaitQueue
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
+_REPEATED: Final = 10
+"""Copies at one line that are a loop's, such as those of a validation, and not a few now and then."""
+
+
+@dataclass(frozen=True)
+class SeldomStep:
+    """A step that copies to the device at `places` where the typical one does not, such as one with a validation.
+
+    `part` is the part of the predicted time of all steps that steps with these copies take.
+    """
+
+    step: Forecast
+    part: float
+    places: frozenset[Place]
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
@@ -32,6 +46,34 @@ def steps_on_mac(recording: Recording) -> list[Forecast]:
     if step is None:
         return []
     return [step, *(other for other in loop_forecasts(recording) if other is not None and not other.no_time)]
+
+
+def seldom_steps(recording: Recording) -> tuple[SeldomStep, ...]:
+    """One for each step that is taken for those like it; none where no time is told."""
+    typical = step_on_mac(recording)
+    if typical is None:
+        return ()
+    usual = {wait.place for wait in typical.waits}
+    steps = {step.step: step for step in recording.steps()[1:] if step.complete}
+    alike: dict[int, list[WaitQueue]] = {}
+    for queue in recording.queues():
+        if queue.wait is Wait.COPY_TO_MPS and queue.count >= _REPEATED and _place(queue) not in usual:
+            number = next(filter(steps.get, (queue.first_step, queue.last_step)), None)
+            if number is not None:
+                alike.setdefault(number, []).append(queue)
+    found = []
+    for number, queues in alike.items():
+        step = try_forecast(recording, step=steps[number])
+        if step is not None:
+            like_it = max(queue.steps for queue in queues)
+            seconds = like_it * step.time.seconds
+            others = (recording.complete_steps - like_it) * typical.time.seconds
+            found.append(SeldomStep(step, seconds / (seconds + others), frozenset(map(_place, queues))))
+    return tuple(found)
+
+
+def _place(queue: WaitQueue) -> Place:
+    return Place(*queue.site.file_line, queue.wait)
 
 
 def cost_in(steps: Iterable[Forecast], places: Sequence[Place], waits: float) -> tuple[float, float] | None:

@@ -88,8 +88,8 @@ class Dropped:
 class Measured:
     """One run of the script on shapes.
 
-    `batch` and `sequence` are what the script uses itself: sizes in its first data loader's batches, or the values put
-    for `{batch}` and `{sequence}` in its arguments.
+    `batch` and `sequence` are those of the scenario, else what the script uses itself: sizes in its first data loader's
+    batches.
     """
 
     scenario: Scenario
@@ -194,8 +194,8 @@ def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], li
         scenario=scenario,
         story=story,
         steps=recording.complete_steps,
-        batch=scenario.batch if scenario.batch is not None and known.get("batch") is None else known.get("batch"),
-        sequence=known.get("sequence"),
+        batch=scenario.batch or known.get("batch"),
+        sequence=scenario.sequence or known.get("sequence"),
         assumptions=assumptions,
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(tuple(known.get("written", ())), tuple(known.get("removed", ()))),

@@ -158,7 +158,14 @@ def make_plan(
     if stretch is not None and larger_run.growth is not None:
         macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
         batch = measured.batch or stretch.batch
-        batches = batch_times(larger_run.growth, batch, macs, lambda mac: stretch.largest(mac, minor), release)
+        batches = batch_times(
+            larger_run.growth,
+            batch,
+            macs,
+            lambda mac: stretch.largest(mac, minor),
+            release,
+            asked=measured.scenario.batch is not None,
+        )
     return Plan(
         script=" ".join(order.words),
         base=measured,

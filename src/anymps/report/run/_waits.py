@@ -43,11 +43,11 @@ def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Se
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
     costly = _costly(story, belonging)
-    belonging = [place for place in belonging if place not in costly]
+    belonging = [place for place in belonging if not any(place in parts for _, parts in costly)]
     on_mac = standing_seconds(story) if not story.run.on_mac else {}
     remarks = (
         *_avoidable(avoidable, directory),
-        *_told_costly(costly, directory),
+        *(_told_costly(whole, parts, directory) for whole, parts in costly),
         *_remarks(story, hurting, directory, on_mac=bool(on_mac)),
     )
     blocks: list[Block] = []
@@ -110,33 +110,34 @@ def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str
     return remarks
 
 
-def _costly(story: Story, places: Sequence[WaitPlace]) -> dict[WaitPlace, float]:
-    """The waits that no finding is about and that yet take a good part of the predicted step, each with its part."""
-    step = story.timed
-    parts = {
-        place: sum(
-            wait.seconds
-            for wait in (step.waits if step is not None else ())
-            if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
-        )
-        for place in places
-    }
-    whole = step.time.seconds if step is not None else 0.0
-    if not whole or sum(parts.values()) < _SHARE * whole:
-        return {}
-    return {place: seconds / whole for place, seconds in parts.items() if seconds}
+def _costly(story: Story, places: Sequence[WaitPlace]) -> list[tuple[str, dict[WaitPlace, float]]]:
+    """The waits that no finding is about and that yet take a good part of the predicted time, and of what time."""
+    steps = [("a predicted step", story.timed, 1.0, None)] if story.timed is not None else []
+    seldom = [("the predicted time of all steps", one.step, one.part, one.places) for one in story.seldom]
+    found = []
+    for whole, step, part, among in (*steps, *seldom):
+        waits = [wait for wait in step.waits if among is None or wait.place in among]
+        seconds = {
+            place: sum(
+                wait.seconds
+                for wait in waits
+                if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
+            )
+            for place in places
+        }
+        parts = {place: part * taken / step.time.seconds for place, taken in seconds.items() if taken}
+        if sum(parts.values()) >= _SHARE:
+            found.append((whole, parts))
+    return found
 
 
-def _told_costly(costly: Mapping[WaitPlace, float], directory: str) -> list[str]:
-    lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in costly]
-    if not lines:
-        return []
+def _told_costly(whole: str, parts: Mapping[WaitPlace, float], directory: str) -> str:
+    lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in parts]
     this, it = ("This wait takes", "it comes") if len(lines) == 1 else ("These waits take", "they come")
-    share = percent(sum(costly.values()))
-    return [
-        f"{this} about {share} of a predicted step, and no finding is about that: {'; '.join(lines)}. With a larger "
-        f"batch {it} less often."
-    ]
+    return (
+        f"{this} about {percent(sum(parts.values()))} of {whole}, and no finding is about that: {'; '.join(lines)}. "
+        f"With a larger batch {it} less often."
+    )
 
 
 def queued(queue: WaitQueue) -> str:
