@@ -1,11 +1,7 @@
-"""`python -m tests.pages` writes what is generated: docs/rules, a drawing, tables of docs/settings.md and of README.
-
-README shows the table "By kind" of docs/fidelity.md, between two comments.
-"""
+"""`python -m tests.pages` writes what is generated: docs/rules, a drawing, tables of docs/settings.md."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -18,7 +14,6 @@ from anymps.report import rule_page
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
-README = ROOT / "README.md"
 
 _HEAD = """\
 # Rules
@@ -61,19 +56,8 @@ def pages() -> dict[str, str]:
     return {"README.md": _index()} | {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
 
 
-def with_fidelity(readme: str, fidelity: str) -> str:
-    """The text of README with the table "By kind" of docs/fidelity.md. Raises ValueError if either has no place."""
-    table = re.search(r"^## By kind\n\n((?:\|.*\n)+)", fidelity, re.MULTILINE)
-    parts = re.split(r"(?<=<!-- fidelity -->\n)(?:.*\n)*(?=<!-- /fidelity -->)", readme)
-    if table is None or len(parts) != 2:
-        raise ValueError("no table 'By kind' in docs/fidelity.md, or no comments <!-- fidelity --> in README.md")
-    return table[1].join(parts)
-
-
 def main() -> int:
     """Write all pages, and take away those of rules that are gone."""
-    fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    README.write_text(with_fidelity(README.read_text(encoding="utf-8"), fidelity), encoding="utf-8")
     packages_drawing.write()
     settings_page.write()
     FOLDER.mkdir(exist_ok=True)

@@ -178,9 +178,18 @@ def test_no_page_leaves_the_address_to_fill_in(monkeypatch: pytest.MonkeyPatch) 
     assert [word for word in ("vars.ANYMPS", "unknown address", "fork") if word in shown[0]] == []
 
 
-def test_every_command_is_on_the_front_page() -> None:
-    """README names all commands."""
+def test_the_front_page_is_one_screen() -> None:
+    """Before its first section, README has at most 25 lines that are not empty, and the share that fidelity.md has."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len([line for line in text.partition("\n## ")[0].splitlines() if line]) <= 25
+    table = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").partition("\n| forward results |")[2]
+    shares = re.findall(r": ([\d.]+) %", table.partition("\n")[0])
+    assert f"On {min(shares)} to {max(shares)} % of the pairs" in text
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """docs/commands.md names all commands."""
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
 
 

@@ -112,24 +112,10 @@ def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch,
     """Writing takes away the pages of rules that are gone."""
     folder = tmp_path / "rules"
     monkeypatch.setattr(pages, "FOLDER", folder)
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- fidelity -->\nold\n<!-- /fidelity -->\nafter\n")
-    monkeypatch.setattr(pages, "README", readme)
     pages.main()
     (folder / "MPS000.md").write_text("gone")
     pages.main()
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
-    lines = readme.read_text().splitlines()
-    assert lines[:2] == ["before", "<!-- fidelity -->"]
-    assert lines[-2:] == ["<!-- /fidelity -->", "after"]
-    assert "old" not in lines
-
-
-def test_the_readme_has_the_numbers_of_fidelity() -> None:
-    """README shows the table of docs/fidelity.md as it is there."""
-    readme = pages.README.read_text(encoding="utf-8")
-    fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    assert readme == pages.with_fidelity(readme, fidelity), "run `make pages`"
 
 
 @pytest.mark.parametrize(
