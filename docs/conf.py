@@ -30,6 +30,7 @@ html_theme = "furo"
 html_title = "anymps"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["filter.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
@@ -50,8 +51,10 @@ def _put_the_address(app: Any, document: str, source: list[str]) -> None:
 
 
 def _put_pages_into_the_tree(app: Any, document: str, source: list[str]) -> None:
-    # The indices of rules and recipes are for reading in the repository too; only the site needs a tree.
-    pages = {"rules/README": "MPS*", "architecture": "architecture/*"}.get(document)
+    # The index of recipes is for reading in the repository too; only the site needs a tree. The rules have a filter.
+    pages = {"architecture": "architecture/*"}.get(document)
+    if document.startswith("rules/MPS"):
+        source[0] = f"---\norphan: true\n---\n\n{source[0]}"
     if document == "recipes/README":  # in the order of its table, not of the alphabet
         pages = "\n".join(re.findall(r"^\| \[.+?\]\((\w+)\.md\)", source[0], re.MULTILINE))
     if pages is not None:
