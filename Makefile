@@ -48,7 +48,7 @@ help:
 	@echo "make public-kernels   Metal kernels of public repositories, fetched into PUBLIC"
 	@echo "make sanitize SANITIZER=address    tests of device and Metal kernels, native code compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
-	@echo "make pages   write docs/rules from the rules' own texts, the numbers of fidelity into README.md, and the recipes' reports"
+	@echo "make pages   write docs/rules from the rules' own texts, and the recipes' reports"
 	@echo "make docs    build the site into site/"
 	@echo "make wheel   a wheel with the native core for the installed torch: whoever installs it needs no compiler"
 	@echo "make format  let ruff format and repair what it can"

@@ -1,7 +1,4 @@
-"""`python -m tests.pages` writes what is generated: docs/rules, a drawing, tables of docs/settings.md and of README.
-
-README shows the table "By kind" of docs/fidelity.md, between two comments.
-"""
+"""`python -m tests.pages` writes docs/rules, docs/known-bugs.md, a drawing, and the tables of docs/settings.md."""
 
 from __future__ import annotations
 
@@ -15,16 +12,37 @@ import packages_drawing
 import settings_page
 from anymps.findings import RULES
 from anymps.report import rule_page
+from anymps.report._rule_page import linked
+from anymps.rules import NEWEST, OLDEST
+from anymps.rules.faults import all_hazards
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
-README = ROOT / "README.md"
+BUGS = ROOT / "docs" / "known-bugs.md"
 
 _HEAD = """\
 # Rules
 
 What `anymps run` and `anymps report` look for. `anymps explain MPS201` shows the same page in a terminal.
-`python -m tests.pages` writes these pages from the rules in `src/anymps/findings/rules`; the tests run every example.
+`python -m tests.pages` writes these pages from the rules in `src/anymps/findings/rules`; the tests run the examples.
+[Known bugs by release](../known-bugs.md) lists the bugs of the backend by release of torch.
+
+To suppress a rule, write `# anymps: ignore[MPS201] reason` at the end of the line, or list the rule under
+`[tool.anymps]` in `pyproject.toml`: `disable = ["MPS201"]`.
+"""
+
+_BUGS = """\
+# Known bugs by release
+
+Calls that the MPS backend computes wrong, aborts on, never returns from or rejects, in at least one supported release
+of torch. anymps recognises each of them, on Linux and on a Mac, and reports a finding with the fix.
+
+The virtual device computes the correct result on this machine's CPU. With `--kernels real`, PyTorch's own kernels may
+compute the wrong values here, too. Where a Mac would abort or hang, the device raises an exception that says so.
+
+● has the bug, ○ does not, ? was not tested or reported. The page of each bug has its fix, an example and its sources.
+`python -m tests.pages` writes this page from `src/anymps/rules/faults/faults.toml`.
+
 """
 
 _GROUPS = (
@@ -56,26 +74,45 @@ def _index() -> str:
     return "".join(parts)
 
 
+def bugs() -> str:
+    """The page of known bugs: a row a bug, a column a release of torch."""
+    releases = [(OLDEST[0], minor) for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    names = " | ".join(".".join(map(str, release)) for release in releases)
+    rows = [f"| bug | {names} | only on | issue |\n| --- |{' :-: |' * len(releases)} --- | --- |\n"]
+    for identity in dict.fromkeys(hazard.id for hazard in all_hazards()):
+        found = [hazard for hazard in all_hazards() if hazard.id == identity]
+        first = found[0]
+        marks = []
+        for release in releases:
+            if any(hazard.since <= release <= hazard.until for hazard in found):
+                marks.append("●")
+            else:
+                known = release < first.since or (first.fixed is not None and release >= first.fixed)
+                marks.append("○" if known else "?")
+        macos = f"macOS {first.on_macos}" if first.macos else ""
+        only = ", ".join(part for part in (macos, first.gpus) if part)
+        issues = linked(", ".join(f"issue {number}" for number in first.issues)).replace("issue ", "")
+        rows.append(f"| [{first.title}](rules/{identity}.md) | {' | '.join(marks)} | {only} | {issues} |\n")
+    return _BUGS + "".join(rows)
+
+
+def _with_paths(page: str) -> str:
+    """The page with links to the files of pytorch that its source names."""
+    text, head, source = page.rpartition("## Source\n")
+    path = r"\b(?:aten|torch|c10)/[\w/.]+\.(?:mm|cpp|h|py)\b"
+    return f"{text}{head}" + re.sub(path, r"[\g<0>](https://github.com/pytorch/pytorch/blob/v2.13.0/\g<0>)", source)
+
+
 def pages() -> dict[str, str]:
-    """The text of every page by its file's name."""
-    return {"README.md": _index()} | {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
-
-
-def with_fidelity(readme: str, fidelity: str) -> str:
-    """The text of README with the table "By kind" of docs/fidelity.md. Raises ValueError if either has no place."""
-    table = re.search(r"^## By kind\n\n((?:\|.*\n)+)", fidelity, re.MULTILINE)
-    parts = re.split(r"(?<=<!-- fidelity -->\n)(?:.*\n)*(?=<!-- /fidelity -->)", readme)
-    if table is None or len(parts) != 2:
-        raise ValueError("no table 'By kind' in docs/fidelity.md, or no comments <!-- fidelity --> in README.md")
-    return table[1].join(parts)
+    """The text of every page of docs/rules by its file's name."""
+    return {"README.md": _index()} | {f"{rule.id}.md": _with_paths(rule_page(rule)) for rule in RULES.values()}
 
 
 def main() -> int:
     """Write all pages, and take away those of rules that are gone."""
-    fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    README.write_text(with_fidelity(README.read_text(encoding="utf-8"), fidelity), encoding="utf-8")
     packages_drawing.write()
     settings_page.write()
+    BUGS.write_text(bugs(), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     texts = pages()
     for path in FOLDER.glob("*.md"):

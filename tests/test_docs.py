@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import re
+import runpy
 import shlex
 import unicodedata
 from collections.abc import Iterator
@@ -160,9 +161,35 @@ def test_what_is_to_be_installed_can_be_had() -> None:
     }
 
 
-def test_every_command_is_on_the_front_page() -> None:
-    """README names all commands."""
+def test_no_page_leaves_the_address_to_fill_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages read the repository's address from a variable; docs/conf.py puts it there once it is known."""
+    files = [ROOT / "README.md", ROOT / "action.yml", ROOT / ".pre-commit-hooks.yaml", *(ROOT / "docs").rglob("*.md")]
+    files += (ROOT / ".github").rglob("*.yml")
+    named = [path.name for path in files if re.search(r"\bOWNER\b|URL of anymps", path.read_text(encoding="utf-8"))]
+    assert named == []
+    conf = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    put = conf["_put_the_address"]
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    monkeypatch.setitem(put.__globals__, "repository", "someone/anymps")
+    shown = [page]
+    put(None, "ci", shown)
+    assert "git+https://github.com/someone/anymps@v0" in shown[0]
+    assert 'repository: "someone/anymps"' in shown[0]
+    assert [word for word in ("vars.ANYMPS", "unknown address", "fork") if word in shown[0]] == []
+
+
+def test_the_front_page_is_one_screen() -> None:
+    """Before its first section, README has at most 25 lines that are not empty, and the share that fidelity.md has."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len([line for line in text.partition("\n## ")[0].splitlines() if line]) <= 25
+    table = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").partition("\n| forward results |")[2]
+    shares = re.findall(r": ([\d.]+) %", table.partition("\n")[0])
+    assert f"On {min(shares)} to {max(shares)} % of the pairs" in text
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    """docs/commands.md names all commands."""
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
 
 

@@ -11,6 +11,7 @@ import pages
 from anymps.commands import main
 from anymps.findings import RULES, Example, Rule, Severity
 from anymps.report import rule_page
+from anymps.rules.faults import all_hazards
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +21,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="Because.",
     fix="Do this.",
-    source="aten/src/ATen/mps/X.mm, torch 2.13",
+    source="aten/src/ATen/mps/X.mm, torch 2.13; pytorch issues #82707, #82708; kornia/kornia issue 42",
     example=Example(
         bad="""
             for x in batches:
@@ -37,7 +38,7 @@ PAGE = """\
 
 Severity: warning. Applies to torch 2.12 to 2.14.
 
-## Why on MPS
+## What happens
 
 Because.
 
@@ -81,12 +82,13 @@ def train(x):
 
 ## Suppress it
 
-For one line: `# anymps: ignore[MPS999] reason` at its end. For a project, in `pyproject.toml`: \
-`disable = ["MPS999"]` under `[tool.anymps]`.
+Write `# anymps: ignore[MPS999] reason` at the end of the line, or `disable = ["MPS999"]` under \
+`[tool.anymps]` in `pyproject.toml`.
 
 ## Source
 
-aten/src/ATen/mps/X.mm, torch 2.13.
+aten/src/ATen/mps/X.mm, torch 2.13; pytorch issues [#82707](https://github.com/pytorch/pytorch/issues/82707), \
+[#82708](https://github.com/pytorch/pytorch/issues/82708); kornia/kornia issue [#42](https://github.com/kornia/kornia/issues/42).
 """
 
 
@@ -106,30 +108,39 @@ def test_the_pages_are_up_to_date() -> None:
     """docs/rules holds what `python -m tests.pages` writes, and nothing else."""
     written = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.iterdir()}
     assert written == pages.pages(), "run `make pages`"
+    assert pages.BUGS.read_text(encoding="utf-8") == pages.bugs(), "run `make pages`"
+
+
+def test_a_known_bugs_page() -> None:
+    """It says what goes wrong in which call, in words of its own, shows the call, and lists where the bug is."""
+    page = rule_page(RULES["MPS608"])
+    assert page.splitlines()[0] == "# MPS608: F.linear with bias: wrong values for single rows"
+    assert page.split("\n\n")[3] == (
+        "A linear layer can leave its bias out where the second last dimension of its input is 1. A known bug in the "
+        "backend. The values may be wrong, without an error."
+    )
+    assert '\ndevice = "mps"\nx, bias = torch.rand(8, 1, 2, device=device)' in page
+    assert "\n| 2.11 to 2.13 | from 26.0 before 27.0 | M1 | 2.14 |\n" in page
+    assert "pytorch issue [#188438](https://github.com/pytorch/pytorch/issues/188438); " in page
+
+
+def test_the_table_of_known_bugs_tells_what_is_not_known() -> None:
+    """A release beyond the last report has a question mark if no fix is known."""
+    rows = {re.findall(r"MPS\d{3}", row)[0]: row for row in pages.bugs().splitlines() if "](rules/" in row}
+    assert "| ● | ● | ● | ○ | ○ | macOS from 26.0 before 27.0, M1 | [#188438](" in rows["MPS608"]
+    assert "| ● | ● | ● | ? | ? |  | [#187988](" in rows["MPS610"]
+    assert list(rows) == sorted({hazard.id for hazard in all_hazards()})
 
 
 def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Writing takes away the pages of rules that are gone."""
     folder = tmp_path / "rules"
+    monkeypatch.setattr(pages, "BUGS", tmp_path / "known-bugs.md")
     monkeypatch.setattr(pages, "FOLDER", folder)
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- fidelity -->\nold\n<!-- /fidelity -->\nafter\n")
-    monkeypatch.setattr(pages, "README", readme)
     pages.main()
     (folder / "MPS000.md").write_text("gone")
     pages.main()
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
-    lines = readme.read_text().splitlines()
-    assert lines[:2] == ["before", "<!-- fidelity -->"]
-    assert lines[-2:] == ["<!-- /fidelity -->", "after"]
-    assert "old" not in lines
-
-
-def test_the_readme_has_the_numbers_of_fidelity() -> None:
-    """README shows the table of docs/fidelity.md as it is there."""
-    readme = pages.README.read_text(encoding="utf-8")
-    fidelity = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    assert readme == pages.with_fidelity(readme, fidelity), "run `make pages`"
 
 
 @pytest.mark.parametrize(

@@ -235,8 +235,14 @@ def test_where_the_cpu_stands_for_a_release(by: tuple[bool, bool], own: str, oth
 @pytest.mark.parametrize(
     ("by", "known"),
     [
-        ((True, True), "Known fault of `amax` in torch 2.13.0: MPS620, amax or amin of 33 to 992 int64 numbers."),
-        ((True, False), "Known fault of `amax` in torch 2.13.0: MPS620, amax or amin of 33 to 992 int64 numbers."),
+        (
+            (True, True),
+            "Known fault of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
+        ),
+        (
+            (True, False),
+            "Known fault of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
+        ),
         ((False, True), ""),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,38 @@ def test_every_fault_is_proved() -> None:
     """Each row has a case here, in this process or by its sizes; what no call shows has tests of its own."""
     proved = {case.id for case in CASES} | {row[0] for row in SHAPES} | {"MPS618", "MPS673", "MPS681"}
     assert {hazard.id for hazard in all_hazards()} == proved
+
+
+FIRST = {hazard.id: hazard for hazard in reversed(all_hazards())}
+TOO_LARGE = {"MPS616", "MPS652", "MPS653", "MPS654", "MPS655", "MPS658"}
+OF_A_RECORDING = {"MPS673", "MPS681"}  # no call shows them, as below
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("identity", sorted(FIRST.keys() - TOO_LARGE - OF_A_RECORDING))
+def test_an_example_meets_its_fault(identity: str) -> None:
+    """What the page of a bug shows gives its finding, where this release of torch can be made to run it."""
+    if identity in ("MPS604", "MPS660") and RELEASE != (2, 14):
+        pytest.skip("this release refuses the copy, or computes decompositions on the CPU")
+    hazard = FIRST[identity]
+    names: dict[str, Any] = {"torch": torch, "F": F, "device": "mps"}
+    macos = hazard.macos[0][0] if hazard.macos else (26, 4)
+    family = min(hazard.metal_families, default=M3)
+
+    def run() -> None:
+        with contextlib.suppress(RuntimeError):
+            exec(hazard.example, names)
+        torch.use_deterministic_algorithms(False)
+
+    found = met(Case(identity, run, (), f"{hazard.until[0]}.{hazard.until[1]}.0", macos, family), run, "native")
+    assert identity in {finding.id for finding in found}
+
+
+def test_every_fault_has_an_example() -> None:
+    """A few lines of Python, on the row that the page is made of."""
+    assert [identity for identity, hazard in FIRST.items() if not 0 < len(hazard.example.splitlines()) < 7] == []
+    for identity, hazard in FIRST.items():
+        compile(hazard.example, identity, "exec")
 
 
 NO_CALLS = (Check.THREADS, Check.COMPILED_LAYER_NORM)
@@ -272,7 +305,7 @@ def test_compiled_layer_norm(version: str, facts: dict[str, object], expected: l
     assert [finding.id for finding in found] == expected
     for finding in found:
         assert text_of_finding(finding) == (
-            "MPS681 warning: Compiled LayerNorm\n"
+            "MPS681 warning: Compiled LayerNorm: wrong values\n"
             "A module with an nn.LayerNorm was compiled in a way that MPS can compute incorrectly: an nn.LayerNorm "
             "compiled "
             "by inductor was off by more than the range of its input, without a warning.\n"

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from anymps.findings import Rule
+from anymps.rules.faults import Hazard, all_hazards
+
+_NAMED: Final = re.compile(
+    r"(?:(?P<repository>[\w.-]+/[\w.-]+) )?(?:issue|PR|pull request|pull)s? #?\d+(?:(?:,| and) #?\d{4,})*"
+)
 
 
 def rule_page(rule: Rule) -> str:
     """Everything that a rule says of itself, as one page."""
+    known = [hazard for hazard in all_hazards() if hazard.id == rule.id]
     parts = [
         f"# {rule.id}: {rule.title}",
-        f"Severity: {rule.severity.word}. {_releases(rule)}",
-        "## Why on MPS",
+        f"Severity: {rule.severity.word}." if known else f"Severity: {rule.severity.word}. {_releases(rule)}",
+        "## What happens",
         rule.why,
         "## Fix",
         rule.fix,
-        *_example(rule),
+        *(_fault_example(known[0]) if known else _example(rule)),
+        *(["## Affected releases", _affected(known)] if known else []),
         "## Suppress it",
-        f"For one line: `# anymps: ignore[{rule.id}] reason` at its end. For a project, in `pyproject.toml`: "
-        f'`disable = ["{rule.id}"]` under `[tool.anymps]`.',
+        f'Write `# anymps: ignore[{rule.id}] reason` at the end of the line, or `disable = ["{rule.id}"]` under '
+        "`[tool.anymps]` in `pyproject.toml`.",
         "## Source",
-        f"{rule.source}.",
+        f"{linked('; '.join(_sources(known)) if known else rule.source)}.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def linked(source: str) -> str:
+    """A rule's source with links to the issues and pull requests that it names."""
+
+    def to_github(found: re.Match[str]) -> str:
+        issues = f"https://github.com/{found['repository'] or 'pytorch/pytorch'}/issues"
+        return re.sub(r"(?<= )#?(\d+)", rf"[#\1]({issues}/\1)", found[0])
+
+    return _NAMED.sub(to_github, source)
 
 
 def _example(rule: Rule) -> list[str]:
@@ -38,6 +58,26 @@ def _example(rule: Rule) -> list[str]:
         "Setup for both:",
         _code(example.setup),
     ]
+
+
+def _fault_example(hazard: Hazard) -> list[str]:
+    functional = "import torch.nn.functional as F\n" if "F." in hazard.example else ""
+    return ["## Example", _code(f'import torch\n{functional}\ndevice = "mps"\n{hazard.example}\n')]
+
+
+def _affected(known: list[Hazard]) -> str:
+    """The releases of torch and macOS and the GPUs with the bug, as a table."""
+    rows = [
+        f"| {hazard.releases}{f' (`{hazard.operators[0]}`)' if len(known) > 1 else ''} | {hazard.on_macos or 'all'} "
+        f"| {hazard.gpus or 'all'} | {hazard.fixed_in or '-'} |"
+        for hazard in known
+    ]
+    return "\n".join(["| torch | macOS | GPU | fixed in |", "| --- | --- | --- | --- |", *rows])
+
+
+def _sources(known: list[Hazard]) -> list[str]:
+    issues = ", ".join(f"#{number}" for number in known[0].issues)
+    return [*([f"pytorch issue {issues}"] if issues else []), *dict.fromkeys(hazard.source for hazard in known)]
 
 
 def _releases(rule: Rule) -> str:

@@ -22,23 +22,16 @@ MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
 
 _UNSURE: Final = (Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG)
-_RIGHT_HERE: Final = (
-    "The virtual device computes correct values on this machine's CPU; with `--kernels real`, PyTorch's own kernels "
-    "may compute the wrong values here too."
-)
 _WHY: Final = {
-    Outcome.WRONG: f"A known bug in the backend. On a Mac the values are wrong, without an error. {_RIGHT_HERE}",
-    Outcome.MAY_BE_WRONG: f"A known bug in the backend. On a Mac the values may be wrong. {_RIGHT_HERE}",
-    Outcome.VARIES: "On a Mac the last digits vary from run to run.",
-    Outcome.OPEN: (
-        "Metal leaves the result unspecified: no error, and any number. The virtual device divides by one; a Mac may "
-        "give another number."
-    ),
+    Outcome.WRONG: "A known bug in the backend. The values are wrong, without an error.",
+    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values may be wrong, without an error.",
+    Outcome.VARIES: "The last digits vary from run to run.",
+    Outcome.OPEN: "Metal leaves the result unspecified: no error, and any number.",
     Outcome.ABORTS: "A known bug in the backend: the process crashes, without a Python exception.",
     Outcome.MAY_ABORT: "A known bug in the backend: the process can crash, without a Python exception.",
     Outcome.HANGS: "A known bug in the backend: the call never returns.",
     Outcome.MAY_HANG: "A known bug in the backend: the call may never return.",
-    Outcome.RAISES: "A limit of the backend.",
+    Outcome.RAISES: "MPS rejects the call with an exception.",
 }
 
 
@@ -59,22 +52,16 @@ _BY_KERNELS: Final = {
     Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
     "`{operator}`.",
 }
-_ON_THIS_MAC: Final = {
-    Outcome.WRONG: "A known bug in the backend. The values are wrong, without an error.",
-    Outcome.MAY_BE_WRONG: "A known bug in the backend. The values may be wrong, without an error.",
-    Outcome.VARIES: "The last digits vary from run to run.",
-    Outcome.OPEN: "Metal leaves the result unspecified: no error, and any number.",
-}
 
 
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
     """What the fault does to this run's values, by what computed them: a Mac, PyTorch's own kernels or the CPU."""
     if recording.run.on_mac:
-        return _ON_THIS_MAC.get(hazard.outcome, "")
+        return _WHY[hazard.outcome]
     if _by_faulty_kernels(recording, hazard, operator) and hazard.outcome in _BY_KERNELS:
         kernels = kernels_of(recording.run.kernels_torch, recording.run.torch_version)
         return _BY_KERNELS[hazard.outcome].format(kernels=kernels, operator=operator)
-    return _BY_THE_CPU.get(hazard.outcome, "")
+    return _BY_THE_CPU.get(hazard.outcome, _WHY[hazard.outcome])
 
 
 def _by_faulty_kernels(recording: Recording, hazard: Hazard, operator: str) -> bool:
@@ -100,11 +87,10 @@ def _rule(hazards: list[Hazard]) -> Rule:
         id=first.id,
         title=first.title,
         severity=Severity.WARNING if first.outcome in _UNSURE else Severity.ERROR,
-        why=_WHY[first.outcome],
+        why=f"{first.what[0].upper()}{first.what[1:]}. {_WHY[first.outcome]}",
         fix=first.fix,
         source="; ".join([*([f"pytorch issue {issues}"] if issues else []), *sources, *where]),
         example=None,
-        where="; ".join(where),
         stops=first.outcome is Outcome.HANGS,
         wrong=True,
     )
@@ -135,6 +121,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         hazard = next(hazard for hazard in all_hazards() if hazard.check is Check.THREADS)
         yield _RULE_OF[hazard.id].finding(
             thread.site,
+            why=_WHY[hazard.outcome],
             what=(
                 f"`{thread.operator}` ran {times(thread.count)} while another thread was in an operator: {hazard.what}."
             ),

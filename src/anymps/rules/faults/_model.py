@@ -97,6 +97,9 @@ class Outcome(Enum):
 
 _DIRE = frozenset({Outcome.ABORTS, Outcome.MAY_ABORT, Outcome.HANGS, Outcome.MAY_HANG})
 
+_CHIPS = {"apple7": "M1", "apple8": "M2"}
+"""The chips of the Metal families that rows name."""
+
 
 @dataclass(frozen=True)
 class Hazard:
@@ -104,7 +107,8 @@ class Hazard:
 
     `id` is the finding's. `operators` are base names (`mm` stands for all overloads); instead of them `family` may name
     all operators with that device check. `low` and `high` bound what the check measures (0: none). `what` goes wrong in
-    which call, `fix` is the smallest way around. Applies to torch release `since` to `until`, both included: the
+    which call, `fix` is the smallest way around, `example` a few lines of Python that
+    meet it, of the first row of an `id`. Applies to torch release `since` to `until`, both included: the
     last in which somebody saw it or read that it is open. Of a later one nothing is claimed. `fixed` is the first
     release without it, None if that is open or not known. `macos` are ranges of versions, the end excluded,
     `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is one, as the exception `error`:
@@ -120,6 +124,7 @@ class Hazard:
     fix: str
     issues: tuple[int, ...]
     source: str
+    example: str = ""
     low: int = 0
     high: int = 0
     since: Release = OLDEST
@@ -145,14 +150,33 @@ class Hazard:
         return self.outcome in _DIRE
 
     @property
+    def releases(self) -> str:
+        """The releases of torch that have it: `2.11 to 2.13`."""
+        first, last = (".".join(map(str, release)) for release in (self.since, self.until))
+        return first if first == last else f"{first} to {last}"
+
+    @property
+    def fixed_in(self) -> str:
+        """The first release without it, empty if that is open or not known."""
+        return ".".join(map(str, self.fixed)) if self.fixed else ""
+
+    @property
+    def on_macos(self) -> str:
+        """The versions of macOS that have it, empty for all: `from 26.0 before 27.0`."""
+        spans = []
+        for start, end in self.macos:
+            words = [] if start == (0, 0) else [f"from {start[0]}.{start[1]}"]
+            spans.append(" ".join([*words, *([] if end == NO_END else [f"before {end[0]}.{end[1]}"])]))
+        return " or ".join(spans)
+
+    @property
+    def gpus(self) -> str:
+        """The GPUs that have it, empty for all: `M1 and M2`."""
+        return " and ".join(_CHIPS[family] for family in sorted(self.metal_families))
+
+    @property
     def where(self) -> str:
         """The releases, macOS versions and GPUs that have it: `torch 2.11 to 2.13 (fixed in 2.14)`."""
-        first, last = (".".join(map(str, release)) for release in (self.since, self.until))
-        words = f"torch {first}" if first == last else f"torch {first} to {last}"
-        words += f" (fixed in {'.'.join(map(str, self.fixed))})" if self.fixed else ""
-        for start, end in self.macos:
-            words += ", macOS" if start == (0, 0) else f", macOS from {start[0]}.{start[1]}"
-            words += "" if end == NO_END else f" before {end[0]}.{end[1]}"
-        if self.metal_families:
-            words += f", GPUs of Metal family {' and '.join(sorted(self.metal_families))}"
-        return words
+        words = f"torch {self.releases}" + (f" (fixed in {self.fixed_in})" if self.fixed else "")
+        words += f", macOS {self.on_macos}" if self.macos else ""
+        return f"{words}, {self.gpus}" if self.metal_families else words

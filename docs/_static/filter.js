@@ -1,0 +1,23 @@
+// A field above the tables of rules and of known bugs: only rows that hold all of its words are shown.
+document.addEventListener("DOMContentLoaded", () => {
+  const section = document.querySelector("#rules, #known-bugs-by-release");
+  const first = section && section.querySelector(".table-wrapper, table");
+  if (!first) return;
+  const field = document.createElement("input");
+  field.type = "search";
+  field.placeholder = "Filter: linear, layer norm, warning …";
+  field.setAttribute("aria-label", "Filter the table");
+  field.className = "filter";
+  const before = first.closest("section") === section ? first : first.closest("section");
+  before.before(field);
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of section.querySelectorAll("tbody tr")) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+    for (const part of section.querySelectorAll("section")) {
+      if (part.querySelector("tbody")) part.hidden = !part.querySelector("tbody tr:not([hidden])");
+    }
+  });
+});
