@@ -38,6 +38,7 @@ from anymps.source._statements import (
     last_given,
     loops_around,
     methods_of,
+    own_nodes,
     rows_at,
     statements_around,
 )
