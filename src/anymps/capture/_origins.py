@@ -25,6 +25,7 @@ from anymps.source import (
     last_given,
     last_name,
     methods_of,
+    own_nodes,
     parsed,
     running_nodes,
     scope_of,
@@ -305,13 +306,8 @@ def _made_in_owner(frame: FrameType, node: ast.expr, path: str, is_internal: Cal
 
 def _made_in_module(tree: ast.Module, frame: FrameType, name: str, path: str) -> Origin:
     """The one assignment of a call to a global name; only the name where there are several, or none."""
-    made: list[tuple[ast.expr | None, int]] = []
-    pending: list[ast.AST] = [*tree.body]
-    while pending:  # the module's own code, without what runs in functions and classes
-        node = pending.pop()
-        made += [(each.value, each.line) for each in assignments(node) if each.name == name]
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            pending += ast.iter_child_nodes(node)
+    given = (each for node in own_nodes(tree) for each in assignments(node))
+    made = [(each.value, each.line) for each in given if each.name == name]
     written = any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(tree))
     value, line = made[0] if len(made) == 1 and not written else (None, 0)
     if value is None or not any(isinstance(part, ast.Call) for part in ast.walk(value)):

@@ -19,6 +19,7 @@ from anymps.source import (
     LOOPS,
     assignments_in,
     last_given,
+    last_name,
     loops_around,
     names_argument,
     running_nodes,
@@ -31,7 +32,7 @@ _FACTORIES = frozenset(
     | {"randperm", "tril_indices", "triu_indices", "zeros"}
 )
 _FROM_VALUES = frozenset({"as_tensor", "tensor"})
-_COUNTS = frozenset({"dim", "numel", "size"})
+_COUNTS = frozenset({"dim", "len", "numel", "size"})
 _MOVES = frozenset({"cuda", "to", "type_as"})
 
 
@@ -183,42 +184,22 @@ def _is_constant(call: ast.Call, frame: FrameType) -> bool:
 
 
 def _is_number(value: ast.expr, frame: FrameType) -> bool:
+    """The same of an argument; functions are known by their names, as nothing of the user's may run here."""
     if isinstance(value, ast.Constant):
         return True
-    if isinstance(value, (ast.List, ast.Tuple)):
-        return all(_is_number(item, frame) for item in value.elts)
-    if isinstance(value, ast.UnaryOp):
-        return _is_number(value.operand, frame)
-    if isinstance(value, ast.BinOp):
-        return _is_number(value.left, frame) and _is_number(value.right, frame)
+    if isinstance(value, (ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp)):
+        return all(_is_number(part, frame) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
     if isinstance(value, ast.Call):
-        return _is_count(value.func) or (_is_computed(value.func, frame) and _is_constant(value, frame))
-    if isinstance(value, ast.Subscript):
-        return _is_shape(value.value)
-    if _is_shape(value):
+        owner = resolve(value.func.value, frame)[1] if isinstance(value.func, ast.Attribute) else None
+        computed = owner is math or ast.unparse(value.func) in ("float", "int")
+        return last_name(value) in _COUNTS or (computed and _is_constant(value, frame))
+    shape = value.value if isinstance(value, ast.Subscript) else value
+    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
         return True
-    held = resolve(value, frame)[1]
+    held = resolve(value, frame)[1] if shape is value else None
     if isinstance(value, ast.Attribute) and isinstance(held, (list, tuple)):
         return all(isinstance(item, (int, float)) for item in held)
     return isinstance(held, (int, float))
-
-
-def _is_shape(value: ast.expr) -> bool:
-    return isinstance(value, ast.Attribute) and value.attr == "shape"
-
-
-def _is_count(function: ast.expr) -> bool:
-    """Of `len(x)`, `x.size(0)` and the like; asked by name, as nothing of the user's may run here."""
-    return (isinstance(function, ast.Name) and function.id == "len") or (
-        isinstance(function, ast.Attribute) and function.attr in _COUNTS
-    )
-
-
-def _is_computed(function: ast.expr, frame: FrameType) -> bool:
-    """Of `math.sqrt` and `float`, which make a number of a number."""
-    if isinstance(function, ast.Attribute):
-        return resolve(function.value, frame)[1] is math
-    return isinstance(function, ast.Name) and function.id in ("float", "int")
 
 
 def _assigned(name: str, frame: FrameType) -> ast.expr | None:

@@ -23,6 +23,7 @@ from anymps.source import (
     is_main_guard,
     line_end,
     line_starts,
+    own_nodes,
     parsed,
     place_in_file,
     rows,
@@ -114,13 +115,8 @@ class Script:
 
     def has_global(self, name: str) -> bool:
         """Whether the module gives a name a value outside of functions and classes."""
-        for statement in self.tree.body:
-            for node in ast.walk(statement):
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                    break
-                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-                    return True
-        return False
+        names = (node for node in own_nodes(self.tree) if isinstance(node, ast.Name))
+        return any(node.id == name and isinstance(node.ctx, ast.Store) for node in names)
 
     def with_line_below_imports(self, code: str, line: int) -> Script | None:
         """The script with a line of code below the last import of the module above a line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anymps.source._code import Code, Splice, in_one_line
 from anymps.source._device_text import CUDA, compares_device, is_device_text, mentions_mps
 from anymps.source._edits import Built, CallEdit, Edit, Guard, Insert, LineEdit, Rewritten, build, fits
-from anymps.source._files import NO_PYTHON, parse_expression, parsed, text_of, tree_of
+from anymps.source._files import parse_expression, parsed, text_of, tree_of
 from anymps.source._frames import running_nodes, scope_of, tree_of_frame
 from anymps.source._lines import comments_in, line_end, line_starts, rows, rows_within_texts, without_comment
 from anymps.source._names import Names
@@ -28,7 +28,6 @@ from anymps.source._quote import Quote, quote_file, quote_text
 from anymps.source._statements import (
     FUNCTIONS,
     LOOPS,
-    Assignment,
     assignments,
     assignments_in,
     first_row,
@@ -38,6 +37,7 @@ from anymps.source._statements import (
     last_given,
     loops_around,
     methods_of,
+    own_nodes,
     rows_at,
     statements_around,
 )

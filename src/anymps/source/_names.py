@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anymps.source._nodes import name_of, names_in
-from anymps.source._statements import imported
+from anymps.source._statements import SCOPES, imported, own_nodes
 
 BUILTINS = frozenset(dir(builtins))
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _OF_TORCH = frozenset(
     {("cuda", "is_available"), ("backends", "mps"), ("backends", "cudnn"), ("cuda", "amp"), ("nn", "functional")}
     | {("cuda", "synchronize"), ("cuda", "empty_cache"), ("cuda", "manual_seed"), ("cuda", "manual_seed_all")}
@@ -65,13 +64,13 @@ class Names:
 def names_in_file(tree: ast.Module, line: int) -> Names:
     """The names that are bound where a line of a file runs: those of its functions, and those of the module."""
     nodes = tuple(ast.walk(tree))
-    around = [node for node in nodes if isinstance(node, _SCOPES) and node.lineno <= line <= (node.end_lineno or 0)]
+    around = [node for node in nodes if isinstance(node, SCOPES) and node.lineno <= line <= (node.end_lineno or 0)]
     imports: dict[str, str] = {}
     bound: set[str] = set()
     for scope in (tree, *around):
         if isinstance(scope, ast.ClassDef) and scope is not around[-1]:
             continue  # names of a class are not seen from its methods
-        for node in _own_nodes(scope):
+        for node in own_nodes(scope):
             name = getattr(node, "name", None) if not isinstance(node, ast.alias) else None
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 name = node.id
@@ -101,14 +100,6 @@ def names_in_lines(statements: Iterable[tuple[int, ast.AST]]) -> Names:
             imports.setdefault("torch", "torch")
     bound = names_in(*nodes) | {node.arg for node in nodes if isinstance(node, ast.arg)} | imports.keys()
     return Names(imports, bound, False, _given(lines), nodes)
-
-
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, without those of the scopes in it."""
-    for child in ast.iter_child_nodes(scope):
-        yield child
-        if not isinstance(child, _SCOPES):
-            yield from _own_nodes(child)
 
 
 def _given(nodes: Iterable[tuple[ast.AST, int]]) -> dict[str, list[Given]]:

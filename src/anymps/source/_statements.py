@@ -9,6 +9,7 @@ from typing import NamedTuple
 from anymps.source._nodes import contains
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 """The fields of a node that hold statements, or parts with such."""
@@ -21,6 +22,14 @@ def inner_statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield child
         elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
             yield from child.body
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a scope, without those of the scopes in it."""
+    for child in ast.iter_child_nodes(scope):
+        yield child
+        if not isinstance(child, SCOPES):
+            yield from own_nodes(child)
 
 
 def statements_around(tree: ast.AST, line: int) -> list[ast.stmt]:
