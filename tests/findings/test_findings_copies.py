@@ -408,8 +408,8 @@ def test_many_copies() -> None:
     finding = only(copying(512, products=1, times=4))
     assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
     assert finding.fix == (
-        "Make one tensor of them on the CPU (`torch.stack`) and copy that, or keep the data set on mps, if it fits, "
-        "and take the batch there."
+        "Make one tensor on the CPU of those with the same shape and dtype (`torch.stack`) and copy that; `unbind` "
+        "takes it apart on mps. Or keep the data set on mps, if it fits, and take the batch there."
     )
     assert ids(copying(512, products=1, times=3)) == []
     finding = only(copying(*[512] * 4, products=1))  # at one line each

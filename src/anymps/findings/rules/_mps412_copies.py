@@ -32,8 +32,8 @@ COPIES = Rule(
         "however small it is."
     ),
     fix=(
-        "Make one tensor of them on the CPU (`torch.stack`) and copy that, or keep the data set on mps, if it fits, "
-        "and take the batch there."
+        "Make one tensor on the CPU of those with the same shape and dtype (`torch.stack`) and copy that; `unbind` "
+        "takes it apart on mps. Or keep the data set on mps, if it fits, and take the batch there."
     ),
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(

@@ -172,7 +172,7 @@ void Call::abandon() noexcept {
     // The Mac, or this machine, has no room for the resized tensor, which stays as it was.
   }
   try {
-    if (span_.on() && !tape::take_refusal_note()) {
+    if (span_.on() && !span_.take_refusal()) {
       span_.raised();  // a refusal has written its own entry
     }
   } catch (...) {
@@ -183,12 +183,17 @@ void Call::abandon() noexcept {
 void Call::finish() {
   carry_back();
   finished_ = true;
-  if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
+  if (span_.on() && !span_.take_refusal()) {  // a delayed error has written its own entry
     c10::SmallVector<const c10::TensorImpl*, 6> inputs;
-    for (const Argument& argument : arguments_) {
-      inputs.push_back(argument.original);
-    }
-    span_.end(inputs, results_);
+    span_.end_with(
+        [&]() -> Span::Tensors {
+          inputs.clear();
+          for (const Argument& argument : arguments_) {
+            inputs.push_back(argument.original);
+          }
+          return inputs;
+        },
+        results_);
   }
   if (C10_UNLIKELY(span_.waits())) {
     host_has_waited();
