@@ -1,6 +1,6 @@
 """Fits the predicted times to public timings, and writes what they are worth: one command, some seconds.
 
-    python benchmarks/fit_times.py            # writes src/anymps/cost/coefficients.json and docs/accuracy.md
+    python benchmarks/fit_times.py            # writes src/anymps/cost/coefficients.json and docs/fidelity-times.md
     python benchmarks/fit_times.py --check    # writes nothing; fails if the files say something else
     python benchmarks/fit_times.py --check --coefficients    # the same without the accuracy: one fit, not 45
 
@@ -45,7 +45,7 @@ from anymps.cost._kernel import change_of
 
 ROOT = Path(__file__).parents[1]
 COEFFICIENTS = ROOT / "src" / "anymps" / "cost" / "coefficients.json"
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs" / "fidelity-times.md"
 
 FEW = 5  # timings; a class with fewer rests on what is known of its like
 WIDER_FOR_FEW = 0.4  # in logarithms; judgement
@@ -386,7 +386,7 @@ def main() -> int:
         if not arguments.coefficients and kept.keys() != data.keys():
             wrong.append(f"the file holds {sorted(kept.keys() - data.keys())}, too")
         if page(kept, ROWS) != PAGE.read_text(encoding="utf-8"):
-            wrong.append("docs/accuracy.md is not the page of these coefficients")
+            wrong.append("docs/fidelity-times.md is not the page of these coefficients")
         print("\n".join(wrong) or "the files say the same")
         return 1 if wrong else 0
     COEFFICIENTS.write_text(text, encoding="utf-8")

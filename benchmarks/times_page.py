@@ -1,4 +1,4 @@
-"""docs/accuracy.md from the figures of the fit."""
+"""docs/fidelity-times.md from the figures of the fit."""
 
 # ruff: noqa: E501  (the lines of the page are as long as those of the other pages)
 
@@ -14,25 +14,10 @@ READ = "22 to 27 November 2026"
 """When the public timings were read."""
 
 HEAD = """\
-# How accurate predicted times are
+# Predicted times: the tables
 
-`anymps.cost` predicts how long an operator, or a whole step, takes on a Mac. This page says how accurate such a number is. No Mac was used:
-`python benchmarks/fit_times.py` writes the page from the public timings in `benchmarks/times/`, which were read on {read}.
-
-```python
-from anymps import parse_mac
-from anymps.cost import OperatorCall, predict_operator
-
-call = OperatorCall("aten::mm", ("float32[2048, 2048]", "float32[2048, 2048]"), ("float32[2048, 2048]",))
-time = predict_operator(call, parse_mac("M4 Max 64GB"), torch="2.13")
-print(time.device, time.low, time.high, time.bound)  # seconds, their 80 % interval, what limits it
-```
-
-`predict_step` takes a list of calls. Operators and tensors are written as in a recording.
-
-Every report of a run says how long the typical step would take on the chosen Mac, and what limits it. JSON has it as `predicted_step`, and
-`anymps.forecast.forecast` computes it for any Mac. There is no number if less than nine tenths of the step's calls have a predicted time, or if data
-loading or paging dominates. The report then says why and names the operators without a time.
+[How accurate predicted times are](accuracy.md) has the short answer. `python benchmarks/fit_times.py` writes this page from the public timings in
+`benchmarks/times/`, which were read on {read}. No Mac was used.
 
 ## Operators on a Mac that was not timed
 
@@ -183,10 +168,6 @@ The gaps between calls count where they are longer than the dispatch. They are s
 which is measured after steps: it multiplies large integers and sorts a list. An M1's core is assumed to be 1.7 times as fast as an Intel Xeon's. This
 is a judgement, since no Mac was timed. The recordings of the steps above were made while nothing else ran, apart from those of the U-Net of a
 diffusion model, nanoGPT on letters, the perceptron and SGD alone. Without the gaps, the mean error of training steps would be a sixth larger.
-
-Two other laws were scored on earlier recordings of these steps and not taken. The time of a dispatch and the gap before it could add up: a factor for
-training steps is then still needed, the mean error is the same, and fewer steps are within 50 % (92 %). And PyTorch's own kernels could reach the GPU
-only with the next graph or wait: GRUs are then predicted much too slow (inference without Kornia: mean error in logarithms 0.31 instead of 0.20).
 
 **The first step.** A report counts the graphs that the first step compiles, and says how long that takes: 2.5 ms for each on an M2 Pro, or 1.9 to 5.8.
 The figures come from [a log](https://github.com/dharvpat/pytorch-PRs/blob/a3a7b9d/GCache-Issues/baseline.json) of nine small networks with a build of

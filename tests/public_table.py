@@ -1,4 +1,4 @@
-"""The table of docs/metal.md: which public Metal sources compile here, and which of their kernels can be used.
+"""A table: which public Metal sources compile here, and which of their kernels can be used.
 
 `cd tests && ANYMPS_PUBLIC_KERNELS=FOLDER python -m public_table [FAMILY]`. A source passes the compiler with all its
 instances; no code is made of it, which takes minutes for thousands of them.

@@ -46,7 +46,7 @@ def test_json(text: str, why: str) -> None:
 
 
 COMMANDS: tuple[tuple[list[str], str], ...] = (
-    (["plan", "--mac", f"M3 Pro {LONG}GB", "s.py"], f'there is no Mac "M3 Pro {MOST}GB"; nearest: M3 Pro 36GB'),
+    (["plan", "--mac", f"M3 Pro {LONG}GB", "s.py"], f"M3 Pro has 18 or 36 GB, not {MOST}"),
     (["plan", "--against", f"M3 Pro {LONG}-core", "s.py"], f'there is no Mac "M3 Pro {MOST}-core"; nearest: '),
     (["plan", "--mac", f"M3 Pro 18GB, macOS {LONG}", "s.py"], ""),
     (["plan", "--torch", f"2.{LONG}", "s.py"], ""),

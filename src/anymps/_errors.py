@@ -45,7 +45,7 @@ class AnympsError(Exception):
 
 
 class MacError(AnympsError, ValueError):
-    """The text names no Mac, or a Mac that was never sold."""
+    """No Mac in the text, or one that was never sold."""
 
 
 class BuildError(AnympsError, RuntimeError):

@@ -39,10 +39,10 @@ class Settings:
     )  # fmt: skip
     substrate: str | None = row(
         "word", help="Where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA "
-        "card (ANYMPS_SUBSTRATE).", words=("host", "cuda"), commands=_DEVICE,
-        pytest="where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA card",
+        "GPU (ANYMPS_SUBSTRATE).", words=("host", "cuda"), commands=_DEVICE,
+        pytest="where tensors live and are computed: host, this machine's CPU (the default), or cuda, an NVIDIA GPU",
         variable="ANYMPS_SUBSTRATE", key="substrate", enable=True, notebook=True,
-        page="what computes: `host` (the default), this machine's CPU, or `cuda`, an NVIDIA card",
+        page="what computes: `host` (the default), this machine's CPU, or `cuda`, an NVIDIA GPU",
     )  # fmt: skip
     require: str | None = row(
         "word", help="Run only on an Apple GPU, or only on the virtual device.", words=("real", "virtual"),

@@ -55,7 +55,7 @@ def test_function_on_the_cpu(home: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["bench", "--device", "cpu", *SHORT, "functions:plain"]) == 0
     captured = capsys.readouterr()
     head, row, *_ = captured.out.splitlines()
-    columns = ["device", "median", "middle", "half", "min", "max", "queued", "first", "runs"]
+    columns = ["device", "median", "IQR", "min", "max", "queued", "first", "runs"]
     assert head.split() == columns
     assert row.split()[:2] == ["plain", "cpu"] and row.split()[-1] == "8"
     assert captured.err == "noise\n" * 11  # the first, which tells that it prepares nothing; 2 to warm up; 8

@@ -125,7 +125,7 @@ MARKDOWN = """\
 
 #### Times
 
-|  | device | median | middle half | min | max | queued | first | runs |
+|  | device | median | IQR | min | max | queued | first | runs |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 | step of train.py | mps:0 | 40.0 ms | 40.0 ms - 40.0 ms | 40.0 ms | 40.0 ms | 2.00 ms | - | 20 |
 

@@ -265,12 +265,12 @@ H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
                 Driver((13, 0), (replace(H100, free=1 << 20), Card(1, "Tesla V100", 16 << 30, 15 << 30, (7, 0)))),
             ),
             [
-                "card 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 80.0 of 80.0 GiB",
-                "torch 2.13.0+cu130 has no kernels for card 1 (Tesla V100), which has compute capability 7.0",
+                "GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 80.0 of 80.0 GiB",
+                "torch 2.13.0+cu130 has no kernels for GPU 1 (Tesla V100), which has compute capability 7.0",
             ],
             [
-                "end them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
-                "install a torch that has them (this one has those for sm_90), or choose another card with "
+                "end them (nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
+                "install a torch that has them (this one has those for sm_90), or choose another GPU with "
                 "CUDA_VISIBLE_DEVICES",
             ],
         ),
@@ -284,7 +284,7 @@ def test_no_card_for_the_cuda_substrate(found: Cards, causes: list[str], remedie
         ({"ANYMPS_SUBSTRATE": "cuda"}, Status.WARN, wanted),
     ):
         diagnosis = diagnose(replace(LINUX, cards=found, environment=environment))
-        (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA card")
+        (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA GPU")
         assert (check.status, check.text) == (status, text)
         assert diagnosis.device == "virtual"
 
@@ -295,7 +295,7 @@ def test_cards_for_the_cuda_substrate() -> None:
     found = Cards("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
     facts = replace(LINUX, cards=found)
     assert (
-        "NVIDIA card      cuda:0, NVIDIA H100 80GB HBM3, 79.0 of 80.0 GiB free; cuda:1, NVIDIA H100 80GB HBM3, "
+        "NVIDIA GPU       cuda:0, NVIDIA H100 80GB HBM3, 79.0 of 80.0 GiB free; cuda:1, NVIDIA H100 80GB HBM3, "
         "80.0 GiB (--substrate cuda)"
     ) in lines(facts, diagnose(facts))
     document = json.loads(to_json(facts, diagnose(facts)))

@@ -54,13 +54,13 @@ def test_the_page_says_that_the_run_goes_on(tmp_path: Path) -> None:
     shown = page.read_text(encoding="utf-8")
     assert REFRESH in shown
     assert '<p class="running">Still running: step 120, 00:02:31.' in shown
-    assert "So far MPS on M1 8GB refused nothing." in shown
+    assert "So far MPS on M1 8GB rejected nothing." in shown
     assert "stops in the middle" not in shown
     write_pages(order(recording, page))
     shown = page.read_text(encoding="utf-8")
     assert "refresh" not in shown
     assert "till running" not in shown
-    assert "The recording stops in the middle of the run; up to there MPS on M1 8GB refused nothing." in shown
+    assert "The recording stops in the middle of the run; until then MPS on M1 8GB rejected nothing." in shown
 
 
 def test_no_page_before_anything_ran(tmp_path: Path) -> None:

@@ -129,13 +129,13 @@ def test_a_run_that_fails() -> None:
 
 @pytest.mark.parametrize("met", [["MPS620"], []])
 def test_known_faults_are_named(met: list[str]) -> None:
-    """A result that differs at a call that meets a known fault; not at any call of an operator that has one."""
+    """A result that differs at a call that meets a known bug; not at any call of an operator that has one."""
 
     def make(trace: Tracing, second: bool) -> Tracing:
         return trace.call("amax", 10, [X], [sketch([3.0 - 3 * second])], faults=met if second else [])
 
     text = " ".join(text_of(compared(make)).split())
-    assert ("Known fault of `amax` in this release: MPS620, " in text) is bool(met)
+    assert ("Known bug of `amax` in this release: MPS620, " in text) is bool(met)
     assert ("MPS620" in text) is bool(met)
 
 
@@ -237,11 +237,11 @@ def test_where_the_cpu_stands_for_a_release(by: tuple[bool, bool], own: str, oth
     [
         (
             (True, True),
-            "Known fault of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
+            "Known bug of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
         ),
         (
             (True, False),
-            "Known fault of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
+            "Known bug of `amax` in torch 2.13.0: MPS620, amax and amin of 33 to 992 int64 numbers: a 0 too many.",
         ),
         ((False, True), ""),
     ],
@@ -257,9 +257,9 @@ def test_a_fault_that_one_release_has(by: tuple[bool, bool], known: str) -> None
     ("first", "second", "by", "said"),
     [
         ("", "2.15.0", True, ""),  # where it is mended
-        ("", "2.13.0", True, "Known fault of `amax` in this release: MPS620, "),
+        ("", "2.13.0", True, "Known bug of `amax` in this release: MPS620, "),
         ("2.15.0", "", True, ""),
-        ("2.13.0", "", True, "Known fault of `amax` in this release: MPS620, "),
+        ("2.13.0", "", True, "Known bug of `amax` in this release: MPS620, "),
         ("", "2.13.0", False, ""),  # the CPU computed on both sides
     ],
 )
@@ -286,7 +286,7 @@ def test_a_fault_of_other_kernels_names_their_release() -> None:
         faults = ["MPS620"] if number else []
         side.call("amax", 10, [X], [sketch([3.0 - 3 * number])], by_kernel=bool(number), faults=faults)
     found = compare_traces("train.py", ("cpu", "2.13's kernels"), left.end(), right.end())
-    assert "Known fault of `amax` in torch 2.13.0: MPS620, " in " ".join(text_of(found).split())
+    assert "Known bug of `amax` in torch 2.13.0: MPS620, " in " ".join(text_of(found).split())
 
 
 def test_kernels_of_two_releases_that_agree() -> None:

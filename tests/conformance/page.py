@@ -131,7 +131,7 @@ def _on_cards(summaries: Sequence[Summary], cards: Sequence[Summary]) -> list[st
         "",
         "## On an NVIDIA card",
         "",
-        "The same run with `--substrate cuda` ([a GPU under the device](gpu.md)), many processes on one card:",
+        "The same run with `--substrate cuda` ([run on an NVIDIA GPU](gpu.md)), many processes on one card:",
         "`python -m tests.conformance --substrate cuda --write docs/fidelity`.",
         "",
         "| torch | card | run on | crashes and hangs |",

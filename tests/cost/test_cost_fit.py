@@ -11,7 +11,8 @@ from anymps import parse_mac
 from anymps.cost import predict_operator
 from cost.calls import COEFFICIENTS, M1, ROOT, TORCH, call, product
 
-PAGE = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "fidelity-times.md").read_text(encoding="utf-8")
+SHORT = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
 
 
 def test_few_timings_make_a_wide_interval() -> None:
@@ -71,6 +72,12 @@ def test_the_accuracy_does_not_get_worse() -> None:
     inside, of = (sum(part) for part in zip(*found["steps held"].values(), strict=True))
     assert of == len(steps)
     assert 0.78 <= inside / of <= 0.85
+    half = sum(error <= 0.5 for error in errors) / len(errors)
+    models = len({one["tape"].partition("-")[0] for one in steps})
+    median = errors[len(errors) // 2]
+    assert f"| {len(steps)} steps of {models} models | {100 * median:.0f} % | {100 * half:.0f} % |" in SHORT
+    single, near = (100 * found["all"][name] for name in ("median", "within_half"))
+    assert f"that the fit had not seen | {single:.0f} % | {near:.0f} % |" in SHORT
     assert f"| **all that were scored** | {found['scored']} | {100 * found['all']['median']:.0f} % |" in PAGE
 
 

@@ -260,5 +260,5 @@ except RuntimeError as error:
 """
     assert played(code, "cpu").lines == [
         "anymps: Metal shaders (torch.compile writes them, too) run on this machine's CPU, which cannot reach tensors "
-        "on the NVIDIA card: use --substrate host"
+        "on the NVIDIA GPU: use --substrate host"
     ]

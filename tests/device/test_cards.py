@@ -1,4 +1,4 @@
-"""The NVIDIA card of a process: which it is, and in one line why there is none; a made-up driver answers."""
+"""The NVIDIA GPU of a process: which it is, and in one line why there is none; a made-up driver answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NONE_TO_BE_HAD = [
     pytest.param(
         replace(FOUND, driver=None),
         "anymps: the cuda substrate needs NVIDIA's driver, and libcuda.so.1 cannot be loaded: install the driver, or "
-        "start the container with its cards (docker run --gpus all)",
+        "start the container with its GPUs (docker run --gpus all)",
         id="no driver",
     ),
     pytest.param(
@@ -61,31 +61,31 @@ NONE_TO_BE_HAD = [
     ),
     pytest.param(
         driver(cards=(), error="error 803, system has unsupported display driver / cuda driver combination"),
-        "anymps: NVIDIA's driver reports no card (error 803, system has unsupported display driver / cuda driver "
+        "anymps: NVIDIA's driver reports no GPU (error 803, system has unsupported display driver / cuda driver "
         "combination): run nvidia-smi, which asks the same driver",
         id="driver fails",
     ),
     pytest.param(
         driver(cards=()),
-        "anymps: the cuda substrate needs an NVIDIA card, and this machine has none: use the host substrate",
+        "anymps: the cuda substrate needs an NVIDIA GPU, and this machine has none: use the host substrate",
         id="no card",
     ),
     pytest.param(
         replace(driver(cards=()), visible=""),
-        "anymps: the cuda substrate needs an NVIDIA card, and CUDA_VISIBLE_DEVICES='' shows none: unset it, or name a "
-        "card by its number",
+        "anymps: the cuda substrate needs an NVIDIA GPU, and CUDA_VISIBLE_DEVICES='' shows none: unset it, or name a "
+        "GPU by its number",
         id="hidden cards",
     ),
     pytest.param(
         driver(cards=(replace(CARD, free=GIB // 2),)),
-        "anymps: card 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
-        "(nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
+        "anymps: GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
+        "(nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
         id="full card",
     ),
     pytest.param(
         driver(cards=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
-        "anymps: torch 2.11.0+cu130 has no kernels for card 0 (Tesla V100), which has compute capability 7.0: "
-        "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another card with "
+        "anymps: torch 2.11.0+cu130 has no kernels for GPU 0 (Tesla V100), which has compute capability 7.0: "
+        "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another GPU with "
         "CUDA_VISIBLE_DEVICES",
         id="old card",
     ),
@@ -122,7 +122,7 @@ def test_kernels_for_a_card(
     if served:
         assert take_card().capability == capability
     else:
-        with pytest.raises(EnableError, match="has no kernels for card 0"):
+        with pytest.raises(EnableError, match="has no kernels for GPU 0"):
             take_card()
 
 
@@ -185,18 +185,18 @@ def test_a_wrong_number_of_cards(monkeypatch: pytest.MonkeyPatch, text: str) -> 
     monkeypatch.setenv(_cards.CARDS_VARIABLE, text)
     with pytest.raises(EnableError) as raised:
         card_of(0, 1)
-    assert str(raised.value) == f"anymps: ANYMPS_CARDS='{text}' must be a number of cards, 1 or more"
+    assert str(raised.value) == f"anymps: ANYMPS_CARDS='{text}' must be a number of GPUs, 1 or more"
 
 
 def test_a_card_smaller_than_the_mac() -> None:
     """It is said beforehand, with what is free where others share the card."""
     assert too_small(CARD, 12 * GIB) == ""
     assert too_small(replace(CARD, total=16 * GIB, free=None), 48 * GIB) == (
-        "card 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the card is full before "
+        "GPU 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the GPU is full before "
         "the Mac is, the error says so"
     )
     assert too_small(replace(CARD, free=10 * GIB), 48 * GIB).startswith(
-        "card 0 (NVIDIA H100 80GB HBM3) has free 10.0 GiB, the Mac's GPU may use 48.0 GiB"
+        "GPU 0 (NVIDIA H100 80GB HBM3) has free 10.0 GiB, the Mac's GPU may use 48.0 GiB"
     )
 
 

@@ -298,8 +298,8 @@ def test_a_full_card(tmp_path: Path) -> None:
     if SIDE != "cuda":
         pytest.skip("asks for more than a card has")
     ended = anymps(SIDE, "run", "--mac", "M3 Ultra 512GB", "fill.py", cwd=tmp_path)
-    (line,) = (line for line in ended.err.splitlines() if "the NVIDIA card is full" in line)
-    assert "anymps: the NVIDIA card is full (cuda:0 of this machine), not the Mac, whose limit comes later: " in line
+    (line,) = (line for line in ended.err.splitlines() if "the NVIDIA GPU is full" in line)
+    assert "anymps: the NVIDIA GPU is full (cuda:0 of this machine), not the Mac, whose limit comes later: " in line
     assert "fill.py" in ended.err
     assert "line 2" in ended.err
 
@@ -320,7 +320,7 @@ def test_what_is_refused_is_one_line(tmp_path: Path, call: str) -> None:
     ended = anymps(SIDE, "run", "it.py", cwd=tmp_path)
     assert (
         "anymps: Metal shaders (torch.compile writes them, too) run on this machine's CPU, which cannot reach "
-        "tensors on the NVIDIA card: use --substrate host"
+        "tensors on the NVIDIA GPU: use --substrate host"
     ) in ended.out
 
 
@@ -332,7 +332,7 @@ def test_real_kernels_are_refused(tmp_path: Path) -> None:
     ended = anymps(SIDE, "run", "--kernels", "real", "it.py", cwd=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == (
-        "anymps: real kernels run on this machine's CPU, and the cuda substrate computes on a card: choose one\n"
+        "anymps: real kernels and substrate='cuda' can't be combined: these kernels run on this machine's CPU\n"
     )
 
 
@@ -342,7 +342,7 @@ def test_the_banner_names_the_card(tmp_path: Path) -> None:
     if SIDE != "cuda":
         pytest.skip("asks about the card")
     ended = anymps(SIDE, "run", "--mac", MAC, "it.py", cwd=tmp_path)
-    assert re.search(r"^anymps: VIRTUAL mps device: .*computed on .*NVIDIA card.* \(cuda:0, NVIDIA .*\)", ended.err), (
+    assert re.search(r"^anymps: VIRTUAL mps device: .*computed on .*NVIDIA GPU.* \(cuda:0, NVIDIA .*\)", ended.err), (
         ended.err
     )
 
@@ -351,5 +351,5 @@ def test_doctor(tmp_path: Path) -> None:
     """It says that a card can be had, and which."""
     ended = anymps(SIDE, "doctor", cwd=tmp_path)
     if SIDE == "cuda":
-        assert re.search(r"^NVIDIA card      cuda:0, NVIDIA .* GiB free", ended.out, re.M), ended.out
+        assert re.search(r"^NVIDIA GPU      cuda:0, NVIDIA .* GiB free", ended.out, re.M), ended.out
     assert sys.version_info[:2] >= (3, 10)

@@ -2,8 +2,8 @@
 
 Arguments: batch size, parts to a step, microbatches before and while memory is looked at, then `checkpoint` to
 recompute blocks. It prints the most memory in use after a backward, and the most that the driver had given, in bytes.
-The model is that of genomics-lm (docs/memory.md): width 384, 8 heads, 512 tokens of 68 kinds, dropout, attention masked
-by segment, a tied head, smoothed labels.
+The model is that of genomics-lm (docs/evidence.md): width 384, 8 heads, 512 tokens of 68 kinds, dropout, attention
+masked by segment, a tied head, smoothed labels.
 """
 
 from __future__ import annotations

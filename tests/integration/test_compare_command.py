@@ -164,7 +164,7 @@ def test_a_script_that_computes_on_the_cpu(tmp_path: Path) -> None:
             (),
             "the script fails in both runs, so there is ",
         ),
-        ("", ("--of", "cuda"), "the run on cuda could not start: torch finds no NVIDIA card"),
+        ("", ("--of", "cuda"), "the run on cuda could not start: torch finds no NVIDIA GPU"),
         ("", ("--of", "cpu", "--with", "cpu"), "--of cpu and --with cpu name the same device"),
         (
             "",
@@ -183,7 +183,7 @@ def test_what_cannot_be_compared(tmp_path: Path, text: str, options: tuple[str, 
 
 
 def test_a_number_that_no_seed_covers(tmp_path: Path) -> None:
-    """It is an input of the call: the operator computes no wrong result, and has no known fault."""
+    """It is an input of the call: the operator computes no wrong result, and has no known bug."""
     text = """
 import os, torch
 scale = int.from_bytes(os.urandom(4), "little") / 2**32

@@ -87,7 +87,7 @@ def interrupt_at(said: bytes, stream: IO[bytes], running: subprocess.Popen[bytes
 def ends_well(folder: Path, running: subprocess.Popen[bytes], shown: bytes) -> None:
     """The code of Ctrl-C, the report, and a whole recording."""
     assert running.wait(PATIENCE) == 130, shown.decode()
-    assert b"Ctrl-C ended the run; up to there MPS on" in shown
+    assert b"Ctrl-C ended the run; until then MPS on" in shown
     with Recording.open(folder / "run.anymps") as recording:
         assert recording.complete
         assert recording.complete_steps > 0

@@ -109,7 +109,7 @@ def test_a_cell_whose_numbers_are_checked(cells: list[Any]) -> None:
     assert printed(cells[6], "stdout") == "checked\n"
     assert printed(cells[6], "stderr") == (
         "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
-        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac\n"
+        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA GPU), or run on a Mac\n"
     )
     assert printed(cells[7], "stderr") == (
         "UsageError: %%mps: argument --check-numbers: invalid choice: 'none' (choose from 'some', 'all')\n"

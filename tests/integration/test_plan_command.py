@@ -200,7 +200,7 @@ GPT = str(Path(__file__).with_name("gpt_memory.py"))
 def test_a_gpt_known_to_fail_on_24_gb_fails(tmp_path: Path) -> None:
     """Depth 12, batch 8 and length 2048 meet torch's limit when another block of logits, 2 GiB, is asked for.
 
-    The real run had 29.38 GiB in heaps by then (docs/memory.md).
+    The real run had 29.38 GiB in heaps by then (docs/evidence.md).
     """
     found = planned(tmp_path, "--mac", "M2 24GB", GPT, "12", "8", "2048")
     (mac,) = found["macs"]
@@ -227,7 +227,7 @@ def test_a_gpt_known_to_fail_on_24_gb_fails(tmp_path: Path) -> None:
 def test_gpts_with_checkpointing_end_as_they_do_on_a_mac(
     depth: int, batch: int, verdicts: tuple[str, ...], asked: str | None, tmp_path: Path
 ) -> None:
-    """On an M2 with 24 GB batches of 8 run, those of 12 and 16 page, and 24 fails asking for 6 GiB (docs/memory.md)."""
+    """On an M2 24GB batches of 8 run, those of 12 and 16 page, and 24 fails, asking for 6 GiB (docs/evidence.md)."""
     found = planned(tmp_path, "--mac", "M2 24GB", GPT, str(depth), str(batch), "2048", "checkpoint")
     (mac,) = found["macs"]
     assert mac["verdict"] in verdicts
@@ -242,7 +242,7 @@ def test_gpts_with_checkpointing_end_as_they_do_on_a_mac(
     ids=["after a step, without gradients", "after a step, with them"],
 )
 def test_memory_between_steps_is_that_of_a_mac(arguments: tuple[str, ...], column: int, public: float) -> None:
-    """What torch.mps.current_allocated_memory told on an M4 Max, within a tenth (docs/memory.md)."""
+    """What torch.mps.current_allocated_memory told on an M4 Max, within a tenth (docs/evidence.md)."""
     code = (
         "import runpy, sys\nfrom anymps.device import enable\n"
         "enable('M4 Max 128GB', require='virtual', substrate='shape', quiet=True)\n"

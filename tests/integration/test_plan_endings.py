@@ -160,6 +160,6 @@ def test_a_measurement_that_cannot_be_written(tmp_path: Path) -> None:
     said = re.sub(r"/\S+/recording", "RECORDING", result.err.splitlines()[-1])
     assert (result.status, said) == (
         2,
-        "anymps: the measurement is lost: RECORDING cannot be written: disk I/O error "
-        "(TMPDIR names another place for it)",
+        "anymps: cannot save the measurement: RECORDING cannot be written: disk I/O error; "
+        "set TMPDIR to another folder",
     )

@@ -25,7 +25,7 @@ FEW = ("4", "6")
     ids=["b4, blocks recomputed", "b4", "b8"],
 )
 def test_a_gpt_that_adds_up_gradients(arguments: tuple[str, ...], in_use: int, driver: int) -> None:
-    """Within 5 % in use, and at most 120 MiB below the driver's, which hold other allocations (docs/memory.md)."""
+    """Within 5 % in use, and at most 120 MiB below the driver's, which hold other allocations (docs/evidence.md)."""
     code = (
         "import runpy, sys\nfrom anymps.device import enable\n"
         "enable('M2 8GB', require='virtual', substrate='shape', quiet=True)\n"

@@ -82,7 +82,7 @@ def test_the_step_table_that_is_explained(tmp_path: Path) -> None:
 
 
 def test_the_error_that_is_promised() -> None:
-    """The first example of docs/why.md raises what its last line says."""
-    (code,) = blocks("why.md", "python")
+    """The first example of docs/limits.md raises what its last line says."""
+    (code,) = blocks("limits.md", "python")
     ended = run_python(code)
     assert ended.err.splitlines()[-1] == code.splitlines()[-1].removeprefix("# ")

@@ -152,7 +152,7 @@ def test_what_is_refused(cache: Path) -> None:
     """
     assert run_with_torch(code, {"ANYMPS_CACHE_DIR": str(cache)}).lines == [
         "False anymps: kernels='metal' must be cpu, real or a release of torch, such as 2.15",
-        "False anymps: kernels='real' computes, and substrate='shape' computes nothing: choose one",
+        "False anymps: kernels='real' and substrate='shape' can't be combined",
         f"False the Metal kernels of torch {RELEASE} have not been added: run `anymps kernels add --download`",
         "cpu",
         "anymps: the device is already on with kernels='cpu'; start a new process for kernels='real'",

@@ -42,8 +42,8 @@ def test_default_memory_is_the_smallest_and_default_bin_the_largest_with_it() ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("M3 Pro 20GB", 'anymps: there is no Mac "M3 Pro 20GB"; nearest: M3 Pro 18GB, M3 Pro 36GB'),
-        ("M3 Pro 8GB", 'anymps: there is no Mac "M3 Pro 8GB"; nearest: M3 Pro 18GB'),
+        ("M3 Pro 20GB", "anymps: M3 Pro has 18 or 36 GB, not 20"),
+        ("M3 Pro 8GB", "anymps: M3 Pro has 18 or 36 GB, not 8"),
         (
             "M4 Max 40-core 36GB",
             'anymps: there is no Mac "M4 Max 40-core 36GB"; nearest: M4 Max 32-core 36GB, M4 Max 40-core 48GB',
@@ -51,9 +51,11 @@ def test_default_memory_is_the_smallest_and_default_bin_the_largest_with_it() ->
         ("M1 12-core", 'anymps: there is no Mac "M1 12-core"; nearest: M1 7-core 8GB, M1 8-core 8GB'),
         ("M4 Ultra", 'anymps: there is no Mac "M4 Ultra"; nearest: M4, M4 Pro, M4 Max'),
         ("M9", 'anymps: there is no Mac "M9"; nearest: M1, M2, M3, M4, M5'),
-        ("16GB", 'anymps: "16GB" names no Mac; write a chip and a memory size, as in "M3 Pro 18GB"'),
-        ("", 'anymps: "" names no Mac; write a chip and a memory size, as in "M3 Pro 18GB"'),
-        ("M4 banana", 'anymps: "banana" in "M4 banana" is not understood; write "M3 Pro 18GB, macOS 15.4"'),
+        ("16GB", 'anymps: no chip in "16GB"; write "M2 8GB"'),
+        ("", 'anymps: no chip in ""; write "M2 8GB"'),
+        ("M4 banana", 'anymps: unknown "banana" in "M4 banana"; write "M3 Pro 18GB, macOS 15.4"'),
+        ("M3 Pro 18", 'anymps: unknown "18" in "M3 Pro 18"; write "18GB"'),
+        ("M4 Max 20GB", "anymps: M4 Max has 36, 48, 64 or 128 GB, not 20"),
         ("M5 macOS 15", "anymps: Apple M5 does not run macOS 15.0: the chip came out with macOS 26"),
         (
             "M1 macOS 13",

@@ -233,7 +233,7 @@ def test_where_the_cpu_computes_there_is_nothing_to_compare() -> None:
     assert run.lines == ["[] 0"]
     assert run.err.splitlines()[-1] == (
         "anymps: check-numbers: this machine's CPU computes everything, so there is nothing to compare; add "
-        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac"
+        "--kernels real (PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA GPU), or run on a Mac"
     )
 
 

@@ -267,5 +267,5 @@ def test_a_mac_that_was_never_sold(option: str, tmp_path: Path) -> None:
     """One line with the nearest ones, and nothing runs."""
     (tmp_path / "train.py").write_text("raise SystemExit", encoding="utf-8")
     result = run_command("-m", "anymps", "plan", option, "M1 12GB", "train.py", cwd=tmp_path)
-    message = 'anymps: there is no Mac "M1 12GB"; nearest: M1 8GB, M1 16GB'
+    message = "anymps: M1 has 8 or 16 GB, not 12"
     assert (result.status, result.out, result.err) == (2, "", f"{message}\n")

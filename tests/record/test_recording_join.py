@@ -85,7 +85,7 @@ def test_each_process_keeps_its_own() -> None:
 
 
 def test_the_card_of_each_process() -> None:
-    """Ranks on several NVIDIA cards, or on one: a report tells which computed for whom."""
+    """Ranks on several NVIDIA GPUs, or on one: a report tells which computed for whom."""
     h100 = "NVIDIA H100 80GB HBM3"
     apart = joined(*(worker(card=f"cuda:{number % 2}, {h100}", virtual=True) for number in range(3)))
     assert [part.card for part in apart.parts] == [f"cuda:{number}, {h100}" for number in (0, 1, 0)]
@@ -95,7 +95,7 @@ def test_the_card_of_each_process() -> None:
     shared = joined(*(worker(card=f"cuda:0, {h100}", virtual=True) for _ in range(3)))
     assert dict(environment(Story.of(shared)))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
     plain = joined(worker(virtual=True), worker(virtual=True))
-    queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
+    queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA GPU."
     assert [queued in not_modelled(Story.of(recording)) for recording in (apart, shared, plain)] == [True, True, False]
     assert dict(environment(Story.of(plain)))["device"] == "virtual: computed on this machine by the rules of MPS"
 

@@ -241,7 +241,7 @@ Limits
 """
 
 KILLED = """\
-The recording stops in the middle of the run; up to there MPS on M1 8GB refused nothing.
+The recording stops in the middle of the run; until then MPS on M1 8GB rejected nothing.
 No findings.
 
 Steps
@@ -310,7 +310,7 @@ def test_verdict_on_caught_refusals() -> None:
 
 MPS_RAISED = "Would not run on M3 Pro 18GB: train.py:5 raises TypeError."
 CAUGHT = "Would run on M3 Pro 18GB, but 1 call raised and the script continued."
-UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
+UP_TO_THERE = "until then MPS on M3 Pro 18GB rejected 1 call."
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ UP_TO_THERE = "up to there MPS on M3 Pro 18GB refused 1 call."
             "The script ended with TypeError.",
         ),
         ({"status": 130, "exception": "KeyboardInterrupt", "message": ""}, f"Ctrl-C ended the run; {UP_TO_THERE}"),
-        ({"status": 2}, f"The script ended with status 2; {UP_TO_THERE}"),
+        ({"status": 2}, f"The script exited with 2; {UP_TO_THERE}"),
         ({"status": 143, "how": "SIGTERM"}, f"SIGTERM ended the run; {UP_TO_THERE}"),
         ({"status": 0, "how": "os._exit"}, CAUGHT),
         ({}, CAUGHT),
@@ -374,6 +374,7 @@ def test_a_run_that_ends_before_the_part_to_record(ending: dict[str, object], li
             ["The script ended with KeyError, before anything reached mps.", "1 finding: 1 note."],
             "info",
         ),
+        ({"status": 2}, ["The script exited with 2 before it used mps.", "No findings."], "info"),
     ],
 )
 def test_verdict_on_a_run_without_mps(ending: dict[str, object], lines: list[str], mark: str) -> None:

@@ -138,11 +138,10 @@ def test_text() -> None:
         reads=("item() at train.py:12",),
     )
     assert str(found).splitlines() == [
-        "      device   median        middle half      min      max   queued   first  runs",
+        "      device   median                IQR      min      max   queued   first  runs",
         "step  mps     10.0 ms  10.0 ms - 14.0 ms  10.0 ms  16.0 ms  10.0 ms  2.60 s     5",
         "warning: 5 runs are too few for a median: take 8",
-        "warning: the middle half of the runs spreads over 40 % of the median: something else was running, shapes "
-        "changed, or the clock rate did",
+        "warning: noisy: IQR is 40 % of the median: something else was running, shapes changed, or the clock rate did",
         "warning: the first call took 2.60 s, 260 times the median, and is not counted; on mps every new shape "
         "compiles first",
         "warning: reads a value inside, so the host waits there: item() at train.py:12",
@@ -184,7 +183,7 @@ def test_compare_takes_turns() -> None:
     )
     assert [name for name in world.log if name != "synchronize"] == ["a", "b", *["a", "b", "b", "a"] * 4]
     assert str(found).splitlines() == [
-        "   device   median        middle half      min      max   queued    first  runs",
+        "   device   median                IQR      min      max   queued    first  runs",
         "a  cpu     10.0 ms  10.0 ms - 10.0 ms  10.0 ms  10.0 ms  1.00 ms  10.0 ms     8",
         "b  cpu     5.00 ms  5.00 ms - 5.00 ms  5.00 ms  5.00 ms  1.00 ms  5.00 ms     8",
         "b: 2.00 times as fast as a, surely (2.00 to 2.00)",
@@ -257,7 +256,7 @@ def test_regions() -> None:
     assert timer.timings["forward"].runs == (Run(1 * MS, 10 * MS),) * 2
     assert timer.timings["forward"].first == Run(1 * MS, 51 * MS)
     assert str(timer).splitlines() == [
-        "         device   median        middle half      min      max   queued    first  runs",
+        "         device   median                IQR      min      max   queued    first  runs",
         "forward  cpu     10.0 ms  10.0 ms - 10.0 ms  10.0 ms  10.0 ms  1.00 ms  51.0 ms     2",
         "save: ran once, which does not count: a first call compiles",
         "warning: forward: 2 runs are too few for a median: take 8",

@@ -96,7 +96,7 @@ def test_other_kinds(
 
 OWN = {"does": "refuses", "error": "RuntimeError", "text": "anymps: this ends the process"}
 CRASH = {"does": "crashes", "text": "exit"}
-ABSENT = [("known fault", "does not show it", "reports it")]
+ABSENT = [("known bug", "does not show it", "reports it")]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_fault_that_another_virtual_device_reports() -> None:
     """Their answers are the same: the difference is what they report."""
     mac, ours = ({**computed(result(2.0)), "reports": word} for word in ("sure", "no"))
     (found,) = compare(answers(True, faults={"c": mac}), answers(True, faults={"c": ours})).differences
-    assert (found.what, found.mac, found.ours) == ("known fault", "reports: sure", "reports: no")
+    assert (found.what, found.mac, found.ours) == ("known bug", "reports: sure", "reports: no")
 
 
 def test_other_inputs_are_another_question() -> None:

@@ -40,9 +40,10 @@ _ENOUGH: Final = 4  # looks that tell the speed without the run's end
 
 
 class _Look(NamedTuple):
-    """When it began and ended, in ns, and what it found: us without a core, speeds, us of cold code and once more.
+    """One look at this machine's core, from `begin` to `end` in ns.
 
-    Both are 0 where that code last ran more than a step before, as the program's own code runs in each step.
+    `lost` is the time without a core, in us; `code` and `compute` are speeds; `cold` and `again` are the times of a
+    piece of cold code and of the same once more, in us. These two are 0 if that code last ran more than a step before.
     """
 
     begin: int

@@ -143,7 +143,7 @@ class ChildParts:
                 self._set("PYTHONPATH", os.pathsep.join(paths))
         except OSError as error:
             self.close()
-            raise RecordingError(f"no place for the recordings of child processes: {error.strerror}") from None
+            raise RecordingError(f"cannot create a temporary folder: {error.strerror}") from None
 
     def leave_alone(self) -> None:
         """Have processes that are started from now on come without the device, until `close`."""

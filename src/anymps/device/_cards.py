@@ -1,4 +1,4 @@
-"""Which NVIDIA card computes for this process, or why none can: for the substrate `cuda`.
+"""Which NVIDIA GPU computes for this process, or why none can: for the substrate `cuda`.
 
 All that is asked of the machine goes through `look_for_cards`, so that tests answer for it.
 """
@@ -80,7 +80,7 @@ def why_no_card(found: Cards) -> Lack | None:
     if driver is None:
         return Lack(
             f"{_NEEDS} NVIDIA's driver, and libcuda.so.1 cannot be loaded",
-            "install the driver, or start the container with its cards (docker run --gpus all)",
+            "install the driver, or start the container with its GPUs (docker run --gpus all)",
         )
     built_for = _version(found.torch_cuda)
     if driver.cuda[0] < built_for[0]:
@@ -90,15 +90,15 @@ def why_no_card(found: Cards) -> Lack | None:
             f"update the driver, or install a torch for CUDA {driver.cuda[0]}",
         )
     if driver.error:
-        return Lack(f"NVIDIA's driver reports no card ({driver.error})", "run nvidia-smi, which asks the same driver")
+        return Lack(f"NVIDIA's driver reports no GPU ({driver.error})", "run nvidia-smi, which asks the same driver")
     if driver.cards:
         return None
     if found.visible is not None:
         return Lack(
-            f"{_NEEDS} an NVIDIA card, and CUDA_VISIBLE_DEVICES={found.visible!r} shows none",
-            "unset it, or name a card by its number",
+            f"{_NEEDS} an NVIDIA GPU, and CUDA_VISIBLE_DEVICES={found.visible!r} shows none",
+            "unset it, or name a GPU by its number",
         )
-    return Lack(f"{_NEEDS} an NVIDIA card, and this machine has none", "use the host substrate")
+    return Lack(f"{_NEEDS} an NVIDIA GPU, and this machine has none", "use the host substrate")
 
 
 def why_not_card(found: Cards, card: Card) -> Lack | None:
@@ -108,12 +108,12 @@ def why_not_card(found: Cards, card: Card) -> Lack | None:
             f"torch {found.torch} has no kernels for {_named(card)}, which has compute capability "
             f"{_dotted(card.capability)}",
             f"install a torch that has them (this one has those for {', '.join(found.architectures)}), or choose "
-            "another card with CUDA_VISIBLE_DEVICES",
+            "another GPU with CUDA_VISIBLE_DEVICES",
         )
     if card.free is not None and card.free < _LEAST:
         return Lack(
             f"{_named(card)} is full, as other processes have {_gib(card.total - card.free)} of {_gib(card.total)} GiB",
-            "end them (nvidia-smi names them), or choose another card with CUDA_VISIBLE_DEVICES",
+            "end them (nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
         )
     return None
 
@@ -123,7 +123,7 @@ def card_of(rank: int, there: int) -> int:
     text = os.environ.get(CARDS_VARIABLE, "")
     cards = whole(text) if text else there
     if not cards:
-        raise EnableError(f"anymps: {CARDS_VARIABLE}={text!r} must be a number of cards, 1 or more")
+        raise EnableError(f"anymps: {CARDS_VARIABLE}={text!r} must be a number of GPUs, 1 or more")
     return rank % cards % there
 
 
@@ -169,13 +169,13 @@ def too_small(card: Card, mac_bytes: int) -> str:
         return ""
     what = "has" if room == card.total else "has free"
     return (
-        f"{_named(card)} {what} {_gib(room)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the card is full "
+        f"{_named(card)} {what} {_gib(room)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the GPU is full "
         "before the Mac is, the error says so"
     )
 
 
 def _named(card: Card) -> str:
-    return f"card {card.number} ({card.name})"
+    return f"GPU {card.number} ({card.name})"
 
 
 def _has_kernels(architectures: tuple[str, ...], capability: tuple[int, int]) -> bool:

@@ -45,7 +45,7 @@ FALLBACK_VARIABLE = variable_of("fallback")
 # What `substrate` may be, each a file `native/device/<name>_substrate.cpp`, with what the banner says of it.
 SUBSTRATES = {
     "host": "computed on this machine's CPU",
-    "cuda": "computed on an NVIDIA card",
+    "cuda": "computed on an NVIDIA GPU",
     "shape": "shapes only, nothing is computed",
 }
 
@@ -56,7 +56,7 @@ class State:
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
-    `host`, `cuda` where the NVIDIA card `card` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
+    `host`, `cuda` where the NVIDIA GPU `card` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
     mps answers for CUDA; `kernels` is `real` where PyTorch's own kernels compute what their launches are described for,
     else `cpu`; `kernels_torch` is the release of these kernels, such as 2.15.0, else empty.
     """
@@ -151,7 +151,7 @@ def enable(
     loaded yet, when the program first imports it, as by the real backend. `require` is `"real"` or `"virtual"`, and
     raises on the other kind of device.
 
-    `substrate` chooses what computes: `"host"`, this machine's CPU (the default); `"cuda"`, an NVIDIA card
+    `substrate` chooses what computes: `"host"`, this machine's CPU (the default); `"cuda"`, an NVIDIA GPU
     (docs/gpu.md); or `"shape"`, for plans: tensors have shapes and memory but no values. The variable
     `ANYMPS_SUBSTRATE` may be host or cuda. `quiet` suppresses the line on stderr that describes the device.
 
@@ -178,7 +178,7 @@ def enable(
     if the device is not of the required kind, UnsupportedTorchError and BuildError if torch or the compiler cannot be
     used, and KernelsError if the kernels were not added. Raises EnableError if a backward has already run in this
     process (the autograd engine then has no thread for a new device), if the device already acts as another Mac or uses
-    another substrate or other kernels, if the kernels cannot run here, if no NVIDIA card can compute, or for an unknown
+    another substrate or other kernels, if the kernels cannot run here, if no NVIDIA GPU can compute, or for an unknown
     start method.
     """
     if require not in (None, "real", "virtual"):

@@ -35,11 +35,11 @@ def kernels_asked_for(asked: str | None, substrate: str | None) -> str | None:
     text: str | None = asked if asked is not None else asked_for("kernels")
     if substrate == "shape":
         if asked not in (None, "cpu"):
-            raise EnableError(f"anymps: kernels={asked!r} computes, and substrate='shape' computes nothing: choose one")
+            raise EnableError(f"anymps: kernels={asked!r} and substrate='shape' can't be combined")
         return None  # a plan of a program that runs so
     if substrate == "cuda" and text not in (None, "cpu"):
         raise EnableError(
-            "anymps: real kernels run on this machine's CPU, and the cuda substrate computes on a card: choose one"
+            "anymps: real kernels and substrate='cuda' can't be combined: these kernels run on this machine's CPU"
         )
     if asked is not None:
         set_variable("kernels", asked)

@@ -60,7 +60,7 @@ def ending(recording: Recording) -> Ending:
         return Ending(early="Ctrl-C ended the run")
     if facts.how.startswith("SIG"):
         return Ending(early=f"{facts.how} ended the run")
-    return Ending(early=f"The script ended with status {facts.status}" if facts.status else "")
+    return Ending(early=f"The script exited with {facts.status}" if facts.status else "")
 
 
 def kernel_limit(message: str) -> str:

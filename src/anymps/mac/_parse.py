@@ -32,7 +32,7 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
     `DEFAULT_MACOS`, and `macOS 15` means 15.0. `N-core` counts GPU cores, or CPU cores if no variant has N GPU cores.
     `wired_limit_mb=N`, in the text or as an argument, is the sysctl `iogpu.wired_limit_mb` in MiB.
 
-    Raises MacError, in one line, if a word is not understood or there is no such Mac; it names the nearest ones.
+    Raises MacError, in one line, if a word is unknown or there is no such Mac; it names the nearest ones.
     """
     rest = " ".join(text.lower().replace("\u2011", "-").split())
     wired, rest = _take(_WIRED, rest)
@@ -41,13 +41,14 @@ def parse_mac(text: str, *, wired_limit_mb: int = 0) -> Mac:
         rest = rest.replace("macbook neo", "a18 pro")
     chip, rest = _take(_CHIP, rest)
     if chip is None:
-        raise MacError(f'anymps: "{text.strip()}" names no Mac; write a chip and a memory size, as in "M3 Pro 18GB"')
+        raise MacError(f'anymps: no chip in "{text.strip()}"; write "M2 8GB"')
     memory, rest = _take(_MEMORY, rest)
     cpu, rest = _take(_CPU_CORES, rest)
     gpu, rest = _take(_CORES, rest)
     left = " ".join(_IGNORED.sub(" ", rest).split())
     if left:
-        raise MacError(f'anymps: "{left}" in "{text.strip()}" is not understood; write "M3 Pro 18GB, macOS 15.4"')
+        right = f"{left}GB" if left.isdigit() and memory is None else "M3 Pro 18GB, macOS 15.4"
+        raise MacError(f'anymps: unknown "{left}" in "{text.strip()}"; write "{right}"')
     name = " ".join(part.capitalize() for part in chip.groups() if part)
     bins = [candidate for candidate in chip_table().chips if candidate.name == f"Apple {name}"]
     if not bins:
@@ -87,6 +88,10 @@ def _choose(name: str, bins: list[Chip], ram: int | None, gpu: int | None, cpu: 
         ram = min(size for bin_ in fitting for size in bin_.ram_gib)
     sold = [bin_ for bin_ in fitting if ram in bin_.ram_gib]
     if not sold or ram is None:
+        sizes = sorted({size for bin_ in (fitting or bins) for size in bin_.ram_gib})
+        if ram is not None and not any(ram in bin_.ram_gib for bin_ in bins):
+            listed = " or ".join(", ".join(map(str, sizes)).rsplit(", ", 1))
+            raise MacError(f"anymps: {name} has {listed} GB, not {ram}")
         raise MacError(f'anymps: there is no Mac "{wanted}"; nearest: {_nearest(name, bins, fitting, ram)}')
     return max(sold, key=lambda bin_: bin_.gpu_cores), ram
 
@@ -96,12 +101,7 @@ def _with_cpu(bins: list[Chip], cores: int) -> list[Chip]:
 
 
 def _nearest(name: str, bins: list[Chip], fitting: list[Chip], ram: int | None) -> str:
-    """Real Macs close to the wish: the two memory sizes around it, or the bins if the core count is the trouble."""
-    if ram is not None and not any(ram in bin_.ram_gib for bin_ in bins):
-        sizes = sorted({size for bin_ in (fitting or bins) for size in bin_.ram_gib})
-        below = [size for size in sizes if size < ram][-1:]
-        above = [size for size in sizes if size > ram][:1]
-        return ", ".join(f"{name} {size}GB" for size in below + above)
+    """Real Macs close to the wish: the bins with its memory, then those with its cores."""
     if ram is not None:
         bins = [bin_ for bin_ in bins if ram in bin_.ram_gib] + [bin_ for bin_ in fitting if ram not in bin_.ram_gib]
     return ", ".join(

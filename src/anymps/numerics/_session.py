@@ -17,7 +17,7 @@ Which = Literal["some", "all"]
 WHICH: Final = row_of("check_numbers").words
 NOTHING_TO_COMPARE: Final = (
     "check-numbers: this machine's CPU computes everything, so there is nothing to compare; add --kernels real "
-    "(PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA card), or run on a Mac"
+    "(PyTorch's own Metal kernels) or --substrate cuda (an NVIDIA GPU), or run on a Mac"
 )
 
 _running: NumberCheck | None = None

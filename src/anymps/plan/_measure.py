@@ -175,7 +175,7 @@ def _killed(number: int) -> Stopped:
 
 def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], limit: float | None) -> Measured:
     if known.get("unrecorded"):
-        raise PlanError(f"anymps: the measurement is lost: {known['unrecorded']} (TMPDIR names another place for it)")
+        raise PlanError(f"anymps: cannot save the measurement: {known['unrecorded']}; set TMPDIR to another folder")
     ending = recording.run.ending
     story = recording.memory_story
     if limit is None and (ending.status or ending.exception):

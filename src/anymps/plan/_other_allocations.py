@@ -1,7 +1,7 @@
 """How much memory other allocations take besides PyTorch's heaps, by public logs, kind of model and release.
 
 Torch's out-of-memory error names both parts: "MPS allocated" is its heaps, "other allocations" is all else that Metal
-counts for the process, MPSGraph's graphs and their buffers first. The logs are listed in docs/memory.md.
+counts for the process, MPSGraph's graphs and their buffers first. The logs are listed in docs/evidence.md.
 """
 
 from __future__ import annotations

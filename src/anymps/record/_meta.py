@@ -81,7 +81,7 @@ class EndingFacts:
 class Part:
     """One process of a joined recording: `begin_ns` is where it begins on the clock of the whole.
 
-    `complete` is false if its recording stopped in the middle. `card` is the NVIDIA card that computed, such as
+    `complete` is false if its recording stopped in the middle. `card` is the NVIDIA GPU that computed, such as
     `cuda:0, NVIDIA H100 80GB HBM3`; empty for the CPU.
     """
 

@@ -16,7 +16,7 @@ from anymps.report.document import Cut
 
 _WORTH_A_WORD = 0.1  # of how far the host runs ahead: what changes less says nothing
 _RARE = 0.5  # times a step: a fraction tells less than how often
-_QUEUED_ON_A_CARD = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA card."
+_QUEUED_ON_A_CARD = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA GPU."
 _DONE_AT_ONCE = (
     "The order of host and GPU: here an operator is done when its call returns; on a Mac it is queued, and the host "
     "runs ahead until it waits."
@@ -185,7 +185,7 @@ def environment(story: Story) -> list[tuple[str, str]]:
 
 
 def _cards(story: Story) -> str:
-    """Which NVIDIA cards have computed, each with its processes where several did; empty if the CPU has."""
+    """Which NVIDIA GPUs have computed, each with its processes where several did; empty if the CPU has."""
     ranks: dict[str, list[str]] = {}
     for part in story.parts:
         ranks.setdefault(clean(part.card), []).append(clean(part.name))
@@ -313,10 +313,12 @@ def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
         early = ", before anything reached mps" if story.unused and not _not_begun(story) else ""
         return f"{subject} ended with {exception}{at}{early}."
     if outcome is Outcome.CUT:
-        refused = f"refused {plural(judged.refused, 'call')}" if judged.refused else "refused nothing"
+        refused = f"MPS on {mac} rejected {plural(judged.refused, 'call') if judged.refused else 'nothing'}"
         if running:
-            return f"So far MPS on {mac} {refused}."
-        return f"{clean(ended.early)}; up to there MPS on {mac} {refused}."
+            return f"So far {refused}."
+        if story.unused and not _not_begun(story):
+            return f"{clean(ended.early)} before it used mps."
+        return f"{clean(ended.early)}; until then {refused}."
     if outcome is Outcome.UNUSED:
         if _not_begun(story):
             return f"Nothing was recorded, so this says nothing about {mac}."

@@ -85,11 +85,11 @@ def _case(mac: Answer, ours: Answer, seen: _Seen) -> Found:
     reports = ours.get("reports", "no")
     if "reports" in mac:  # another virtual device's
         if mac["reports"] != reports:
-            yield "known fault", f"reports: {mac['reports']}", f"reports: {reports}"
+            yield "known bug", f"reports: {mac['reports']}", f"reports: {reports}"
     elif reports != "no" and (ours.get("does") == "computes" or _is_own(ours)):
         right = mac.get("does") == "computes" and (_is_own(ours) or not any(_samples(mac, ours, seen)))
         if right and reports == "sure":
-            yield "known fault", "does not show it", "reports it"
+            yield "known bug", "does not show it", "reports it"
         return
     elif reports == "may" and mac.get("does") == "computes":
         return

@@ -19,7 +19,7 @@ class Kind:
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind
     for kind in (
-        Kind("faults", "known faults (MPS6xx): whether this Mac shows them"),
+        Kind("faults", "known bugs (MPS6xx): whether this Mac shows them"),
         Kind("waits", "calls that make the host wait"),
         Kind("streams", "random numbers by seed"),
         Kind(

@@ -239,17 +239,17 @@ def _build_checks(facts: Facts) -> list[Check]:
 
 
 def _card_check(found: Cards, wanted: bool) -> Check:
-    """Which NVIDIA cards can compute (`--substrate cuda`); if none, why, and where one is wanted, what to do."""
+    """Which NVIDIA GPUs can compute (`--substrate cuda`); if none, why, and where one is wanted, what to do."""
     why, driver = why_no_card(found), found.driver
     cards = [] if why or driver is None else [(card, why_not_card(found, card)) for card in driver.cards]
     serving = [card for card, lack in cards if lack is None]
     if serving:
         told = [f"cuda:{card.number}, {card.name}, {_room(card.free, card.total)}" for card in serving]
-        return Check("NVIDIA card", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
+        return Check("NVIDIA GPU", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
     lacks = [why] if why else [lack for _, lack in cards if lack]
     if wanted:
-        return Check("NVIDIA card", Status.WARN, "; ".join(map(str, lacks)))
-    return Check("NVIDIA card", Status.OK, f"none: {'; '.join(lack.cause for lack in lacks)}")
+        return Check("NVIDIA GPU", Status.WARN, "; ".join(map(str, lacks)))
+    return Check("NVIDIA GPU", Status.OK, f"none: {'; '.join(lack.cause for lack in lacks)}")
 
 
 def _room(free: int | None, total: int) -> str:

@@ -131,7 +131,7 @@ def _finding(group: _Group, place: int, identity: str | None) -> Finding:
         )
     what = f"{_result(facts)}{_often(group)}. {_worst(facts)}{_folded(group)}"
     if hazard is not None:
-        what += f" This is the known fault {hazard.id}."
+        what += f" This is the known bug {hazard.id}."
     if facts.get("mpsgraph"):
         what += " MPSGraph computes this operator in this release, and how it does so is not public."
     return rule.finding(

@@ -197,8 +197,8 @@ def _compared(found: Comparison) -> Section:
     if left_out:
         rows.append(("left out", f"{text.plural(left_out, 'call')} over the limit of one trace"))
     note = (
-        "Rounding explains a difference of up to twice the bound for the operator, its dtype and the length of its "
-        "sums, and never more than twice what PyTorch's own tests of mps allow. Tensors are compared by their counts "
+        "A difference is treated as rounding within 2× the error bound of the operator, its dtype and the length of "
+        "its sums, capped at 2× PyTorch's tolerance in its tests of mps. Tensors are compared by their counts "
         "of NaN and infinity, smallest and largest values, mean, and 16 elements."
     )
     blocks = (Facts(tuple(rows)), Prose((note,), look="quiet"))

@@ -212,7 +212,7 @@ def _kernel(found: Comparison, divergence: Divergence) -> str:
         by_release.setdefault(f"torch {release}" if _names_release(found) else "this release", []).append(fault)
     for release, faults in by_release.items():
         names = " and ".join(f"{fault.id}, {fault.title}" for fault in faults[:3])
-        said += f" Known {'faults' if len(faults) > 1 else 'fault'} of `{divergence.call.name}` in {release}: {names}."
+        said += f" Known {'bugs' if len(faults) > 1 else 'bug'} of `{divergence.call.name}` in {release}: {names}."
     return said
 
 
@@ -364,7 +364,7 @@ def advice(found: Comparison, divergence: Divergence) -> str:
         return "Use the same dtype on both devices: `torch.autocast(device.type, dtype=torch.bfloat16)`."
     faults = _faults(found, divergence) if divergence.cause is Cause.NUMBER else []
     if faults:
-        return f"If this is the known fault: {faults[0][0].fix}"
+        return f"If this is the known bug: {faults[0][0].fix}"
     if divergence.cause is Cause.NUMBER and found.has_releases:
         return _WHICH_IS_RIGHT.format(*(side.kernels_torch for side in found.sides))
     said = _ADVICE[divergence.cause]
@@ -385,7 +385,7 @@ def facts(side: Side) -> str:
     """The run in one line: `torch 2.13.0, M3 Pro 18GB, 320 calls in 6 steps`."""
     known = side.facts
     words = [f"torch {known['torch']}" if known.get("torch") else "", known.get("mac", "")]
-    words += ["on an NVIDIA card"] if known.get("substrate") == "cuda" else []
+    words += ["on an NVIDIA GPU"] if known.get("substrate") == "cuda" else []
     steps = f" in {text.plural(side.ending.steps, 'step')}" if side.ending.steps else ""
     words.append(f"{text.plural(side.calls, 'call')}{steps}")
     if side.kernels_torch:

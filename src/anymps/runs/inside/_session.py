@@ -139,7 +139,7 @@ class OrderSession:
             import torch
 
             if not torch.cuda.is_available():
-                raise RequireError("anymps: torch finds no NVIDIA card, so nothing can run on cuda")
+                raise RequireError("anymps: torch finds no NVIDIA GPU, so nothing can run on cuda")
         return None
 
 

@@ -12,7 +12,7 @@ from anymps._text import clean, duration, percent
 FEW_RUNS = 8
 """Below this many runs, all of them together do not enclose the median with 99 % confidence: 2 * 0.5**n > 0.01."""
 WIDE_SPREAD = 0.10
-"""The middle half of the runs should lie within this share of the median."""
+"""The interquartile range (IQR) of the runs should lie within this share of the median."""
 SLOW_FIRST = 3.0
 """From this many medians on, the first call is worth a word."""
 LARGE_SYNCHRONIZE = 0.10
@@ -85,7 +85,7 @@ class Timing:
 
     @property
     def quartiles_ns(self) -> tuple[float, float]:
-        """The middle half of the times lies between these."""
+        """The first and the third quartile: the middle half of the times lies between them."""
         if self.n == 1:
             return self.median_ns, self.median_ns
         low, _, high = statistics.quantiles(self.times_ns, n=4, method="inclusive")
@@ -121,7 +121,7 @@ class Timing:
         return "\n".join([table([self]), *(f"warning: {text}" for text in warnings_of(self))])
 
 
-COLUMNS = ("", "device", "median", "middle half", "min", "max", "queued", "first", "runs")
+COLUMNS = ("", "device", "median", "IQR", "min", "max", "queued", "first", "runs")
 """What `cells` has of each timing: its name, then what it is."""
 
 
@@ -147,7 +147,7 @@ def warnings_of(timing: Timing) -> tuple[str, ...]:
         found.append(f"{timing.n} {'run is' if timing.n == 1 else 'runs are'} too few for a median: {timing.more}")
     if timing.iqr_ns > WIDE_SPREAD * median:
         found.append(
-            f"the middle half of the runs spreads over {percent(timing.iqr_ns / median)} of the median: "
+            f"noisy: IQR is {percent(timing.iqr_ns / median)} of the median: "
             "something else was running, shapes changed, or the clock rate did"
             if median
             else "the clock is too coarse for a run this short: put more calls in one run"
