@@ -10,11 +10,12 @@ import pytest
 import torch
 
 import anymps
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Settings, Story, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
 from anymps.record.format._quote import Quote, quote_file, quote_text
-from anymps.report import FORMATS, renderer
+from anymps.report import renderer
 
 TEXT = """\
 import torch

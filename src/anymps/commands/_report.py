@@ -11,6 +11,7 @@ import click
 
 from anymps._command_settings import ReportSettings
 from anymps._errors import UsageError
+from anymps._settings import FORMATS
 from anymps.commands._help import Command
 from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Judge
@@ -18,7 +19,7 @@ from anymps.commands._last_run import last_recording
 from anymps.commands._options import takes
 from anymps.commands._show import show
 from anymps.findings import Story
-from anymps.report import FORMATS, STDOUT, Output, Outputs
+from anymps.report import STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
     from anymps.record import Recording

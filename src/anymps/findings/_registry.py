@@ -7,7 +7,9 @@ from itertools import accumulate
 from typing import Final
 
 from anymps.findings._callers import with_callers
-from anymps.findings._catalogue import RULES, rule_of
+from anymps.findings._catalogue import RULES as RULES
+from anymps.findings._catalogue import nearest_rule as nearest_rule
+from anymps.findings._catalogue import rule_of as rule_of
 from anymps.findings._family import by_id
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Severity

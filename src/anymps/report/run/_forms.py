@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from anymps._settings import FORMATS
 from anymps.findings import Finding, Story
 from anymps.report.document import DEFAULT_WIDTH, Form, as_text, print_document, rendered
 from anymps.report.run._document import run_document
@@ -41,9 +42,6 @@ _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], 
     "junit": lambda story, findings, _: junit_pieces(story, findings),
 }
 
-FORMATS: Final = (*_SHOWN, *_FOR_PROGRAMS)
-"""The name of each form."""
-
 
 @dataclass(frozen=True)
 class Renderer:
@@ -68,7 +66,7 @@ class Renderer:
 
 
 def renderer(name: str, root: str | None = None) -> Renderer:
-    """The renderer of the form `name`. Raises KeyError for a name that is not in `FORMATS`."""
+    """The renderer of the form `name`. Raises KeyError for a name that names none."""
     if name not in FORMATS:
         raise KeyError(name)
     return Renderer(name, root)
