@@ -64,8 +64,8 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
     from anymps.report import comparison_document, comparison_json
 
-    document = comparison_document(found)
-    show_document(document, outputs, document, lambda: comparison_json(found))
+    shown, whole = (comparison_document(found, short=short) for short in (True, False))
+    show_document(shown, outputs, whole, lambda: comparison_json(found))
     if not found.is_used:
         say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED

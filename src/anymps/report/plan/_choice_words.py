@@ -19,7 +19,7 @@ TITLE: Final = "Which Mac?"
 
 _INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
-_HOST: Final = "The times leave out the program's own code and data loading."
+_HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
 
 
 def choice_table(plan: Plan, width: int | None = None) -> Table:

@@ -47,7 +47,8 @@ INTERVAL: Final = Column("80 %", "number", left_out=1)
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
 _ABOUT_TIMES: Final = (
-    "The times leave out the program's own code and data loading, because a plan does not run them at full speed."
+    "The times leave out the program's own code and data loading, because a plan does not run them at full speed; "
+    "`anymps run` times them, too, and predicts longer steps."
 )
 _SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 

@@ -28,6 +28,10 @@ _ON_MAC: Final = (
 )
 _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
 MOST_BELONGING: Final = 8
+_FOR_COPIES: Final = (
+    " Data that fits can stay on mps. `non_blocking=True` spares the wait if the script keeps the CPU tensor unchanged "
+    "until the next wait (MPS701, MPS702)."
+)
 _SHARE: Final = 0.1
 """The part of a step from which on waits are not called fine."""
 
@@ -131,12 +135,18 @@ def _told_costly(costly: Mapping[WaitPlace, float], directory: str) -> list[str]
     lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in costly]
     if not lines:
         return []
-    this, it = ("This wait takes", "it comes") if len(lines) == 1 else ("These waits take", "they come")
+    this, them = ("This wait takes", "it") if len(lines) == 1 else ("These waits take", "them")
     share = percent(sum(costly.values()))
     return [
-        f"{this} about {share} of a predicted step, and no finding is about that: {'; '.join(lines)}. With a larger "
-        f"batch {it} less often."
+        f"{this} about {share} of a predicted step, and no finding is about that: {'; '.join(lines)}. A larger batch "
+        f"makes {them} rarer.{_FOR_COPIES if all(map(_moves, costly)) else ' Nothing else helps that anymps knows.'}"
     ]
+
+
+def waits_without_findings(story: Story, findings: Sequence[Finding]) -> str:
+    """Which waits take a good part of the predicted step though no finding is about them, and what would help."""
+    others = [place for place in story.waits if not place.hurts and not _findings_about(place, findings)]
+    return " ".join(_told_costly(_costly(story, others), story.run.directory))
 
 
 def queued(queue: WaitQueue) -> str:
