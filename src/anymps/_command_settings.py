@@ -54,6 +54,7 @@ class ReportSettings(Settings):
         words=FORMATS,
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+    verbose: bool = row("flag", False, "Show each finding in full, and this machine's own times.", short="-v")
 
 
 @dataclass(frozen=True)

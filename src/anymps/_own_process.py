@@ -52,23 +52,29 @@ class FreshProcess:
         self._variables = dict(os.environ)
         self._output, self._errors = _Stream(1), _Stream(2)
 
-    def run(self, command: list[str], *, alone: bool = False, errors: int | None = None) -> str | int:
+    def run(self, command: list[str], *, errors: int | None = None) -> str | int:
         """Run a command to its end: its exit status, or in words why there is none.
 
-        Where it is `alone`, signals to the group of this process do not reach it. `errors` is another descriptor than
-        that of standard error.
+        It leads a session of its own: what ends this process from outside ends it by SIGTERM, and does not reach it by
+        itself. `errors` is another descriptor than that of standard error.
         """
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
+            with suppress(Exception):  # a script may put anything in its place
                 stream.flush()
         try:
-            status = subprocess.call(
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL,
                 stdout=self._output.number, stderr=self._errors.number if errors is None else errors,
-                cwd=self._folder, env=self._variables, start_new_session=alone,
+                cwd=self._folder, env=self._variables, start_new_session=True,
             )  # fmt: skip
         except (OSError, TypeError) as error:  # TypeError: Python does not know its own program
             return f"no process can be started ({getattr(error, 'strerror', error)})"
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
         return status if status >= 0 else f"its process was ended by signal {-status}"
 
     def tell(self, line: str) -> None:

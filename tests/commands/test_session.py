@@ -46,9 +46,8 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         log.append(("record", path, more))
         yield FakeHandle(log)
 
-    def run(self: object, command: list[str], *, alone: bool = False) -> int:
-        order, shown = Conclusion.read(command[-1])
-        log.append((order, shown, alone))
+    def run(self: object, command: list[str]) -> int:
+        log.append(Conclusion.read(command[-1]))
         return 3
 
     monkeypatch.setattr(anymps, "enable", lambda mac=None, **more: log.append(("enable", mac, more)))
@@ -73,17 +72,17 @@ def test_session_in_order(log: list[Any]) -> None:
     ]
     assert session.finish({"status": 0}) == 3
     order = Conclusion(asked, outputs, Path("train.py"), Path("x.db"), os.getpid())
-    assert log[2:] == [("close", {"status": 0}), (order, True, False)]
+    assert log[2:] == [("close", {"status": 0}), (order, True)]
 
 
 def test_session_that_a_signal_ends(log: list[Any], tmp_path: Path) -> None:
-    """`keep` closes the recording, which becomes the last run's; nothing is shown, and no second signal stops that."""
+    """`keep` closes the recording, which becomes the last run's; nothing is shown."""
     session = RunSession(RunSettings(children=False))
     session.start(Target("train.py"))
     session.keep({"status": 143, "how": "SIGTERM"})
     place = tmp_path / "cache" / "runs" / f"run-{os.getpid()}.anymps"
     order = Conclusion(RunSettings(children=False), Outputs(), Path("train.py"), place, os.getpid(), None, passing=True)
-    assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"}), (order, False, True)]
+    assert log[2:] == [("close", {"status": 143, "how": "SIGTERM"}), (order, False)]
 
 
 def test_session_without_a_cache(log: list[Any], tmp_path: Path) -> None:
@@ -142,14 +141,14 @@ def test_where_no_process_can_be_started(
 ) -> None:
     """One line says so, and where the recording is; without --record it is the last run's."""
 
-    def call(*_: object, **__: object) -> int:
+    def start(*_: object, **__: object) -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
     path = tmp_path / "run.anymps" if kept else tmp_path / "runs" / "last.anymps"
     session = RunSession(RunSettings(children=False, record=path if kept else None))
     session.start(Target("train.py"))
-    monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(subprocess, "Popen", start)
     capfd.readouterr()
     assert session.finish({"status": 0}) == 2
     assert capfd.readouterr() == ("", NO_PROCESS.format(os.strerror(errno.EAGAIN), path))

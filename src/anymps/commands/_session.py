@@ -146,7 +146,7 @@ class RunSession:
 
     def _conclude(self, *, shown: bool) -> int:
         """Have a new process do the rest; where there is none, the recording is kept, and a line says where it is."""
-        status = self._process.run(self._commands[shown], alone=not shown)
+        status = self._process.run(self._commands[shown])
         if isinstance(status, str):
             kept = self._asked.record or (last_recording() if keep_as_last(self._recording) else self._recording)
             self._process.tell(f"anymps: there is no report: {status}. See it with: anymps report {kept}")

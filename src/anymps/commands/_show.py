@@ -40,12 +40,12 @@ def show_document(shown: Document, outputs: Outputs, whole: Document, as_json: C
             say(f"report: {output.path}")
 
 
-def show(story: Story, findings: Sequence[Finding], stream: TextIO) -> None:
+def show(story: Story, findings: Sequence[Finding], stream: TextIO, *, brief: bool = False) -> None:
     """Write the terminal report to ``stream``. Raises UsageError if it cannot be written."""
     from anymps.report import print_terminal
 
     with _shown(stream):
-        print_terminal(story, findings, stream)
+        print_terminal(story, findings, stream, brief=brief)
         stream.flush()
 
 

@@ -30,7 +30,7 @@ _MOST_LOSSES: Final = 24
 
 
 def comparison_document(found: Comparison, *, short: bool = False) -> Document:
-    """Everything that a comparison says, for every format that people read; a `short` one of runs that agree is a line."""
+    """All that a comparison says, in the formats that people read; a `short` one of runs that agree is a line."""
     first, second = (side.name for side in found.sides)
     script = text.path(found.script)
     return Document(

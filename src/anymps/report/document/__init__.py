@@ -21,6 +21,7 @@ from anymps.report.document._markdown import as_markdown
 from anymps.report.document._rendered import print_document, rendered
 from anymps.report.document._terminal import as_text
 from anymps.report.document._tree import (
+    WORDS,
     Block,
     Cell,
     Change,

@@ -73,14 +73,26 @@ def renderer(name: str, root: str | None = None) -> Renderer:
 
 
 def render_terminal(
-    story: Story, findings: Sequence[Finding], *, width: int = DEFAULT_WIDTH, color: bool = False
+    story: Story,
+    findings: Sequence[Finding],
+    *,
+    width: int = DEFAULT_WIDTH,
+    color: bool = False,
+    brief: bool = False,
 ) -> str:
     """The report as text, by default 100 columns wide and without colour."""
-    return as_text(run_document(story, findings, forms=Form.TERMINAL), width=width, color=color)
+    return as_text(run_document(story, findings, forms=Form.TERMINAL, brief=brief), width=width, color=color)
 
 
 def print_terminal(
-    story: Story, findings: Sequence[Finding], stream: TextIO, *, width: int | None = None, color: bool | None = None
+    story: Story,
+    findings: Sequence[Finding],
+    stream: TextIO,
+    *,
+    width: int | None = None,
+    color: bool | None = None,
+    brief: bool = False,
 ) -> None:
     """Write the report to `stream`, as wide as its terminal and coloured if it is one."""
-    print_document(run_document(story, findings, forms=Form.TERMINAL), stream, width=width, color=color)
+    document = run_document(story, findings, forms=Form.TERMINAL, brief=brief)
+    print_document(document, stream, width=width, color=color)

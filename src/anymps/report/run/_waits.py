@@ -20,6 +20,7 @@ _HERE: Final = (
     Column("work", "number", left_out=2),
     Column("cost a step", "number"),
 )
+_OWN_TIMES: Final = ("host", "work")
 _ON_MAC: Final = (
     *_FIRST,
     Column("queued", "number", left_out=3),
@@ -36,8 +37,11 @@ _SHARE: Final = 0.1
 """The part of a step from which on waits are not called fine."""
 
 
-def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Section]:
-    """The waits that hurt with their queue, then those that belong; nothing if there was none."""
+def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool = False) -> Iterator[Section]:
+    """The waits that hurt with their queue, then those that belong; nothing if there was none.
+
+    A `brief` one has no times of a machine that is no Mac.
+    """
     places = story.waits
     if not places:
         return
@@ -52,12 +56,14 @@ def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Se
     remarks = (
         *_avoidable(avoidable, directory),
         *_told_costly(costly, directory),
-        *_remarks(story, hurting, directory, on_mac=bool(on_mac)),
+        *_remarks(story, hurting, directory, on_mac=bool(on_mac), brief=brief),
     )
     blocks: list[Block] = []
     if hurting:
         rows = tuple(_hurting(place, directory, on_mac) for place in hurting)
-        blocks.append(hurting_table(rows, on_mac=bool(on_mac)))
+        table = hurting_table(rows, on_mac=bool(on_mac))
+        shown = [at for at, name in enumerate(table.names) if not brief or name not in _OWN_TIMES]
+        blocks.append(table if on_mac or story.run.on_mac else table.of_columns(shown))
     if remarks:
         blocks.append(Prose(remarks, look="quiet"))
     if belonging:
@@ -191,7 +197,7 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool) -> list[str]:
+def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool, brief: bool) -> list[str]:
     if not hurting:
         return []
     remarks = []
@@ -205,12 +211,12 @@ def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_m
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
             "that work to do, so a step saves less."
         )
-    elif not story.run.on_mac:
+    elif story.run.on_mac:
+        meaning += " Host and work: the host's time between and inside the calls of these operators."
+    elif not brief:
         meaning += (
             " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
             "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
         )
-    else:
-        meaning += " Host and work: the host's time between and inside the calls of these operators."
     remarks.append(meaning)
     return remarks
