@@ -9,6 +9,7 @@ from anymps.findings import Severity, Story
 from anymps.findings._prices import cost_without
 from anymps.forecast import forecast
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.report import render_summary
 from anymps.report.document import Prose
 from anymps.report.run._waits import waits_section
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
@@ -429,9 +430,12 @@ def test_copies_that_bound_a_step_without_a_finding() -> None:
     assert isinstance(remarks, Prose)
     assert remarks.sentences == (
         f"These waits take about {share} of a predicted step, and no finding is about that: train.py:2 ({why}); "
-        f"train.py:3 ({why}); train.py:4 ({why}). With a larger batch they come less often.",
+        f"train.py:3 ({why}); train.py:4 ({why}). A larger batch makes them rarer. Data that fits can stay on mps. "
+        "`non_blocking=True` spares the wait if the script keeps the CPU tensor unchanged until the next wait (MPS701, "
+        "MPS702).",
     )
     assert section.remark == ""
+    assert "A larger batch makes them rarer." in render_summary(Story.of(recording), []).replace("\n", " ")
 
 
 def test_copies_of_an_inference() -> None:

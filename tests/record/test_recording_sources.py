@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import anymps
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Settings, Story, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
-from anymps.report import FORMATS, renderer
+from anymps.report import renderer
 from anymps.source import Quote, quote_file, quote_text
 
 TEXT = """\

@@ -168,7 +168,7 @@ def program_files(script: str) -> Iterator[str]:
     seen: set[str] = set()
     modules = [sys.modules.get("__main__"), *list(sys.modules.values())]
     for file in [
-        os.path.abspath(script) if script else "",
+        script,
         *(getattr(module, "__file__", None) or "" for module in modules),
     ]:
         own = file.endswith(".py") and not is_library(file) and not file.startswith(_OURS)

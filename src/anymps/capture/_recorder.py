@@ -88,6 +88,7 @@ class Capture:
         self._part = Part(asked, self._rounds, self._begin_part, self._end_part) if asked is not None else None
         self._source = source
         self._script = script
+        self._file = os.path.abspath(script) if script else ""  # the program may change its folder
         self._argv = list(argv)
         self._limit = detail_limit
         self._allocation_limit = allocation_limit
@@ -221,7 +222,7 @@ class Capture:
     def _note_source(self) -> None:
         """Note what the program's source says of a device that the run used."""
         if self._habits and (self._reached or self.core.ledger_state()[0]):
-            note_device_types(self.core, self._script)
+            note_device_types(self.core, self._file)
 
     def _note_part(self) -> None:
         """Say which steps the part has: what was asked for, as a rule."""
@@ -283,7 +284,7 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        choice, unmoved = device_choice(self._script)
+                        choice, unmoved = device_choice(self._file)
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)

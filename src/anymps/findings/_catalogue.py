@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from anymps.findings._model import Finding, Rule, Severity
 
 RULES: Final[dict[str, Rule]] = {}
-"""Every rule by its id; filled by `_registry.py`, which the package's face imports."""
+"""Every rule by its id; filled by `_registry.py`, by which other packages have it."""
 
 
 _UNKNOWN: Final = Rule("", "", Severity.INFO, "", "", "", None)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from anymps.findings._catalogue import rule_of
 from anymps.findings._endings import Ending, ending, ending_refusal, kernel_limit
 from anymps.findings._model import Finding, Severity
+from anymps.findings._registry import rule_of
 from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
 from anymps.record import NOWHERE, Recording, RefusalKind, Site
 

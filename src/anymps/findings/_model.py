@@ -6,12 +6,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
 from anymps._settings import variable_of
-from anymps._text import severity_word
+from anymps.findings._severity import Severity as Severity
 from anymps.findings.edits import Change, Placed, Safety, change_at
 from anymps.record import Recording, Site, Wait
 from anymps.rules import parse_torch_version
@@ -84,27 +83,6 @@ class Example:
 
 
 _WRITTEN: Final = "Write `{new}`."
-
-
-class Severity(IntEnum):
-    """How much a finding matters; the most severe sorts first."""
-
-    ERROR = 0
-    """A Mac raises here, or computes something else, or dies."""
-    WARNING = 1
-    """A Mac runs this, slower than it need be, or not reliably."""
-    INFO = 2
-    """Worth knowing."""
-
-    @property
-    def label(self) -> str:
-        """`error`, `warning` or `info`: in settings, options and JSON."""
-        return self.name.lower()
-
-    @property
-    def word(self) -> str:
-        """`error`, `warning` or `note`: in what people read."""
-        return severity_word(self.label)
 
 
 @dataclass(frozen=True)

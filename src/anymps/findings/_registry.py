@@ -9,7 +9,10 @@ from itertools import accumulate
 from typing import Final
 
 from anymps import _paths
-from anymps.findings._catalogue import RULES, by_id, rule_of
+from anymps.findings._catalogue import RULES as RULES
+from anymps.findings._catalogue import by_id
+from anymps.findings._catalogue import nearest_rule as nearest_rule
+from anymps.findings._catalogue import rule_of as rule_of
 from anymps.findings._loop import MIN_STEPS, is_library, package_of
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced

@@ -16,7 +16,7 @@ from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Trace
-from anymps.record import EndingFacts, MemoryStory, Occurrence, Recording, RoundKind
+from anymps.record import EndingFacts, MemoryStory, Moment, Occurrence, Recording, RoundKind
 from anymps.runs import Order, processor_limits, run
 
 ASSUMED = "anymps::assumed."
@@ -114,6 +114,12 @@ class Measured:
     """The fewest and the most backwards that an optimizer ran within one step of its own, as LBFGS does."""
     retries: bool = False
     """Whether its code tells of what to do where memory runs out."""
+
+    @property
+    def peak(self) -> Moment:
+        """When its memory was highest: a run that allocates nothing is not measured."""
+        assert self.story.peak is not None
+        return self.story.peak
 
     @property
     def trace(self) -> Trace:

@@ -280,6 +280,5 @@ def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], m
         return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:
         return Change(scenario, 0, 0, (), f"it took longer than the {measured.limit:g} s of --seconds")
-    peak = measured.story.peak
     outcomes = tuple(measured.trace.replay(mac, minor) for mac in macs)
-    return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcomes)
+    return Change(scenario, measured.peak.allocated, measured.story.peak_reserved, outcomes)
