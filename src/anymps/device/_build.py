@@ -41,7 +41,7 @@ from anymps.device._toolchain import (
 
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
-_UNITS = 4  # compiled at a time
+_UNITS = 2  # each reads torch's headers, a third of its time
 _HEADERS = "generated"  # in the folder of a build: the include directory of generated headers
 _BUILDING = ".building-"  # between the name of a core and the process that builds it
 _CHECKSUM = "sha256"  # the file beside a core with its digest
@@ -284,17 +284,19 @@ def write_headers(directory: Path, torch: TorchInstall) -> None:
 def _join(sources: Sequence[Path], work: Path) -> list[Path]:
     """Write units that include the sources, at most `_UNITS`, of about equal size.
 
-    Most of the time goes into torch's headers, which are then read once a unit instead of once a file. The units do not
+    Torch's headers are then read once a unit instead of once a file. Files that need the largest of them, those of
+    torch's Python module, go together, and so do the files of a folder, which use the same templates. The units do not
     depend on the machine: what compiles here does everywhere.
     """
-    units: list[list[Path]] = [[] for _ in range(min(_UNITS, len(sources)))]
-    sizes = [0] * len(units)
-    for source in sorted(sources, key=lambda path: path.stat().st_size, reverse=True):
-        smallest = sizes.index(min(sizes))
-        units[smallest].append(source)
-        sizes[smallest] += source.stat().st_size
+    texts = {source: source.read_bytes() for source in sources}
+    count, total = min(_UNITS, len(sources)), sum(map(len, texts.values()))
+    units: list[list[Path]] = [[] for _ in range(count)]
+    done = 0
+    for source in sorted(sources, key=lambda path: (b"<torch/csrc/" not in texts[path], path)):
+        units[min(count - 1, (done + len(texts[source]) // 2) * count // max(1, total))].append(source)
+        done += len(texts[source])
     paths = []
-    for index, unit in enumerate(units):
+    for index, unit in enumerate(unit for unit in units if unit):
         path = work / f"unit{index}.cpp"
         path.write_text("".join(f'#include "{source.as_posix()}"\n' for source in unit), encoding="utf-8")
         paths.append(path)

@@ -37,12 +37,6 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
   return at::Tensor(std::move(host));
 }
 
-void Call::show(const at::Tensor& tensor, bool written, size_t position) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  look_at(tensor, position);
-  arguments_.push_back({impl, {}, written});
-}
-
 void Call::look_at(const at::Tensor& tensor, size_t position) {
   span_.input(tensor.unsafeGetTensorImpl());
   if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
