@@ -19,6 +19,8 @@ from {module} import main
 main()
 """
 
+_NOT_STARTED: Final = 126  # and above: what shells and loaders end with, such as 127 where a library is missing
+
 SAFE_PATH: Final = ["-P"] if sys.version_info >= (3, 11) else []
 """Options of this interpreter under which `-c` does not put the current folder first among the places of modules.
 
@@ -75,7 +77,9 @@ class FreshProcess:
             process.terminate()
             process.wait()
             raise
-        return status if status >= 0 else f"its process was ended by signal {-status}"
+        if status < 0:
+            return f"its process was ended by signal {-status}"
+        return status if status < _NOT_STARTED else f"its process could not start (status {status})"
 
     def tell(self, line: str) -> None:
         """Print a line on the standard error that it would have."""

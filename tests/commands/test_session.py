@@ -162,10 +162,16 @@ def test_a_python_that_does_not_know_its_program(tmp_path: Path) -> None:
         assert str(status).startswith("no process can be started (")
 
 
-def test_a_process_that_is_killed() -> None:
-    """Its end is no exit status."""
-    killed = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
-    assert FreshProcess().run(killed) == "its process was ended by signal 9"
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "its process was ended by signal 9"),
+        ("raise SystemExit(127)", "its process could not start (status 127)"),
+    ],
+)
+def test_a_process_that_comes_to_no_end_of_its_own(code: str, why: str) -> None:
+    """What it ended with is no exit status of a run."""
+    assert FreshProcess().run([sys.executable, "-c", code]) == why
 
 
 def recorded(folder: Path, calls: int = 4, *, complete: bool = True) -> Path:
