@@ -1,3 +1,11 @@
+// Tables of two or three columns whose first one holds code only are lists of names: on a phone each row becomes a column.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const table of document.querySelectorAll("article table")) {
+    const rows = [...table.querySelectorAll("tbody tr")];
+    if (rows.every((row) => row.children.length < 4 && row.children[0].querySelector("code"))) table.classList.add("names");
+  }
+});
+
 // A field above the tables of rules and of known bugs: only rows that hold all of its words are shown.
 document.addEventListener("DOMContentLoaded", () => {
   const section = document.querySelector("#rules, #known-bugs-by-release");
