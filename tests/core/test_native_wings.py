@@ -14,6 +14,7 @@ from anymps.device._enable import SUBSTRATES
 
 TABLE = Path(__file__).parents[2] / "docs" / "architecture" / "device.md"
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_REACHES = re.compile(r"->(?:ml_meth|vectorcall)\b|\bmprotect\(")
 _TORCH = re.compile(r"^#include <(?:torch|ATen|c10|Python)[./]", re.MULTILINE)
 
 
@@ -110,6 +111,11 @@ def test_no_include_upward_inside_the_device() -> None:
         if other.parts[0] == "device" and DEVICE.index(other.parts[1]) > DEVICE.index(path.parts[1])
     ]
     assert wrong == []
+
+
+def test_only_patches_reach_into_objects_of_others() -> None:
+    """What torch or Python made is changed in one place."""
+    assert [str(path) for path in files() if path.parts[0] != "patches" and _REACHES.search(read(path))] == []
 
 
 def test_no_circle() -> None:

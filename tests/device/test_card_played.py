@@ -48,7 +48,7 @@ x = torch.ones(4, device=D)
 x = x + x
 for _ in range(2):
     x.masked_scatter_(x > 1, x.clone())
-print(native().computed_away())
+print(native().host_fallbacks())
 """
     assert played(code, "cpu").lines == ["{'aten::masked_scatter_': 2}"]
     assert played(code.replace("'cuda'", "'host'"), "cpu").lines == ["{}"]
@@ -142,7 +142,7 @@ good = torch.tensor([0.0, 0.5, 1.0], device=D, requires_grad=True)
 loss = binary_cross_entropy(good, ones)
 loss.backward()
 print(round(loss.item(), 4), [round(value, 4) for value in good.grad.tolist()])
-print(native().computed_away())
+print(native().host_fallbacks())
 """
     said = [f"all elements of {which} should be between 0 and 1" for which in ("input", "target")]
     assert played(code, "cpu").lines == [*said * 3, "33.5644 [-333333331968.0, -0.6667, 0.0]", "{}"]
@@ -178,7 +178,7 @@ for training in (True, False):
     print([list(it.shape) for it in made])
 x = torch.tensor([[3, 1, 1, 1], [2, 2, 0, 2]], device=D)
 print(x.kthvalue(2).values.tolist(), x.median(1).values.tolist())
-print(native().computed_away())
+print(native().host_fallbacks())
 """
     assert played(code, "cpu").lines == [
         "torch.float16 True",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+from pathlib import Path
 
 import pytest
 import torch
@@ -79,6 +80,17 @@ def test_a_compiler_starts_without_what_is_preloaded(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("LD_PRELOAD", "/nowhere/libasan.so")
     answer = _compiler.find_compiler().run(["--version"])
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_parser_starts_without_what_is_preloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor may libclang's process have it."""
+    monkeypatch.setenv("LD_PRELOAD", "/nowhere/libtsan.so")
+    monkeypatch.setattr(_parser, "_children", {})
+    child = _parser._start()
+    variables = Path(f"/proc/{child.pid}/environ").read_bytes().split(b"\0")
+    child.kill()
+    child.communicate()
+    assert not [name for name in variables if name.startswith(b"LD_PRELOAD=")]
 
 
 STATIC = """

@@ -66,6 +66,8 @@ def _start() -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="surrogateescape",
         start_new_session=True,  # a Ctrl-C is for the program
+        # A preloaded sanitizer takes more memory than the limit.
+        env={name: text for name, text in os.environ.items() if name != "LD_PRELOAD"},
     )
     _children.clear()
     _children[os.getpid()] = child

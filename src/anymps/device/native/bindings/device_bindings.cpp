@@ -69,11 +69,11 @@ PyObject* keep_values(PyObject*, PyObject* bytes) {
   Py_RETURN_NONE;
 }
 
-// computed_away() -> how often each operator was computed by the CPU on copies, by name
-PyObject* computed_away(PyObject*, PyObject*) {
+// host_fallbacks() -> how often each operator was computed by the CPU on copies, by name
+PyObject* host_fallbacks(PyObject*, PyObject*) {
   return guarded([]() -> PyObject* {
     PyObject* counts = PyDict_New();
-    for (const auto& [name, count] : substrate().computed_away()) {
+    for (const auto& [name, count] : substrate().host_fallbacks()) {
       PyObject* number = PyLong_FromLongLong(count);
       PyDict_SetItemString(counts, name.c_str(), number);
       Py_DECREF(number);
@@ -196,7 +196,7 @@ PyMethodDef device_methods[] = {
     {"allow_fallback", allow_fallback, METH_O, "Whether operators without a kernel run on the CPU."},
     {"hold_back_copies", hold_back_copies, METH_O, "Whether copies to the CPU with non_blocking=True arrive at the next wait only."},
     {"keep_values_up_to", keep_values, METH_O, "How large a buffer may be whose values a substrate without data keeps, in bytes."},
-    {"computed_away", computed_away, METH_NOARGS, "How often each operator was computed by the CPU on copies, on the cuda substrate."},
+    {"host_fallbacks", host_fallbacks, METH_NOARGS, "How often each operator was computed by the CPU on copies, on the cuda substrate."},
     {"fate", fate, METH_O, "The fate of a listed operator as its number, or -1."},
     {"engine_started", engine_started, METH_NOARGS, "Whether a backward has already run in this process."},
     {"end_device_threads", end_device_threads, METH_NOARGS, "Ends autograd's device threads, before the interpreter ends."},

@@ -111,9 +111,9 @@ PyObject* begin_launch(PyObject*, PyObject* tensors) {
     }
     PyObject* places = PyList_New(0);
     for (const margins::Copy& copy : copies) {
-      const auto first = reinterpret_cast<uintptr_t>(copy.bytes), other = reinterpret_cast<uintptr_t>(copy.room.start);
+      const auto first = reinterpret_cast<uintptr_t>(copy.bytes), other = reinterpret_cast<uintptr_t>(copy.placement.start);
       PyObject* place = Py_BuildValue(
-          "KKL", static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + copy.room.nbytes),
+          "KKL", static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + copy.placement.nbytes),
           static_cast<long long>(other - first));
       if (place == nullptr || PyList_Append(places, place) != 0) {
         Py_XDECREF(place);

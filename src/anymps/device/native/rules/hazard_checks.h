@@ -10,4 +10,6 @@ namespace anymps::hazard_checks {
 // By the name in anymps.rules.Check.
 const std::unordered_map<std::string, CheckKind>& checks();
 
+void add_product_checks(std::unordered_map<std::string, CheckKind>& checks);  // product_checks.cpp: matrix products, linear layers
+
 }  // namespace anymps::hazard_checks

@@ -1,5 +1,5 @@
 // How known faults of matrix products and linear layers are recognised (anymps/rules/faults).
-#include "rules/product_checks.h"
+#include "rules/hazard_checks.h"
 
 #include <algorithm>
 #include <optional>

@@ -17,7 +17,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <cstring>
-#include <new>
 #include <sstream>
 
 namespace anymps {

@@ -27,7 +27,7 @@ SubstrateEntry::SubstrateEntry(const char* name, Maker make) {
   makers()[name] = make;
 }
 
-at::Tensor Substrate::sending_room(c10::IntArrayRef sizes, c10::ScalarType type) {
+at::Tensor Substrate::staging_buffer(c10::IntArrayRef sizes, c10::ScalarType type) {
   return at::detail::empty_cpu(sizes, type);
 }
 

@@ -158,8 +158,8 @@ class Substrate {
     return true;
   }
 
-  // A CPU tensor to be filled and sent to an alias by `copy_(room, non_blocking=true)`, for which nobody waits.
-  virtual at::Tensor sending_room(c10::IntArrayRef sizes, c10::ScalarType type);
+  // A CPU tensor to be filled and sent to an alias by `copy_(staging, non_blocking=true)`, for which nobody waits.
+  virtual at::Tensor staging_buffer(c10::IntArrayRef sizes, c10::ScalarType type);
 
   // After kernels of this substrate have written `tensor`, an mps one.
   virtual void wrote(const at::Tensor& tensor) = 0;
@@ -175,7 +175,7 @@ class Substrate {
   virtual at::Tensor stand_in(const at::Tensor& tensor) = 0;
 
   // How often each operator was computed by the CPU on copies, by name: by a substrate that has kernels of its own.
-  virtual std::map<std::string, int64_t> computed_away() {
+  virtual std::map<std::string, int64_t> host_fallbacks() {
     return {};
   }
 

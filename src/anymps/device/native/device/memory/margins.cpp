@@ -24,16 +24,16 @@ size_t behind(size_t nbytes) {
   return std::clamp(nbytes, kLeast, kMost);
 }
 
-at::DataPtr with_margins(size_t nbytes, Room& room) {
+at::DataPtr with_margins(size_t nbytes, Placement& placement) {
   at::DataPtr memory = c10::GetCPUAllocator()->allocate(kBefore + nbytes + behind(nbytes));
-  room = {static_cast<char*>(memory.get()) + kBefore, nbytes, behind(nbytes), false};
+  placement = {static_cast<char*>(memory.get()) + kBefore, nbytes, behind(nbytes), false};
   return memory;
 }
 
-void mark(Room& room) {
-  std::memset(room.start - kBefore, kMark, kBefore);
-  std::memset(room.start + room.nbytes, kMark, room.behind);
-  room.marked = true;
+void mark(Placement& placement) {
+  std::memset(placement.start - kBefore, kMark, kBefore);
+  std::memset(placement.start + placement.nbytes, kMark, placement.behind);
+  placement.marked = true;
 }
 
 bool is_marked(const char* from, size_t count) {
@@ -59,22 +59,22 @@ void add_copy(const c10::Storage& storage, std::vector<Copy>& copies) {
   Copy copy;
   copy.storage = storage;
   copy.bytes = static_cast<char*>(storage.mutable_data());
-  copy.memory = with_margins(storage.nbytes(), copy.room);
+  copy.memory = with_margins(storage.nbytes(), copy.placement);
   copy.before = c10::GetCPUAllocator()->allocate(storage.nbytes());
-  std::memcpy(copy.room.start, copy.bytes, storage.nbytes());
-  std::memcpy(copy.before.get(), copy.room.start, storage.nbytes());
-  mark(copy.room);
+  std::memcpy(copy.placement.start, copy.bytes, storage.nbytes());
+  std::memcpy(copy.before.get(), copy.placement.start, storage.nbytes());
+  mark(copy.placement);
   copies.push_back(std::move(copy));
 }
 
-Room* room_of(const at::Tensor& tensor, std::vector<Copy>& copies) {
+Placement* placement_of(const at::Tensor& tensor, std::vector<Copy>& copies) {
   Buffer* buffer = buffer_behind(tensor);
-  if (buffer == nullptr || buffer->room.marked) {
-    return buffer == nullptr ? nullptr : &buffer->room;
+  if (buffer == nullptr || buffer->placement.marked) {
+    return buffer == nullptr ? nullptr : &buffer->placement;
   }
   for (Copy& copy : copies) {
     if (copy.storage.unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl()) {
-      return &copy.room;
+      return &copy.placement;
     }
   }
   return nullptr;
@@ -86,9 +86,9 @@ void begin() {
   begun.store(true, std::memory_order_relaxed);
 }
 
-at::DataPtr allocate(size_t nbytes, Room& room) {
-  const bool roomy = nbytes >= kLarge || begun.load(std::memory_order_relaxed);
-  return roomy ? with_margins(nbytes, room) : c10::GetCPUAllocator()->allocate(nbytes);
+at::DataPtr allocate(size_t nbytes, Placement& placement) {
+  const bool has_margins = nbytes >= kLarge || begun.load(std::memory_order_relaxed);
+  return has_margins ? with_margins(nbytes, placement) : c10::GetCPUAllocator()->allocate(nbytes);
 }
 
 void guard(const at::Tensor& tensor, std::vector<Copy>& copies) {
@@ -96,31 +96,31 @@ void guard(const at::Tensor& tensor, std::vector<Copy>& copies) {
   if (buffer == nullptr) {
     return;
   }
-  if (C10_UNLIKELY(buffer->room.start == nullptr)) {
+  if (C10_UNLIKELY(buffer->placement.start == nullptr)) {
     add_copy(tensor.storage(), copies);
-  } else if (C10_UNLIKELY(!buffer->room.marked)) {
-    mark(buffer->room);
+  } else if (C10_UNLIKELY(!buffer->placement.marked)) {
+    mark(buffer->placement);
   }
 }
 
 std::optional<Stray> stray(const at::Tensor& tensor, std::vector<Copy>& copies) {
-  const Room* room = room_of(tensor, copies);
-  if (room == nullptr) {
+  const Placement* placement = placement_of(tensor, copies);
+  if (placement == nullptr) {
     return std::nullopt;
   }
-  char *const before = room->start - kBefore, *const after = room->start + room->nbytes;
-  if (C10_LIKELY(is_marked(before, kBefore) && is_marked(after, room->behind))) {
+  char *const before = placement->start - kBefore, *const after = placement->start + placement->nbytes;
+  if (C10_LIKELY(is_marked(before, kBefore) && is_marked(after, placement->behind))) {
     return std::nullopt;
   }
-  Stray found{0, 0, room->nbytes};
+  Stray found{0, 0, placement->nbytes};
   const auto look = [&](char* from, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       if (static_cast<unsigned char>(from[i]) == kMark) continue;
-      if (found.count++ == 0) found.offset = from + i - room->start;
+      if (found.count++ == 0) found.offset = from + i - placement->start;
       from[i] = static_cast<char>(kMark);
     }
   };
-  look(after, room->behind);
+  look(after, placement->behind);
   look(before, kBefore);
   return found;
 }
@@ -131,9 +131,9 @@ void carry_back(const std::vector<Copy>& copies) {
     if (copy.storage.data() != copy.bytes) {
       continue;  // a handler of a signal has given it other bytes meanwhile
     }
-    const char *now = copy.room.start, *before = static_cast<const char*>(copy.before.get());
-    for (size_t from = 0; from < copy.room.nbytes; from += kPiece) {
-      const size_t to = std::min(from + kPiece, copy.room.nbytes);
+    const char *now = copy.placement.start, *before = static_cast<const char*>(copy.before.get());
+    for (size_t from = 0; from < copy.placement.nbytes; from += kPiece) {
+      const size_t to = std::min(from + kPiece, copy.placement.nbytes);
       if (std::memcmp(now + from, before + from, to - from) == 0) {
         continue;
       }

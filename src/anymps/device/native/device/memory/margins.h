@@ -4,7 +4,7 @@
 // lends its bytes to a copy that has them, for each launch.
 #pragma once
 
-#include "device/memory/room.h"
+#include "device/memory/memory.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
@@ -17,14 +17,14 @@ namespace anymps::margins {
 // From now on new buffers get margins, small ones too. Before that, and where no shader runs, those cost nothing.
 void begin();
 
-// Memory for a buffer, with margins if it is to have them; `room` says where it lies.
-at::DataPtr allocate(size_t nbytes, Room& room);
+// Memory for a buffer, with margins if it is to have them; `placement` says where it lies.
+at::DataPtr allocate(size_t nbytes, Placement& placement);
 
 // What one launch sees in place of a buffer.
 struct Copy {
   c10::Storage storage;
   char* bytes = nullptr;  // where the buffer lies
-  Room room;              // and where the copy does
+  Placement placement;    // and where the copy does
   at::DataPtr memory;
   at::DataPtr before;  // the same bytes, which the launch does not see
 };

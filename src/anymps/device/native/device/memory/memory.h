@@ -1,8 +1,6 @@
 // The buffers of mps tensors, and the allocator that torch asks for them.
 #pragma once
 
-#include "device/memory/room.h"
-
 #include <c10/core/Allocator.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
@@ -11,6 +9,16 @@
 #include <atomic>
 
 namespace anymps {
+namespace margins {
+
+// Where the bytes of a buffer lie between its margins (margins.h).
+struct Placement {
+  char* start = nullptr;  // null: there are none
+  size_t nbytes = 0, behind = 0;
+  bool marked = false;  // whether the margins hold what is looked for after a launch
+};
+
+}  // namespace margins
 
 struct Block;
 
@@ -30,7 +38,7 @@ struct Buffer {
   uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
   std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
   std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
-  margins::Room room;                             // its place between margins, if it has any
+  margins::Placement placement;                   // its place between margins, if it has any
 };
 
 // Registers the allocator with torch. Called once, when the substrate is chosen.

@@ -116,9 +116,9 @@ class WarnOnce final : public c10::WarningHandler {
 
 class CudaSubstrate final : public Substrate {
  public:
-  CudaSubstrate(c10::Device card, bool always_away)
+  CudaSubstrate(c10::Device card, bool always_falls_back)
       : Substrate(card, card.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), card_(card),
-        guard_(card.is_cuda() ? c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA) : nullptr), always_away_(always_away) {
+        guard_(card.is_cuda() ? c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA) : nullptr), always_falls_back_(always_falls_back) {
     if (card.is_cuda()) {
       at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
       enter();
@@ -212,12 +212,12 @@ class CudaSubstrate final : public Substrate {
     return false;
   }
   bool computes_plainly(const Rule& rule, bool looked_at) const override {
-    return !always_away_ && (looked_at || (!is_looked_at(rule) && card_limit(rule.name) == nullptr)) && !has_outs(rule.op) &&
+    return !always_falls_back_ && (looked_at || (!is_looked_at(rule) && card_limit(rule.name) == nullptr)) && !has_outs(rule.op) &&
         goes_to_card(rule, rule.op, false);
   }
 
   bool computes_at_will(const Rule& rule) const override {
-    return !always_away_ && !is_looked_at(rule) && card_limit(rule.name) == nullptr && !has_outs(rule.op) && !is_random(rule);
+    return !always_falls_back_ && !is_looked_at(rule) && card_limit(rule.name) == nullptr && !has_outs(rule.op) && !is_random(rule);
   }
 
   void compute(
@@ -228,8 +228,8 @@ class CudaSubstrate final : public Substrate {
     const Way way = way_of(rule, op, sparse);
     const bool refused = way.limit != nullptr && way.limit->refused != nullptr && way.limit->refused(given);
     const Computation::Needs needs = how.needs();
-    if (always_away_ || refused || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !way.on_card)) {
-      go_away(rule, op, stack, first, how);
+    if (always_falls_back_ || refused || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !way.on_card)) {
+      fall_back_to_host(rule, op, stack, first, how);
       return;
     }
     const DispatchKey key = card_.is_cuda() ? (sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA)
@@ -261,12 +261,12 @@ class CudaSubstrate final : public Substrate {
     outs.restore();
     stack->resize(first);
     stack->insert(stack->end(), given.begin(), given.end());
-    go_away(rule, op, stack, first, how);
+    fall_back_to_host(rule, op, stack, first, how);
   }
 
-  std::map<std::string, int64_t> computed_away() override {
+  std::map<std::string, int64_t> host_fallbacks() override {
     std::lock_guard<std::mutex> lock(mutex_);
-    return away_;
+    return host_fallbacks_;
   }
 
   void wrote(const at::Tensor&) override {}
@@ -292,21 +292,21 @@ class CudaSubstrate final : public Substrate {
   }
   void check_sparse() const override {}
 
-  at::Tensor sending_room(c10::IntArrayRef sizes, c10::ScalarType type) override {
+  at::Tensor staging_buffer(c10::IntArrayRef sizes, c10::ScalarType type) override {
     if (!card_.is_cuda()) {
-      return Substrate::sending_room(sizes, type);
+      return Substrate::staging_buffer(sizes, type);
     }
     return at::Tensor(at::detail::empty_generic(
         sizes, at::getHostAllocator(c10::DeviceType::CUDA), DispatchKeySet(DispatchKey::CPU), type, std::nullopt));
   }
 
  private:
-  void go_away(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first, const Computation& how) {
+  void fall_back_to_host(const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first, const Computation& how) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      ++away_[rule.name];
+      ++host_fallbacks_[rule.name];
     }
-    compute_away(rule, op, stack, first, how, card_);
+    run_host_fallback(rule, op, stack, first, how, card_);
   }
 
   // Makes the card the thread's current one, which torch's allocator and kernels look at. Each time: autograd sets the current
@@ -352,9 +352,9 @@ class CudaSubstrate final : public Substrate {
   // From the CPU to the card. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
   void send(at::Tensor& target, const at::Tensor& source) {
     if (card_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
-      at::Tensor room = sending_room(source.sizes(), source.scalar_type());
-      at::native::copy_(room, source, false);
-      at::native::copy_(target, room, /*non_blocking=*/true);
+      at::Tensor staging = staging_buffer(source.sizes(), source.scalar_type());
+      at::native::copy_(staging, source, false);
+      at::native::copy_(target, staging, /*non_blocking=*/true);
     } else {
       at::native::copy_(target, source, /*non_blocking=*/false);
     }
@@ -404,11 +404,11 @@ class CudaSubstrate final : public Substrate {
 
   const c10::Device card_;
   const c10::impl::DeviceGuardImplInterface* const guard_;  // null where the CPU plays the card
-  const bool always_away_;
+  const bool always_falls_back_;
   c10::Allocator* memory_;
   Mutex mutex_;
   std::unordered_map<uint64_t, Way> ways_;  // by rule and kind of kernel
-  std::map<std::string, int64_t> away_;
+  std::map<std::string, int64_t> host_fallbacks_;
 };
 
 const SubstrateEntry cuda_entry("cuda", [](int card) -> std::unique_ptr<Substrate> {

@@ -208,17 +208,17 @@ class HostFallback {
 
 }  // namespace
 
-void compute_away(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device card) {
-  HostFallback away(rule, op, card);
-  away.take(*stack, first);
+void run_host_fallback(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device card) {
+  HostFallback fallback(rule, op, card);
+  fallback.take(*stack, first);
   try {
     how.by_cpu(stack, first);
   } catch (...) {
-    away.carry_back_after_error();  // a tensor that was given for the result keeps its new size
+    fallback.carry_back_after_error();  // a tensor that was given for the result keeps its new size
     throw;
   }
-  away.carry_back();
-  away.bring_results(*stack, first);
+  fallback.carry_back();
+  fallback.bring_results(*stack, first);
 }
 
 }  // namespace anymps

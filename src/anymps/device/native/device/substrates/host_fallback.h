@@ -7,7 +7,7 @@ namespace anymps {
 
 // `stack` holds the call's aliases, from `first` on. Exactly the elements that each tensor shows are copied, and those of
 // written ones come back; tensors that share a storage with a written one share one on the CPU, too.
-void compute_away(
+void run_host_fallback(
     const Rule& rule, const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first, const Computation& how, c10::Device card);
 
 }  // namespace anymps

@@ -27,16 +27,16 @@ const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> {
 at::DataPtr HostSubstrate::allocate(size_t nbytes) {
   Block* block = books().allocate(nbytes);
   at::DataPtr bytes;
-  margins::Room room;
+  margins::Placement placement;
   try {
-    bytes = margins::allocate(nbytes, room);
+    bytes = margins::allocate(nbytes, placement);
   } catch (...) {
     books().release(block);
     throw;
   }
-  void* data = room.start == nullptr ? bytes.get() : room.start;
+  void* data = placement.start == nullptr ? bytes.get() : placement.start;
   auto* buffer = new Buffer(std::move(bytes), block);
-  buffer->room = room;
+  buffer->placement = placement;
   return mps_pointer(data, buffer);
 }
 

@@ -64,7 +64,7 @@ std::string filled_in(std::string text, int64_t index, int64_t position, const P
   return text;
 }
 
-void tell(const Rule& rule, const at::Tensor& safe, const at::Tensor& moved, const Place& place) {
+void report_moved(const Rule& rule, const at::Tensor& safe, const at::Tensor& moved, const Place& place) {
   const int64_t position = moved.ne(0).flatten().nonzero().select(0, 0).item<int64_t>();
   const int64_t index = safe.flatten().select(0, position).item<int64_t>() + moved.flatten().select(0, position).item<int64_t>();
   const IndexCheck* check = rule.indices;
@@ -111,7 +111,7 @@ at::Tensor harmless(const Rule& rule, const at::Tensor& given, const Place& plac
   const at::Tensor safe = clamped(given, place, ignored);
   if (!is_backward(rule)) {
     const at::Tensor moved = given.sub(safe);
-    late_checks::keep(moved, [&rule, safe, moved, place] { tell(rule, safe, moved, place); });
+    late_checks::keep(moved, [&rule, safe, moved, place] { report_moved(rule, safe, moved, place); });
   }
   return safe;
 }

@@ -121,11 +121,11 @@ void fill(
     if (drawn) {
       return;
     }
-    const at::Tensor room = substrate().sending_room({iter.numel()}, iter.dtype(0));
+    const at::Tensor staging = substrate().staging_buffer({iter.numel()}, iter.dtype(0));
     draw(rule, given, [&](RandomState& state) {
-      write(state, room.mutable_data_ptr(), iter.numel(), element_type(kernel, iter.dtype(0)));
+      write(state, staging.mutable_data_ptr(), iter.numel(), element_type(kernel, iter.dtype(0)));
     });
-    target.copy_(room, /*non_blocking=*/true);
+    target.copy_(staging, /*non_blocking=*/true);
     return;
   }
   draw(rule, given, [&](RandomState& state) {

@@ -1,8 +1,6 @@
 // Operators by an observer, and the methods of Tensor that read values without one.
 #include <Python.h>
 
-#include "recorder/copies/host_touches.h"
-
 #include "patches/patches.h"
 #include "recorder/copies/pending_copies.h"
 

@@ -34,7 +34,7 @@ size_t held_bytes = 0;
 
 thread_local bool ours = false;  // this thread runs operators of these files
 
-void tell(const char* kind, const std::string& call, uint32_t site, uint32_t copy, uint32_t wait) {
+void report_copy(const char* kind, const std::string& call, uint32_t site, uint32_t copy, uint32_t wait) {
   tape::note_unsafe_copy(mark_rule(std::string("anymps::copy.") + kind + " " + call), site, copy, wait);
 }
 
@@ -57,10 +57,10 @@ void judge(const std::vector<Copy>& due, const std::unordered_map<const c10::Sto
       here = current_site();
     }
     if (changed) {
-      tell("changed", copy.changed_by, copy.changed_at != 0 ? copy.changed_at : copy.site, copy.site, here);
+      report_copy("changed", copy.changed_by, copy.changed_at != 0 ? copy.changed_at : copy.site, copy.site, here);
     }
     if (gone) {
-      tell("freed", "", copy.site, copy.site, here);
+      report_copy("freed", "", copy.site, copy.site, here);
     }
   }
 }
@@ -169,7 +169,7 @@ void touched(const c10::StorageImpl* storage, const std::string& call, bool writ
     }
   }
   for (const uint32_t site : early) {
-    tell("used", call, here != 0 ? here : site, site, 0);
+    report_copy("used", call, here != 0 ? here : site, site, 0);
   }
 }
 

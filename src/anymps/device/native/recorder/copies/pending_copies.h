@@ -68,4 +68,8 @@ uint64_t copies_so_far();
 
 bool is_any_pending();  // and sets `pending`
 
+// Puts the observer of who touches the host side in place, or takes it away (host_touches.cpp): it costs every call, so it is
+// there only while something is pending.
+void watch();
+
 }  // namespace anymps::nonblocking
