@@ -33,7 +33,7 @@ KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
 # Hundreds of processes import this package: what one has compiled, the others read, also where containers say otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo quick test test-all unit integration slow mutants fuzz fuzz-files stress public-kernels sanitize check format pages docs clean
+.PHONY: help demo quick test test-all unit integration slow mutants fuzz fuzz-files stress public-kernels sanitize check format pages docs wheel clean
 
 help:
 	@echo "make demo    run an example on a virtual M3 Pro and show the report"
@@ -50,6 +50,7 @@ help:
 	@echo "make check   ruff, mypy, and the test of the floors"
 	@echo "make pages   write docs/rules from the rules' own texts, and the recipes' reports"
 	@echo "make docs    build the site into site/"
+	@echo "make wheel   a wheel with the native core for the installed torch: whoever installs it needs no compiler"
 	@echo "make format  let ruff format and repair what it can"
 	@echo "make clean   remove the virtual environment and what the tools keep"
 
@@ -129,6 +130,12 @@ docs: $(VENV)/.docs-$(KEY)
 	@rm -rf site
 	@$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs site
 	@echo "==> the site is in site/index.html"
+
+wheel: core
+	@rm -rf build/cores
+	@$(BIN)/python -c "import pathlib; from anymps.device._build import copy_core; copy_core(pathlib.Path('build/cores'))"
+	@ANYMPS_CORES="$(abspath build/cores)" $(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+	@echo "==> the wheel is in dist"
 
 # The native core; says itself what it does, and says nothing when it is built already.
 .PHONY: core

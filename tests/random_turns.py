@@ -12,7 +12,9 @@ Draw = Callable[[int, int], int]  # a number from the first to the last, both in
 
 THREADS = 120
 SIZES = (64, 32, 40, 7)  # of groups: whole vectors of threads, and some that are left over
-ROW = 512  # elements of a group's part of what is stored
+ROW = 512  # elements that a group's loops of one start store
+OWN = ("l", "f", "l + 5", "n % 3 + l")
+ROWS = len(OWN)
 LENGTH = 2048  # of the buffers that are read
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
@@ -45,18 +47,19 @@ def _loop(draw: Draw) -> str:
     bound = ("n", "e", "n + 1", "n % 50", "l * 3", "0", "f + 70")[draw(0, 6)]
     step = ("s", "s", "32", "3", "s * 2", "n % 5 + 1")[draw(0, 5)]
     kind = ("uint", "int", "unsigned")[draw(0, 2)]
-    own = step == "s" and start in ("l", "f", "l + 5", "n % 3 + l")  # no other thread comes by its elements
+    # With these an element is one thread's alone; with another start it is another thread's, so each has a row.
+    row = OWN.index(start) if step == "s" and start in OWN else None
     head = f"for ({kind} j = {start}; j < {bound}; {'j += ' + step})"
-    return f"{head} {_body(draw, own)}"
+    return f"{head} {_body(draw, row)}"
 
 
 def _element(draw: Draw) -> str:
-    places = ("j", f"j + {draw(0, 9)}", f"g * {draw(1, 20)} + j", "j * 2", "n - 1 - j % 8", "n % 9")
+    places = ("j", f"j + {draw(0, 9)}", f"g * {draw(1, 20)} + j", "j * 2", "n + 7 - j % 8", "n % 9")
     place = places[draw(0, 5) if draw(0, 2) == 0 else draw(0, 2)]
     return ("x[{}]", "x[{}]", "float(z[{}])", "float(h[{}])")[draw(0, 3)].format(place)
 
 
-def _body(draw: Draw, own: bool) -> str:
+def _body(draw: Draw, row: int | None) -> str:
     one, other = _element(draw), _element(draw)
     forms = [
         f"v += {one};",
@@ -68,8 +71,8 @@ def _body(draw: Draw, own: bool) -> str:
         f"{{ float t = {one}; t *= {other}; m = max(t, m); c ^= int(j); }}",
         f"v += {one} > 0.5f ? {other} : 1.0f;",
     ]
-    if own:
-        mine = f"w[g * {ROW} + j]"
+    if row is not None:
+        mine = f"w[g * {ROWS * ROW} + {row * ROW} + j]"
         forms += [
             f"{mine} = {one} * 0.5f + v;",
             f"{mine} *= {one};",

@@ -18,11 +18,10 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from anymps._settings import row_of
+from anymps._settings import FORMATS, row_of
 from anymps.commands import _commands
 from anymps.mac import parse_mac
 from anymps.pytest_plugin._options import OPTIONS
-from anymps.report import FORMATS
 from anymps.rules import SUPPORTED
 
 ROOT = Path(__file__).parents[1]

@@ -241,6 +241,21 @@ def test_reports_read_no_recording() -> None:
     assert [identity(path) for path in modules() if package_of(path) != "record" and asked.search(text_of(path))] == []
 
 
+def test_one_package_reads_the_users_python() -> None:
+    """What others ask of a program's source, they ask `source`; Inductor's generated modules are nobody's source."""
+    reads = re.compile(r"\bast\.parse\(|\blinecache\.get|\btokenize\.generate_tokens|\bsymtable\b")
+    reading = [identity(path) for path in modules() if package_of(path) != "source" and reads.search(text_of(path))]
+    assert reading == ["metal/compilation/_compile_ahead.py"]
+
+
+def test_rules_are_on_one_page() -> None:
+    """No file of rules imports another one: what several need lies in the modules that they share."""
+    rules = SOURCE / "findings" / "rules"
+    files = [path for path in modules() if path.parent == rules and path.name != "__init__.py"]
+    named = [(path, item) for path in files for item in all_imports(path) if re.search(r"\b_mps\d", item.name)]
+    assert [f"{identity(path)}:{item.line}: {item.name}" for path, item in named] == []
+
+
 def test_no_circles() -> None:
     """No module leads back to itself by its imports, at the top or in functions: a late import hides no circle."""
     names = {dotted(path): path for path in modules()}

@@ -19,11 +19,10 @@ import settings_page
 from anymps._command_settings import FACES, PlanSettings, RunSettings, rows_of
 from anymps._errors import EnableError, UsageError
 from anymps._setting_row import Row
-from anymps._settings import Settings, asked_for, row_of, rows, variable_of
+from anymps._settings import FORMATS, Settings, asked_for, row_of, rows, variable_of
 from anymps.commands import _commands
 from anymps.findings import FAIL_ON, read_settings
 from anymps.pytest_plugin._options import OPTIONS
-from anymps.report import FORMATS
 from anymps.rules import NEWEST, OLDEST
 
 COMMANDS = [face for face in FACES if face != "pytest"]

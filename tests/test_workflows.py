@@ -93,16 +93,27 @@ def test_a_release_is_checked_before_it_is_published() -> None:
     jobs = load(path)["jobs"]
     assert {name: job.get("needs") for name, job in jobs.items()} == {
         "build": None,
-        "publish": "build",
+        "wheels": None,
+        "publish": ["build", "wheels"],
         "tag": "publish",
         "docs": "publish",
     }
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
-    assert "permissions" not in jobs["build"]
+    assert "permissions" not in jobs["build"] and "permissions" not in jobs["wheels"]
     assert "secrets." not in path.read_text(encoding="utf-8")
     assert load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["test"]["continue-on-error"].startswith(
         "${{ matrix.next"
     )
+
+
+def test_wheels_have_a_core_for_each_release_of_torch() -> None:
+    """For each Python and each release of torch that pyproject.toml supports."""
+    job = load(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["wheels"]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    pythons = [f"cp{version.replace('.', '')}" for version in re.findall(r"Python :: (3\.\d+)", project)]
+    assert job["strategy"]["matrix"]["python"] == [f"{python}-{python}" for python in pythons]
+    releases = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
+    assert job["env"]["TORCH"].split() == releases
 
 
 def test_the_hook_is_a_command() -> None:

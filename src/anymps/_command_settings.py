@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from anymps._setting_row import Row, row
-from anymps._settings import Settings, rows
+from anymps._settings import DOCUMENT_FORMATS, FORMATS, Settings, rows
 
 _LOOK_AT: Final = "Look only at the first N training steps"  # what `--steps 8` means to all commands
 
@@ -51,9 +51,10 @@ class ReportSettings(Settings):
 
     form: str = row(
         "word", "terminal", "The format of the report.", option="format",
-        words=("terminal", "html", "markdown", "trace", "json", "sarif", "github", "junit"),
+        words=FORMATS,
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
+    verbose: bool = row("flag", False, "Show each finding in full, and this machine's own times.", short="-v")
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class BenchSettings(Settings):
 class PlanSettings(Settings):
     """Of `anymps plan`."""
 
+    formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
+
     macs: tuple[str, ...] = row(
         "texts", (), 'Plan for this Mac, such as "M3 Pro 18GB"; repeatable. Default: each chip.',
         option="mac", metavar="MAC",
@@ -118,6 +121,8 @@ class PlanSettings(Settings):
 @dataclass(frozen=True)
 class CompareSettings(Settings):
     """Of `anymps compare`."""
+
+    formats: ClassVar[tuple[str, ...]] = DOCUMENT_FORMATS
 
     of: str = row(
         "word", "cpu", "The device of the first run; a release such as 2.13 is mps with the kernels of that release "
@@ -159,7 +164,7 @@ class DiffSettings:
 
     form: str = row(
         "word", "terminal", "The format of the comparison.", option="format",
-        words=("terminal", "html", "markdown", "json"),
+        words=DOCUMENT_FORMATS,
     )  # fmt: skip
     output: str = row("text", "-", "Write it to this file; - (default) is standard output.", metavar="PATH")
     worse: str = row(

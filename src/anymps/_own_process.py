@@ -1,8 +1,11 @@
-"""How anymps starts itself again: a command that runs no code from the current folder."""
+"""How anymps starts itself again: commands that run no code from the current folder, and a process as at the start."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +18,8 @@ sys.path.append({home!r})
 from {module} import main
 main()
 """
+
+_NOT_STARTED: Final = 126  # and above: what shells and loaders end with, such as 127 where a library is missing
 
 SAFE_PATH: Final = ["-P"] if sys.version_info >= (3, 11) else []
 """Options of this interpreter under which `-c` does not put the current folder first among the places of modules.
@@ -36,3 +41,72 @@ def own_worker(module: str) -> list[str]:
     """The command that runs `main` of a module of anymps, which runs no code of a user's, in a new process."""
     # Last of all places: only for an anymps that is not installed, as in a checkout.
     return [sys.executable, *SAFE_PATH, "-c", _WORKER.format(module=module, home=str(_PACKAGE.parent))]
+
+
+class FreshProcess:
+    """A process as this one was when it was made: its folder, its variables and its standard streams.
+
+    What a script of the user's does to this process does not reach it.
+    """
+
+    def __init__(self) -> None:
+        self._folder = os.getcwd()
+        self._variables = dict(os.environ)
+        self._output, self._errors = _Stream(1), _Stream(2)
+
+    def run(self, command: list[str], *, errors: int | None = None) -> str | int:
+        """Run a command to its end: its exit status, or in words why there is none.
+
+        It leads a session of its own: what ends this process from outside ends it by SIGTERM, and does not reach it by
+        itself. `errors` is another descriptor than that of standard error.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a script may put anything in its place
+                stream.flush()
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL,
+                stdout=self._output.number, stderr=self._errors.number if errors is None else errors,
+                cwd=self._folder, env=self._variables, start_new_session=True,
+            )  # fmt: skip
+        except (OSError, TypeError) as error:  # TypeError: Python does not know its own program
+            return f"no process can be started ({getattr(error, 'strerror', error)})"
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        if status < 0:
+            return f"its process was ended by signal {-status}"
+        return status if status < _NOT_STARTED else f"its process could not start (status {status})"
+
+    def tell(self, line: str) -> None:
+        """Print a line on the standard error that it would have."""
+        with suppress(OSError):
+            errors = self._errors.number
+            os.write(2 if errors is None else errors, f"{line}\n".encode(errors="backslashreplace"))
+
+
+class _Stream:
+    """A copy of a standard stream's descriptor, for where a script closes that one."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._copy = -1
+        self._place = (0, 0)
+        with suppress(OSError):  # it is closed
+            self._copy = os.dup(descriptor)
+            self._place = _place(self._copy)
+
+    @property
+    def number(self) -> int | None:
+        """The copy; None where it is gone, as after a script that closes all, whose own file may have its number."""
+        with suppress(OSError):
+            if _place(self._copy) == self._place:
+                return self._copy
+        return None
+
+
+def _place(descriptor: int) -> tuple[int, int]:
+    state = os.fstat(descriptor)
+    return state.st_dev, state.st_ino

@@ -11,12 +11,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from anymps._errors import EnableError
 from anymps._setting_row import Row, row
 
 _S = TypeVar("_S", bound="Settings")
+
+READ_FORMATS: Final = ("terminal", "html", "markdown")
+"""Formats of a report for people."""
+DOCUMENT_FORMATS: Final = (*READ_FORMATS, "json")  # of a plan and of a comparison
+FORMATS: Final = (*READ_FORMATS, "trace", "json", "sarif", "github", "junit")  # of a run
 
 _DEVICE: Final = ("run", "bench", "compare", "fix")
 _JUDGED: Final = ("run", "report")
@@ -25,6 +30,9 @@ _JUDGED: Final = ("run", "report")
 @dataclass(frozen=True)
 class Settings:
     """What several faces take. What is None was not asked for; the environment, or the project, may say more."""
+
+    formats: ClassVar[tuple[str, ...]] = FORMATS
+    """Those of `reports`."""
 
     mac: str | None = row(
         "text", help='The Mac to act as: "M3 Pro 18GB", "M1 8GB, macOS 14.5".', metavar="MAC", commands=_DEVICE,
@@ -121,11 +129,11 @@ class Settings:
         pytest="let a session pass in which nothing ran on mps",
     )  # fmt: skip
     reports: tuple[str, ...] = row(
-        "texts", (), "Write a report, such as html=report.html; repeatable. Formats: terminal, html, markdown, trace, "
-        "json, sarif, github, junit; - for the file is standard output.", option="report", metavar="FORMAT=FILE",
+        "texts", (), f"Write a report, such as html=report.html; repeatable. Formats: {', '.join(FORMATS)}; "
+        "- for the file is standard output.", option="report", metavar="FORMAT=FILE",
         commands=("run", "plan", "compare"),
         helps=dict.fromkeys(("plan", "compare"), "Write it to a file, such as html=report.html; repeatable. Formats: "
-                            "terminal, html, markdown, json; - is standard output."),
+                            f"{', '.join(DOCUMENT_FORMATS)}; - is standard output."),
         pytest="write a report of the session, such as html=mps.html (formats as in anymps report); repeatable",
     )  # fmt: skip
     root: str | None = row(

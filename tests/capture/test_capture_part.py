@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import anymps
-from anymps.capture import Capture, OptimizerNumbers, _device_types
+from anymps.capture import Capture, OptimizerNumbers, _device_choice
 from anymps.record import Recording
 from processes import MAC, run_command
 
@@ -58,7 +58,7 @@ def test_what_the_source_says_is_in_a_part(
     """Once, whether the part is over before the run is, or not."""
     script = tmp_path / "train.py"
     script.write_text('kind = "cuda" if "cuda" in device else "cpu"\nautocast(kind)\n')
-    monkeypatch.setattr(_device_types, "program_files", lambda _: [str(script)])
+    monkeypatch.setattr(_device_choice, "program_files", lambda _: [str(script)])
     found = train(4, part, source).recording.noted("device_type")
     assert [(note.facts["name"], note.occurrence.count, note.other.line) for note in found] == [("kind", 1, 2)]
 

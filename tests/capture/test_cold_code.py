@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.capture import _cold_code
-from anymps.capture._cold_code import cold_code
+from anymps.capture import _looks
+from anymps.capture._looks import cold_code
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,10 @@ def test_a_first_run_stands_beside_a_second(
 ) -> None:
     """A second one that was held up is no slower than the first, and a clock that stands still tells something."""
     left = [1000 * each for each in runs]
-    monkeypatch.setattr(_cold_code, "_piece", lambda: left.pop(0))
+    monkeypatch.setattr(_looks, "_piece", lambda: left.pop(0))
     assert cold_code() == told
 
 
 def test_the_piece_takes_processor_time() -> None:
     """What other programs take of the core is not in it."""
-    assert 0 < _cold_code._piece() < 1_000_000_000
+    assert 0 < _looks._piece() < 1_000_000_000

@@ -144,6 +144,15 @@ def test_a_key_of_many_digits() -> None:
     assert [change.name for change in convert(Path("in.pt"), Path("out.pt")).changes] == ["<int>"]
 
 
+def test_a_device_that_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a file names as a device need not be a name."""
+    torch.save({"w": torch.ones(2)}, "in.pt", _use_new_zipfile_serialization=False)
+    content = Path("in.pt").read_bytes()
+    Path("in.pt").write_bytes(content.replace(b"X\x03\x00\x00\x00cpu", b"K\x04", 1))
+    assert main(["convert", "in.pt", "out.pt"]) == 0
+    assert "  w  4 -> cpu\n" in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_hostile_archives() -> None:
     """Records that stand twice, are compressed or lie elsewhere are refused; no record is ever unpacked to a path."""

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from anymps import UsageError
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import FORMATS, Output, Outputs, renderer, write_file
+from anymps.report import Output, Outputs, renderer, write_file
 from processes import clean_environment
 
 ENVIRONMENT = clean_environment()

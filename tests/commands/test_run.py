@@ -33,7 +33,7 @@ class FakeSession:
         note("start")
     def finish(self, ending):
         note("finish", ending)
-        print("REPORT", file=sys.stderr)
+        os.write(2, b"REPORT\n")  # as the new process does
         return int(os.environ.get("TEST_WANTED", "0"))
     def keep(self, ending):
         note("keep", ending)

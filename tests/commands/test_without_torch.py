@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import anymps
+from anymps._settings import FORMATS
 from anymps.record import RecordingBuilder, RecordingWriter
-from anymps.report import FORMATS
 from anymps.rules import NEWEST, OLDEST
 from processes import PATIENCE, SOURCE_ROOT
 

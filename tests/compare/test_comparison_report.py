@@ -115,8 +115,11 @@ def test_random_numbers_on_the_cpu(operator: str, more: str) -> None:
 
 
 def test_runs_that_agree() -> None:
-    """A bound, and no curve of what is the same."""
-    assert text_of(compared(lambda trace, _: trace.call("relu", 10, [X], [X]).loss(1.5))).startswith(AGREEING)
+    """A bound, and no curve of what is the same; a command shows the bound alone."""
+    found = compared(lambda trace, _: trace.call("relu", 10, [X], [X]).loss(1.5))
+    assert text_of(found).startswith(AGREEING)
+    shown = "".join(rendered(comparison_document(found, short=True), "terminal"))
+    assert shown == AGREEING.partition("\n\n")[0] + "\n"
 
 
 def test_a_run_that_fails() -> None:

@@ -241,7 +241,7 @@ KINDS = (
     Kind(1, """
         F.linear({x}.detach(), {rows}.detach().to({x}.dtype)).clone()
         F.linear({x}.detach(), {rows}.detach().to({x}.dtype), make({rows}.shape[:1], {x}.dtype, 8)).clone()
-    """, lambda t: t.dim() > 1, one_on_mps="linear"),
+    """, lambda t: t.dim() > 1 and t.shape[-1] > 0, one_on_mps="linear"),
     Kind(2, """
         torch.matmul({x}, {rows}.mT)
         torch.mm({x}, {rows}.mT)
@@ -314,7 +314,7 @@ KINDS = (
         torch._foreach_{foreach2}([{x}, {same}], {number})
         torch._foreach_addcmul([{x}], [{y}], [{z}], value=0.5)
         torch._foreach_addcdiv_([{x}], [{y}], [{z}], value=0.5)
-        torch._foreach_norm([{x}, {y}])
+        torch._foreach_norm([{x}.abs(), {y}.abs()])
         torch._foreach_lerp([{x}], [{same}], 0.25)
         torch._foreach_mul_([{x}, {same}], HALF)
         torch._foreach_add([{x}, {y}], [1, 2.5])
@@ -355,7 +355,7 @@ KINDS = (
     """, lambda t: t.is_leaf and is_float(t) and t.grad is not None),
     # The CPU's fused kernels write past the end of a parameter whose elements do not fill its memory.
     Kind(1, """
-        torch.optim.Adam([{x}], 0.1, fused=True).step()
+        torch.optim.Adam([{x}], 0.1).step()
         torch.optim.SGD([{x}], 0.1, fused=True).step()
     """, lambda t: t.is_leaf and is_float(t) and t.grad is not None and t.is_contiguous() and t.grad.is_contiguous()),
 )  # fmt: skip

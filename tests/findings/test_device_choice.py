@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from anymps._settings import Settings
-from anymps.capture import _device_choice, _device_types
-from anymps.capture._device_choice import device_choice
-from anymps.capture._device_types import note_device_types
+from anymps.capture import _device_choice
+from anymps.capture._device_choice import device_choice, note_device_types
 from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Judge
 from anymps.findings import Finding, Severity, Story, find
@@ -83,7 +82,7 @@ def test_the_best_choice_of_all_files(tmp_path: Path, monkeypatch: pytest.Monkey
         parsed.append(source)
         return ast.parse(source)
 
-    monkeypatch.setattr(_device_choice, "ast", SimpleNamespace(**{**vars(ast), "parse": parse}))
+    monkeypatch.setattr(_device_choice, "parsed", parse)
     for names, best in ((("named", "again"), ("named", 2)), (("plain", "named", "asked", "last"), ("asked", 3))):
         modules = {name: SimpleNamespace(__file__=str(tmp_path / f"{name}.py")) for name in names}
         monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules=modules))
@@ -139,7 +138,7 @@ def test_the_value_that_a_type_has_in_the_end(
     script = tmp_path / "train.py"
     script.write_text('t = "cuda" if "cuda" in device else "cpu"\nautocast(t)\n')
     module = SimpleNamespace(__file__=str(script), t=value)
-    monkeypatch.setattr(_device_types, "sys", SimpleNamespace(modules={"__main__": module}))
+    monkeypatch.setattr(_device_choice, "sys", SimpleNamespace(modules={"__main__": module}))
     notes: list[object] = []
     core = SimpleNamespace(site=lambda *_: 1, note_pair=lambda *note: notes.append(note))
     note_device_types(core, str(script))

@@ -8,7 +8,7 @@ import pytest
 
 from anymps.findings import RULES, Severity, Story, find
 from anymps.findings._model import _is_at
-from anymps.findings.edits._model import Change
+from anymps.findings.edits._placed import Change
 from anymps.record import Direction, Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Site, Wait
 from rule_loops import ids, only
 

@@ -6,8 +6,10 @@ import pytest
 
 from anymps._text import duration, percent
 from anymps.findings import Severity, Story
+from anymps.findings._prices import cost_without
 from anymps.forecast import forecast
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Site, Wait
+from anymps.report import render_summary
 from anymps.report.document import Prose
 from anymps.report.run._waits import waits_section
 from rule_loops import LIBRARY, META, Extra, ids, loop, only
@@ -407,8 +409,8 @@ def test_many_copies() -> None:
     finding = only(copying(512, products=1, times=4))
     assert (finding.id, finding.severity, finding.per_step) == ("MPS412", Severity.WARNING, 4.0)
     assert finding.fix == (
-        "Make one tensor of them on the CPU (`torch.stack`) and copy that, or keep the data set on mps, if it fits, "
-        "and take the batch there."
+        "Make one tensor on the CPU of those with the same shape and dtype (`torch.stack`) and copy that; `unbind` "
+        "takes it apart on mps. Or keep the data set on mps, if it fits, and take the batch there."
     )
     assert ids(copying(512, products=1, times=3)) == []
     finding = only(copying(*[512] * 4, products=1))  # at one line each
@@ -428,9 +430,12 @@ def test_copies_that_bound_a_step_without_a_finding() -> None:
     assert isinstance(remarks, Prose)
     assert remarks.sentences == (
         f"These waits take about {share} of a predicted step, and no finding is about that: train.py:2 ({why}); "
-        f"train.py:3 ({why}); train.py:4 ({why}). With a larger batch they come less often.",
+        f"train.py:3 ({why}); train.py:4 ({why}). A larger batch makes them rarer. Data that fits can stay on mps. "
+        "`non_blocking=True` spares the wait if the script keeps the CPU tensor unchanged until the next wait (MPS701, "
+        "MPS702).",
     )
     assert section.remark == ""
+    assert "A larger batch makes them rarer." in render_summary(Story.of(recording), []).replace("\n", " ")
 
 
 def test_copies_of_an_inference() -> None:
@@ -443,3 +448,72 @@ def test_copies_of_an_inference() -> None:
     sets = (("images", 1 << 23), ("labels", 4096))
     assert ids(copying(1 << 20, 512, products=1, sets=sets, kind="inference")) == ["MPS412"]
     assert ids(copying(512, products=1, kind="inference")) == []
+
+
+def validating(rounds: int, near: int, *, name: str = "") -> Recording:
+    """Twenty steps that copy nothing; after each fifth come `rounds` batches of a validation, `near` copies to each."""
+    steps = Steps(torch_version="2.13.0", loop="training")
+    lines = LOOP.splitlines()
+    sites = [
+        steps.builder.site("train.py", number + 2, "validate", lines[number + 1].strip(), text=LOOP)
+        for number in range(2)
+    ]
+    for step in range(20):
+        for _ in range(rounds if step % 5 == 1 else 0):
+            for site in (sites[0], *[sites[1]] * near):
+                steps.entry(
+                    "aten::_copy_from", 1000, fate=Fate.COPY, phase=Phase.MOVE, site=site, wait=Wait.COPY_TO_MPS,
+                    direction=Direction.CPU_TO_MPS, moved_bytes=512,
+                )  # fmt: skip
+            steps.small(8)
+        if name and step == 7:
+            steps.builder.note("data_set", start_ns=steps.clock, site=sites[0], name=name, bytes=4096)
+        steps.small(8)
+        steps.end()
+    return steps.close()
+
+
+def test_batches_of_a_validation() -> None:
+    """Copies that few steps have are not fine where they take a tenth of the time of all steps."""
+    recording = validating(8, 1)
+    assert ids(recording) == []
+    (seldom,) = Story.of(recording).seldom
+    assert 0.5 < seldom.part < 1.0
+    seconds = sum(wait.seconds for wait in seldom.step.waits)
+    share = percent(seldom.part * seconds / seldom.step.time.seconds)
+    (section,) = waits_section(Story.of(recording))
+    (remarks,) = section.blocks
+    assert isinstance(remarks, Prose)
+    assert remarks.sentences == (
+        f"These waits take about {share} of the predicted time of all steps, and no finding is about that: "
+        "train.py:2 (copy to mps, every 5 steps); train.py:3 (copy to mps, every 5 steps). "
+        "With a larger batch they come less often.",
+    )
+    assert Story.of(validating(1, 1)).seldom == ()  # what comes once now and then
+
+
+def test_a_data_set_that_a_validation_copies() -> None:
+    """MPS412: its cost is that of the whole run, as the typical step has none of it."""
+    recording = validating(8, 1, name="images")
+    finding = only(recording)
+    assert (finding.id, finding.count, finding.per_step, finding.site.line) == ("MPS412", 32, 0.0, 2)
+    (seldom,) = Story.of(recording).seldom
+    places = [wait.place for wait in seldom.step.waits if wait.place.line == 2]
+    cost = cost_without(seldom.step, places, 8)
+    assert cost is not None
+    share = percent(seldom.part * cost[1] / (1e9 * seldom.step.time.high))
+    assert finding.what == (
+        "Tensors were copied to mps 8 times a step in 4 of 20 steps, 4.00 KiB in all. "
+        f"These copies take about {share} of the predicted time of all steps."
+    )
+    assert finding.fix == (
+        "Keep `images` (4.00 KiB) on mps, and index it there: `images = images.to(device)` where it is made."
+    )
+
+
+def test_many_copies_of_a_validation() -> None:
+    """MPS412: of each batch, not of the whole validation."""
+    finding = only(validating(8, 4))
+    assert (finding.id, finding.site.line, finding.related_sites) == ("MPS412", 3, ())
+    assert finding.what.startswith("Tensors were copied to mps 32 times a step in 4 of 20 steps, 16.00 KiB in all.")
+    assert ids(validating(8, 3)) == []

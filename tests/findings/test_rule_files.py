@@ -12,7 +12,7 @@ import pytest
 
 import anymps
 from anymps.findings import RULES
-from anymps.findings._family import by_id
+from anymps.findings._catalogue import by_id
 from anymps.rules.faults import all_hazards
 from processes import run_python
 
@@ -24,7 +24,7 @@ NEW_RULE = '''
 
 from collections.abc import Iterator
 
-from anymps.findings._example import Example
+from anymps.findings._model import Example
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.record import Recording, Site
 

@@ -13,26 +13,10 @@ import anymps
 from anymps.findings import RULES
 from anymps.findings.advice import UserLine
 from anymps.findings.advice._user_line import collected, every_10, without_read
-from anymps.findings.edits import (
-    TYPE_WITH_MPS,
-    CallEdit,
-    Change,
-    Code,
-    Edit,
-    Guard,
-    LineEdit,
-    Place,
-    Placed,
-    Safety,
-    build,
-    change_at,
-    chosen_by_name,
-    place_at,
-    place_in_file,
-    portable,
-)
+from anymps.findings.edits import TYPE_WITH_MPS, Change, Placed, Safety, change_at, chosen_by_name, place_at, portable
 from anymps.fix import Script
 from anymps.record import Site
+from anymps.source import CallEdit, Code, Edit, Guard, LineEdit, Place, build, place_in_file
 
 MPS = "torch.backends.mps.is_available()"
 SOURCE = Path(anymps.__file__).parent

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from anymps.findings.edits import LineEdit, build, place_at, place_in_file, portable
+from anymps.findings.edits import place_at, portable
 from anymps.record import Site
+from anymps.source import LineEdit, build, place_in_file
 
 MPS = "torch.backends.mps.is_available()"
 

@@ -57,7 +57,7 @@ def program(tmp_path: Path) -> Program:
 
 def edits_of(program: Program) -> list[Edit]:
     """One that chooses the device, one that means the same everywhere, and one that two runs have to show."""
-    from anymps.findings.edits import CallEdit
+    from anymps.source import CallEdit
 
     sure = CallEdit(("DataLoader",), set=(("x", "1"),))
     found = [

@@ -8,14 +8,16 @@ import pytest
 
 from anymps._errors import UsageError
 from anymps.findings import RULES, Finding
-from anymps.findings.advice import float32_edit, made_on_device
+from anymps.findings.advice import made_on_device
 from anymps.findings.advice._user_line import every_10
-from anymps.findings.edits import Edit as How
-from anymps.findings.edits import LineEdit, Safety
+from anymps.findings.edits import Safety
 from anymps.findings.rules._mps108_cpu_only import _LOADING as LOADED
+from anymps.findings.rules._mps301_dtypes import float32_edit
 from anymps.fix import Edit, Program, Script, edits_for
 from anymps.fix._edits import apply_all
 from anymps.record import Site
+from anymps.source import Edit as How
+from anymps.source import LineEdit
 
 F32 = float32_edit("")
 ZEROS = made_on_device("torch.zeros(2, x.size(0))", number=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anymps.fix import Program, cpu_option, new_statements
-from anymps.fix._lines import new_line, statement_lines
+from anymps.fix._lines import new_line
 
 
 def option_of(folder: Path, text: str, *given: str) -> str:
@@ -72,8 +72,3 @@ def test_lines_after_a_change() -> None:
     before, after = "m = f(1).cuda()\nx = g(2).cuda()\n", "d = h()\n\nm = f(1).to(d)\nx = g(2).to(d)\n"
     assert [new_line(before, after, line) for line in (1, 2)] == [3, 4]  # all of them changed, and one is new
     assert [new_line(after, before, line) for line in (3, 4)] == [1, 2]
-
-
-def test_the_statement_at_a_line() -> None:
-    """Of a block its head alone."""
-    assert [statement_lines(BEFORE, line) for line in (2, 4, 7, 9)] == [(2, 2), (3, 5), (6, 8), (9, 9)]

@@ -16,7 +16,7 @@ def test_lines_that_ran(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     code = f"""
         import sys, threading
-        from anymps.fix._reached_lines import ReachedLines
+        from anymps.fix._proof import ReachedLines
         path = {str(tmp_path / "module.py")!r}
         lines = ReachedLines({{path: [1, 2, 3, 4, 8], "/nowhere/other.py": [2]}})
         lines.watch()
@@ -35,7 +35,7 @@ def test_without_lines_nothing_is_watched() -> None:
     """A run without changes is as fast as ever."""
     code = """
         import sys
-        from anymps.fix._reached_lines import ReachedLines
+        from anymps.fix._proof import ReachedLines
         ReachedLines({}).watch()
         print(sys.gettrace(), sys.version_info < (3, 12) or sys.monitoring.get_tool(3))
     """

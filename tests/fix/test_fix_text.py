@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from anymps.findings import RULES
-from anymps.findings.edits import Insert
-from anymps.fix import Program, edits_for
+from anymps.fix import Program, edits_for, source_files
 from anymps.fix._check import _names_device
-from anymps.fix._imports import source_files
-from anymps.fix._lines import line_end, new_line, new_statements, rows, statement_lines
-from anymps.fix._main_guard import guarded_line, with_guard
-from anymps.fix._script import Script
+from anymps.fix._lines import new_line, new_statements
+from anymps.fix._script import Script, guarded_line, with_guard
 from anymps.record import Site
+from anymps.source import Insert, line_end, rows, rows_at, tree_of
 
 
 def script(text: str) -> Script:
@@ -194,13 +192,13 @@ def g(): return 1
 )  # fmt: skip
 def test_the_lines_of_a_statement(line: int, lines: tuple[int, int]) -> None:
     """Of the innermost; of a block those of its head."""
-    assert statement_lines(STATEMENTS, line) == lines
+    assert rows_at(tree_of(STATEMENTS), line) == lines
 
 
 def test_a_statement_on_the_line_of_its_head() -> None:
     """It is the innermost there."""
-    assert statement_lines("if a: f(\n    1\n)\n", 1) == (1, 3)
-    assert statement_lines("x = 1; y = f(\n    1\n)\n", 1) == (1, 3)
+    assert rows_at(tree_of("if a: f(\n    1\n)\n"), 1) == (1, 3)
+    assert rows_at(tree_of("x = 1; y = f(\n    1\n)\n"), 1) == (1, 3)
 
 
 def test_statements_that_are_new() -> None:
@@ -318,8 +316,8 @@ def test_which_files_are_the_scripts(tmp_path: Path) -> None:
 def test_lines_are_counted_as_python_counts_them() -> None:
     """A form feed between functions, or a line separator in a text, ends no line; all three ends of lines do."""
     text = 'a = 1\n\x0c\nb = "\u2028\x1c"\r\nc = 3\rd = 4'
-    assert rows(text) == ["a = 1", "\x0c", 'b = "\u2028\x1c"', "c = 3", "d = 4"]
-    assert (rows(""), rows("\n"), rows("a\n\n")) == ([], [""], ["a", ""])
+    assert rows(text) == ("a = 1", "\x0c", 'b = "\u2028\x1c"', "c = 3", "d = 4")
+    assert (rows(""), rows("\n"), rows("a\n\n")) == ((), ("",), ("a", ""))
     after = text.replace("d = 4", "d = 5")
     assert [new_line(text, after, line) for line in range(1, 6)] == [1, 2, 3, 4, 5]
     assert new_statements(text, after) == [5]

@@ -225,7 +225,7 @@ def tree(random: Random, data: bytes) -> bytes:
     """JSON with other values, names, lists and depths; JSON still."""
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):  # it has been nested too deeply before
         return data
     for _ in range(random.choice((1, 1, 2, 4))):
         document = _other(random, document)

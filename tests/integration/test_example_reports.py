@@ -37,19 +37,17 @@ def run(script: Path, example: str, record: Path, *options: str) -> tuple[int, l
     return answer.returncode, find(Recording.open(record))
 
 
-@pytest.mark.parametrize("source", ["native", "observer"])
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_clean_example_has_no_findings(example: str, source: str, tmp_path: Path) -> None:
-    """The examples are the model of good practice: nothing is found in them, whatever records."""
-    status, findings = run(FOLDER / f"{example}.py", example, tmp_path / "clean.anymps", "--source", source)
+def test_clean_example_has_no_findings(example: str, tmp_path: Path) -> None:
+    """The examples are the model of good practice: nothing is found in them."""
+    status, findings = run(FOLDER / f"{example}.py", example, tmp_path / "clean.anymps")
     assert status == 0
     assert [(finding.id, finding.site.line) for finding in findings] == []
 
 
-@pytest.mark.parametrize("source", ["native", "observer"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, source: str, tmp_path: Path) -> None:
+def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, tmp_path: Path) -> None:
     """Each planted mistake gives exactly its own finding, with the line at fault and the line that made the tensor.
 
     torch 2.15 has kernels for what falls back in the plants up to 2.14: nothing is found then.
@@ -57,7 +55,7 @@ def test_planted_mistake_is_found_at_its_line(example: str, mistake: str, source
     planted = plant(example, mistake)
     script = tmp_path / f"{example}.py"
     script.write_text(planted.source, encoding="utf-8")
-    options = ["--source", source, *(["--fallback"] if mistake == "fallback" else [])]
+    options = ["--fallback"] if mistake == "fallback" else []
     status, findings = run(script, example, tmp_path / "planted.anymps", *options)
     assert status == (1 if mistake in STOPS else 0)
     mended = mistake == "fallback" and installed_torch().version.release >= (2, 15)

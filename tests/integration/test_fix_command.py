@@ -336,6 +336,17 @@ def test_a_mac_that_ran_a_script_goes_on_to_run_it(folder: Path) -> None:
     assert any(line.startswith(f"  MPS409  port.py:3  {why}") for line in lines), result.err
 
 
+PLAIN = """
+import torch
+
+model = torch.nn.Linear(4, 1).to("mps")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4, device="mps")).sum().backward()
+    optimizer.step()
+""".lstrip()
+
 FILES = """
 import torch
 
@@ -356,6 +367,17 @@ def test_what_a_script_writes_stays_the_same(folder: Path) -> None:
     assert 'not changed: on mps the file log.csv differs: "[tensor(' in result.err
 
 
+@pytest.mark.parametrize(
+    ("options", "ran"), [((), "the script runs"), (("--steps", "2"), "the first steps of the script run")]
+)
+def test_a_script_without_findings(options: tuple[str, ...], ran: str, folder: Path) -> None:
+    """It is told that nothing needs a fix, not that nothing can be fixed."""
+    (folder / "train.py").write_text(PLAIN)
+    result = fix(folder, *options, "train.py")
+    told = f"anymps: nothing needs a fix: {ran} on mps, without findings"
+    assert (result.status, result.out, result.err.splitlines()[1:]) == (0, "", [told])
+
+
 def test_a_long_training_is_checked_by_a_few_steps(folder: Path) -> None:
     """Each run ends after them."""
     (folder / "train.py").write_text(TRAIN.replace("range(6)", "range(10**9)"))
@@ -369,7 +391,7 @@ def test_a_run_that_takes_too_long_is_told(folder: Path) -> None:
     (folder / "train.py").write_text("import time\n\ntime.sleep(600)\n")
     result = fix(folder, "--seconds", "1", "train.py")
     line = "anymps: the script did not end within 1 s: shorten it, such as with --steps 10, or allow more --seconds"
-    assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1 of 3: the unchanged script", line])
+    assert (result.status, result.err.splitlines()) == (2, ["anymps: run 1: the unchanged script", line])
 
 
 def test_a_script_with_workers_is_guarded(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_no_command_imports_from_the_current_folder(tmp_path: Path) -> None:
         assert (ended.returncode, imported) == (0, []), f"{words}\n{ended.stdout}{ended.stderr}"
 
 
-# What a script may do to the Python that it shares with the report, and which names its own modules may have.
+# What a script may leave of the Python that closes its recording, and which names its own modules may have.
 OWN_MODULES = ("click", "html", "jinja2", "markupsafe", "platformdirs", "pygments", "rich")
 WRECKS = """
 import builtins, io, json, os, pathlib, sys, tempfile, time, warnings
@@ -81,8 +81,8 @@ import click, html, jinja2, markupsafe, platformdirs, pygments, rich
 assert {click.MINE, html.MINE, jinja2.MINE, markupsafe.MINE, platformdirs.MINE, pygments.MINE, rich.MINE} == {"mine"}
 def broken(*args, **options):
     raise ValueError("the script's own")
-json.dumps = json.loads = time.time = os.path.join = os.path.exists = pathlib.Path.exists = broken
-builtins.print = builtins.sorted = builtins.open = io.open = broken
+json.dumps = json.loads = time.time = pathlib.Path.exists = broken
+builtins.print = builtins.open = io.open = broken
 warnings.simplefilter("error")
 os.environ.clear()
 sys.setrecursionlimit(80)

@@ -123,32 +123,6 @@ def test_a_cell_for_cuda(cells: list[Any]) -> None:
     assert "MPS409" in data["text/plain"]
 
 
-SPOIL = """\
-import statistics, sys
-import rich
-statistics.median = lambda *given, **named: 1 / 0
-for name in [it for it in sys.modules if it.partition(".")[0] in ("jinja2", "markupsafe", "rich")]:
-    del sys.modules[name]
-print(rich.MINE)"""
-
-
-@pytest.mark.slow
-def test_a_notebook_that_spoils_python(tmp_path: Path) -> None:
-    """It replaces a function, removes modules, and has one named like a package of ours: its reports are whole."""
-    (tmp_path / "rich.py").write_text("MINE = True\n", encoding="utf-8")
-    write(tmp_path / "a.ipynb", STEP, "%load_ext anymps", f"%%mps\n{TRAIN}\n{SPOIL}")
-    notebook = nbformat.read(tmp_path / "a.ipynb", as_version=4)
-    resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(
-        notebook, kernel_name="python3", allow_errors=True, timeout=None, startup_timeout=600, resources=resources
-    ).execute()
-    cell = notebook.cells[3]
-    assert printed(cell, "stdout").splitlines()[-1] == "True"
-    (data,) = shown(cell)
-    assert "MPS202  Tensor printed or logged in every step\n" in data["text/plain"]
-    assert data["text/html"].startswith('<iframe srcdoc="&lt;!doctype html&gt;')
-
-
 def run(folder: Path, *words: str) -> Result:
     """`anymps run` in a folder."""
     return run_command("-m", "anymps", "run", *words, cwd=folder)

@@ -60,6 +60,14 @@ def test_a_step_has_a_time_on_every_chip(whole: dict[str, Any]) -> None:
     assert by_chip["Apple M4 Max"]["seconds"] < by_chip["Apple M1 Max"]["seconds"]
 
 
+def test_the_batch_of_an_option_is_the_one_that_is_told(tmp_path: Path) -> None:
+    """With --batch, samples a second and every sentence are of that batch, not of the loader's own."""
+    found = planned(tmp_path, "--mac", "M1 8GB", "--no-larger", "--batch", "4096", script(tmp_path, TRAINING))
+    assert found["batch"] == 4096
+    (mac,) = found["times"]
+    assert mac["samples_per_second"] == pytest.approx(4096 / mac["seconds"], rel=0.01)
+
+
 def test_samples_a_second_by_batch(whole: dict[str, Any]) -> None:
     """On the slowest Mac that it fits on, with the time of the table of Macs at the script's own batch."""
     (found,) = whole["batches"]

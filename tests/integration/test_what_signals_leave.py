@@ -29,6 +29,12 @@ from anymps.commands import main
 sys.exit(main(sys.argv[1:]))
 """
 
+SLOW_REPORT = """
+import os, sys, time
+if "--conclude" in sys.orig_argv:
+    os.fsync = lambda number: (open("there", "w").close(), time.sleep(600))
+"""
+
 # Three sleepers: one in the group of the script, one in a session of its own, and one whose parent has gone as well.
 SLEEPERS = """
 import subprocess, sys, time
@@ -39,14 +45,15 @@ subprocess.run(["sh", "-c", 'setsid "$@" &', "sh", *sleep], env={"PATH": "/usr/b
 """
 
 
-def ended(words: list[str], folder: Path, how: signal.Signals, when: Callable[[], bool]) -> str:
-    """Ends a command as soon as something holds; returns what it said."""
+def ended(words: list[str], folder: Path, how: signal.Signals, when: Callable[[], bool], modules: str = "") -> str:
+    """Ends a command, which finds modules in a folder, as soon as something holds; returns what it said."""
+    clean = clean_environment()
     (folder / "tmp").mkdir(exist_ok=True)
     former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # inherited; under nohup it is ignored
     process = subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
-        env={**clean_environment(), "TMPDIR": str(folder / "tmp")},
+        env={**clean, "PYTHONPATH": f"{folder / modules}:{clean['PYTHONPATH']}", "TMPDIR": str(folder / "tmp")},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -145,6 +152,8 @@ def test_handlers_of_a_script_count(tmp_path: Path, how: signal.Signals) -> None
     )
     result = run_command("-m", "anymps", "run", "script.py", cwd=tmp_path)
     assert (result.status, result.out.splitlines()[0]) == (0, "handled")
-    words = ["-c", SLOW, "run", "--report", "html=page.html", "script.py"]
-    assert "handled" not in ended(words, tmp_path, how, (tmp_path / "there").exists)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["script.py", "there", "tmp"]
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_REPORT)
+    words = ["-m", "anymps", "run", "--report", "html=page.html", "script.py"]
+    assert "handled" not in ended(words, tmp_path, how, (tmp_path / "there").exists, "slow")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["script.py", "slow", "there", "tmp"]

@@ -325,6 +325,16 @@ def test_signature_of_a_kernel() -> None:
     ]
 
 
+def test_control_characters_in_metadata() -> None:
+    """A name from a wheel is printed, so it holds no byte that a terminal obeys."""
+    from anymps.kernels import module_text
+
+    text = module_text(bitcode(ADD), NAME)
+    assert text.count('!"air.arg_name", !"out"')
+    signature = read_signature(text.replace('!"air.arg_name", !"out"', '!"air.arg_name", !"o\\00\\1Bt"'))
+    assert signature.buffers[0].name == r"o\x00\x1bt"
+
+
 def test_operators_behind_names() -> None:
     """The likeliest operator comes first; what is no operator is left to whoever looks it up."""
     assert operator_of("gelu_backward_dense_broadcast_half_half")[0] == "gelu_backward"

@@ -110,18 +110,22 @@ def test_from_a_quarter_of_the_batch_to_the_largest_that_fits() -> None:
     assert batch_times(growth, 8, [MAC], lambda _: 0, "2.13") == ()
 
 
-def batches(rows: int, largest: int) -> Batches:
+def batches(rows: int, largest: int, *, asked: bool = False) -> Batches:
     """Twenty products with so many rows a sample, on an M5."""
     growth = grown(step(*[mm(8 * rows, 1024)] * 20), step(*[mm(16 * rows, 1024)] * 20))
     assert growth is not None
-    (found,) = batch_times(growth, 8, [MAC], lambda _: largest, "2.13")
+    (found,) = batch_times(growth, 8, [MAC], lambda _: largest, "2.13", asked=asked)
     return found
 
 
-@pytest.mark.parametrize(("rows", "own"), [(64, ""), (8192, " (the script's is 8)")], ids=["above", "below"])
-def test_the_knee(rows: int, own: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "asked", "own"),
+    [(64, False, ""), (8192, False, " (the script's is 8)"), (8192, True, " (--batch is 8)")],
+    ids=["above", "below", "asked for"],
+)
+def test_the_knee(rows: int, asked: bool, own: str) -> None:
     """The smallest batch with nine tenths of the most samples a second; the script's own is told where it is larger."""
-    found = batches(rows, 512)
+    found = batches(rows, 512, asked=asked)
     most = max(row.samples for row in found.rows)
     assert found.knee is not None
     assert (found.knee.batch > 8) == (not own)

@@ -82,7 +82,9 @@ def test_spoils():
 
 def test_a_suite_that_spoils_python(gate: Gate) -> None:
     """It replaces functions, has a module named like a package of ours, and removes others: the report is whole."""
-    gate.write(test_it=SPOILT, rich="MINE = True")
+    (gate.path / "lib").mkdir()
+    (gate.path / "lib" / "rich.py").write_text("MINE = True")
+    gate.write(test_it=SPOILT, conftest="import sys\nsys.path.insert(0, 'lib')")
     result = gate.run_alone("-p", "no:cacheprovider", "--mps-report", "html=m.html", "--mps-report", "json=m.json")
     assert result.ret == pytest.ExitCode.OK, result.stdout.str() + result.stderr.str()
     assert json.loads((gate.path / "m.json").read_text())["findings"] == []

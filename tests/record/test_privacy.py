@@ -17,12 +17,13 @@ from detect_secrets.plugins.base import RegexBasedDetector
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Story, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind
 from anymps.record._redact import redact, redact_arguments, redact_source
 from anymps.record._secret_forms import HIDDEN, hide_forms
-from anymps.report import FORMATS, renderer
+from anymps.report import renderer
 
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\nAAAAB3NzaC1\n-----END OPENSSH PRIVATE KEY-----"
 WEB = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"

@@ -13,7 +13,7 @@ import torch
 import anymps
 from anymps.capture._recorder import Capture
 from anymps.capture._suite import SuiteCapture
-from anymps.commands._last_run import LastRun, last_recording
+from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
 from anymps.record import Recording, RecordingBuilder, RecordingWriter
 from gate import Gate, gate, loaded, section
 from processes import MAC, clean_environment
@@ -127,8 +127,7 @@ def test_the_last_run_is_whole_beside_its_journal(tmp_path: Path, monkeypatch: p
     """A recording that was cut short may have its newest pages beside it; they move with it, and never stay behind."""
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
     for number, writing in ((1, True), (2, False)):
-        last = LastRun()
-        path = last.open()
+        path = place_of_run()
         assert path is not None
         builder = RecordingBuilder(RecordingWriter(path, {"script": f"{number}.py"}))
         builder.entry("aten::mm", start_ns=0)
@@ -138,7 +137,7 @@ def test_the_last_run_is_whole_beside_its_journal(tmp_path: Path, monkeypatch: p
         if writing:  # as after a kill
             for file, content in kept:
                 file.write_bytes(content)
-        assert last.keep()
+        assert keep_as_last(path)
         with Recording.open(last_recording()) as recording:
             assert (recording.meta["script"], recording.entry_count) == (f"{number}.py", 1)
             assert recording.complete is not writing

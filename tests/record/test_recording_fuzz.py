@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 
 import anymps
 from anymps._errors import AnympsError
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Settings, read_baseline, read_settings, select
 from anymps.record import Phase, Recording, Role
 from anymps.record._strict import _columns
 from anymps.record.format._schema import TABLES
-from anymps.report import FORMATS
 from recordings import hostile, refusing, small, training
 
 pytestmark = pytest.mark.usefixtures("virtual_device")

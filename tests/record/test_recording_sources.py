@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 import torch
 
 import anymps
+from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Settings, Story, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
-from anymps.record.format._quote import Quote, quote_file, quote_text
-from anymps.report import FORMATS, renderer
+from anymps.report import renderer
+from anymps.source import Quote, quote_file, quote_text
 
 TEXT = """\
 import torch
@@ -36,6 +38,15 @@ def test_a_quote_is_the_line_with_those_around_it() -> None:
     assert quote_text(TEXT, 1) == Quote("import torch", 1, "\n".join(lines[:4]), "")
     assert quote_text(TEXT, 9) == quote_text("", 1) == quote_text(TEXT, 0) == Quote()
     assert quote_text("a\x0cb\r\nc", 2) == Quote("c", 1, "a\x0cb\nc", "")  # lines as Python counts them
+
+
+def test_a_quote_is_of_the_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child process may be given other code than its file has, as `anymps fix` does: that code is quoted."""
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\n")
+    assert quote_file(str(script), 1).source == "x = 1"
+    monkeypatch.setitem(linecache.cache, str(script), (6, None, ["y = 2\n"], str(script)))
+    assert quote_file(str(script), 1).source == "y = 2"
 
 
 CALL = """\

@@ -13,12 +13,14 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from anymps._settings import FORMATS
 from anymps.findings import RULES, Story, find
 from anymps.findings.advice._user_line import without_read
-from anymps.findings.edits import Insert, LineEdit, Place, Rewritten, Safety, Splice
+from anymps.findings.edits import Safety
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import FORMATS, Renderer, compare, diff_document, render_diff_json, renderer
+from anymps.report import Renderer, compare, diff_document, render_diff_json, renderer
 from anymps.report import rendered as as_form
+from anymps.source import Insert, LineEdit, Place, Rewritten, Splice
 from recordings import META, hostile, refusing, small, training
 from rule_loops import once
 

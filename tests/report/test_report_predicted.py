@@ -95,6 +95,8 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
     assert "On the Mac: what a phase adds to the predicted step of an M3 Pro 18GB." in render_terminal(
         Story.of(made), []
     )
+    shown = render_terminal(Story.of(made), [], brief=True)
+    assert ("on the Mac" in shown, "share" in shown, "first step" in shown) == (True, False, True)
     assert "on the Mac" not in render_terminal(Story.of(without), [])
     assert ">on the Mac</th>" not in "".join(renderer("html").pieces(Story.of(without), []))
 

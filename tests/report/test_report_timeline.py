@@ -14,6 +14,7 @@ from anymps.forecast import _forecast, forecast, timeline_of
 from anymps.record import Direction, Fate, Phase, Recording, RecordingBuilder, Wait
 from anymps.report import render_terminal, renderer
 from anymps.report._timeline import timeline_drawing
+from anymps.report._timeline_on_mac import step_bar
 from recordings import META
 
 SIDE = "float32[2048, 2048]"
@@ -99,6 +100,16 @@ def test_spans_are_no_finer_than_asked_for() -> None:
     assert len(timeline_of(found, resolution=1).device) == 1
     assert len(timeline_of(found).device) == 2
     assert {span.what for span in timeline_of(found, resolution=1).host} == {"waits"}
+
+
+def test_labels_name_a_table_where_there_is_one() -> None:
+    """The bar of a step has none: its label is all."""
+    story = Story.of(recording())
+    drawing, bar = timeline_drawing(story), step_bar(story)
+    assert drawing is not None
+    assert bar is not None
+    assert drawing["label"] == f"Tracks over time. {drawing['sentence']} The table below has the same numbers."
+    assert bar["label"] == f"Tracks over time. {bar['sentence']}"
 
 
 def test_the_page_draws_the_step_on_the_mac() -> None:

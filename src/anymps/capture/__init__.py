@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.capture._cells import name_cell
-    from anymps.capture._endings import INTERRUPTED, ending_of
-    from anymps.capture._optimizers import OptimizerNumbers
+    from anymps.capture._endings import INTERRUPTED, ending_of, name_cell
+    from anymps.capture._hooks import OptimizerNumbers
     from anymps.capture._part import Progress
     from anymps.capture._recorder import ALLOCATION_LIMIT, DETAIL_LIMIT, Capture
     from anymps.capture._start import record
@@ -22,9 +21,8 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_cells": "name_cell",
-            "_endings": "INTERRUPTED ending_of",
-            "_optimizers": "OptimizerNumbers",
+            "_endings": "INTERRUPTED ending_of name_cell",
+            "_hooks": "OptimizerNumbers",
             "_part": "Progress",
             "_recorder": "ALLOCATION_LIMIT Capture DETAIL_LIMIT",
             "_start": "record",

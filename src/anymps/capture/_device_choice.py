@@ -1,22 +1,38 @@
-"""Where a program chose its device, and what it would move there, by its source: for a run that never used mps."""
+"""Where a program chose its device, and what goes by that choice, read from its source when the run has ended.
+
+Of a run that never used mps: the line that chose, and what the program would move. Of any: where it takes each device
+but CUDA for the CPU, `"cuda" if "cuda" in device else "cpu"`, before autocast: on mps autocast is then left out, or is
+one for the CPU, and nothing calls.
+"""
 
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from anymps._paths import is_library
-from anymps.record.format import quote_text
+from anymps.capture._core import Core, note_facts
+from anymps.source import (
+    contains,
+    function_around,
+    imported,
+    last_name,
+    names_in,
+    parsed,
+    quote_file,
+    quote_text,
+    text_in,
+    text_of,
+)
 
 _OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _MOST_FILES: Final = 200
-_LARGEST: Final = 1 << 20
+_LARGEST: Final = 1 << 20  # characters of a file that is read
 _MOST_UNMOVED: Final = 8  # lines
 _NUMBERS: Final = ("range", "np.arange", "numpy.arange", "torch.arange")
 _FACTORIES: Final = frozenset(
@@ -77,8 +93,7 @@ def _unmoved(sources: Mapping[str, str]) -> list[dict[str, object]]:
     for file, source in sources.items():
         if "parameters" in source:  # without them nothing is trained
             for what, line in _lines_to_move(nodes_of(source)):
-                text = linecache.getline(file, line).strip()
-                found.append({"what": what, "file": file, "line": line, "source": text})
+                found.append({"what": what, "file": file, "line": line, "source": quote_file(file, line).source})
     return found[:_MOST_UNMOVED]
 
 
@@ -113,19 +128,15 @@ def _takes_batches(loop: ast.For, nodes: Sequence[ast.AST]) -> bool:
 
     `tqdm(timesteps)` is over numbers, too, where `timesteps` was made of a range.
     """
-    names = _names(loop.iter)
-    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & _names(*node.targets)]
+    names = names_in(loop.iter)
+    given = [node.value for node in nodes if isinstance(node, ast.Assign) and names & names_in(*node.targets)]
     counts = any(
         isinstance(node, ast.Call) and ast.unparse(node.func) in _NUMBERS
         for part in (loop.iter, *given)
         for node in ast.walk(part)
     )
     cut = (node.slice for node in _innermost(loop) if isinstance(node, ast.Subscript))
-    return not counts or any(_names(index) & _names(loop.target) for index in cut)
-
-
-def _names(*nodes: ast.AST) -> set[str]:
-    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return not counts or any(names_in(index) & names_in(loop.target) for index in cut)
 
 
 def _makes(call: ast.Call) -> bool:
@@ -157,7 +168,7 @@ def program_files(script: str) -> Iterator[str]:
     seen: set[str] = set()
     modules = [sys.modules.get("__main__"), *list(sys.modules.values())]
     for file in [
-        os.path.abspath(script) if script else "",
+        script,
         *(getattr(module, "__file__", None) or "" for module in modules),
     ]:
         own = file.endswith(".py") and not is_library(file) and not file.startswith(_OURS)
@@ -168,20 +179,14 @@ def program_files(script: str) -> Iterator[str]:
 
 def source_of(file: str) -> str:
     """A file's text; empty if it is none of a program, or cannot be read."""
-    try:
-        if not os.path.isfile(file) or os.path.getsize(file) > _LARGEST:
-            return ""
-    except OSError:
-        return ""
-    return "".join(linecache.getlines(file))
+    text = text_of(file) if os.path.isfile(file) else ""
+    return text if len(text) <= _LARGEST else ""
 
 
 def nodes_of(source: str) -> Sequence[ast.AST]:
     """All nodes of a source's tree; none if it is no Python."""
-    try:
-        return tuple(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return ()
+    tree = parsed(source)
+    return () if tree is None else tuple(ast.walk(tree))
 
 
 _ASKED, _NAMED, _GIVEN, _IMPORT, _NONE = range(5)
@@ -200,25 +205,19 @@ def _choices_at(node: ast.AST) -> Iterator[_Choice]:
             yield _Choice(_NAMED, node.lineno)
         case ast.Call():
             yield from _choices_in_call(node)
-        case ast.Import() if any(_is_of_torch(name.name) for name in node.names):
-            yield _Choice(_IMPORT, node.lineno)
-        case ast.ImportFrom() if _is_of_torch(node.module or ""):
+        case ast.Import() | ast.ImportFrom() if any(name.partition(".")[0] == "torch" for _, name in imported(node)):
             yield _Choice(_IMPORT, node.lineno)
 
 
 def _choices_in_call(call: ast.Call) -> Iterator[_Choice]:
     """`torch.device("cpu")`, `f(device="cpu")`, and the default of an option `--device`."""
-    if _is_device(call) and call.args and _is_other(call.args[0]):
+    if last_name(call) == "device" and call.args and _is_other(call.args[0]):
         yield _Choice(_NAMED, call.lineno)
-    is_option = any(isinstance(arg, ast.Constant) and arg.value == "--device" for arg in call.args)
+    is_option = "--device" in map(text_in, call.args)
     for keyword in call.keywords:
         names = is_option if keyword.arg == "default" else keyword.arg == "device"
         if names and _is_other(keyword.value):
             yield _Choice(_GIVEN, call.lineno)
-
-
-def _is_of_torch(module: str) -> bool:
-    return module.partition(".")[0] == "torch"
 
 
 def _asks_for_cuda(test: ast.expr) -> bool:
@@ -228,11 +227,85 @@ def _asks_for_cuda(test: ast.expr) -> bool:
     )
 
 
-def _is_device(call: ast.Call) -> bool:
-    return ast.unparse(call.func).rpartition(".")[2] == "device"
-
-
 def _is_other(value: ast.expr) -> bool:
     """Whether a value is the name of a device that is not mps."""
-    name = value.value if isinstance(value, ast.Constant) else None
-    return isinstance(name, str) and name.split(":")[0] in ("cpu", "cuda")
+    return text_in(value).partition(":")[0] in ("cpu", "cuda")
+
+
+_CALLS: Final = ("autocast", "GradScaler")
+
+
+class _OfType(NamedTuple):
+    """A statement that gives a name the type of a device, and the first line below that hands it to a call."""
+
+    line: int
+    name: str
+    used: int
+    call: str
+
+
+def note_device_types(core: Core, script: str) -> None:
+    """Write a mark for each such line of the program; not where the module's name holds another device in the end."""
+    for file in program_files(script):
+        source = source_of(file)
+        if "cuda" not in source or not any(call in source for call in _CALLS):
+            continue
+        tree = parsed(source)
+        for choice in _types_chosen(tuple(ast.walk(tree))) if tree is not None else ():
+            if tree is not None and _is_cpu(file, choice.name):
+                chosen, used = (
+                    core.site(file, line, function_around(tree, line), "") for line in (choice.line, choice.used)
+                )
+                note_facts(core, "device_type", chosen, used, {"name": choice.name, "call": choice.call})
+
+
+def _types_chosen(nodes: Sequence[ast.AST]) -> Iterator[_OfType]:
+    for node in nodes:
+        name = _name_given(node)
+        if not name or not isinstance(node, ast.stmt):
+            continue
+        uses = (
+            (part.lineno, call)
+            for part in nodes
+            if isinstance(part, (ast.Assign, ast.Call, ast.With)) and part.lineno > node.lineno
+            for call in _called_with(part, name)
+        )
+        used = min(uses, default=None)
+        if used is not None:
+            yield _OfType(node.lineno, name, *used)
+
+
+def _name_given(node: ast.AST) -> str:
+    """The name that is "cuda" or "cpu" by a test for CUDA alone; empty for another statement."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+        test, chosen = node.value.test, (node.value.body, node.value.orelse)
+        target: ast.expr | None = node.targets[0]
+    elif isinstance(node, ast.If) and len(node.body) == len(node.orelse) == 1:
+        there, otherwise = node.body[0], node.orelse[0]
+        if not isinstance(there, ast.Assign) or not isinstance(otherwise, ast.Assign):
+            return ""
+        test, chosen = node.test, (there.value, otherwise.value)
+        target = there.targets[0] if ast.dump(there.targets[0]) == ast.dump(otherwise.targets[0]) else None
+    else:
+        return ""
+    if not isinstance(target, ast.Name) or [getattr(value, "value", None) for value in chosen] != ["cuda", "cpu"]:
+        return ""
+    words = [text for text in map(text_in, ast.walk(test)) if text]
+    by_cuda = bool(words) and all(word.startswith("cuda") for word in words)
+    turned = any(isinstance(part, (ast.Not, ast.NotIn, ast.NotEq)) for part in ast.walk(test))
+    return target.id if by_cuda and not turned else ""
+
+
+def _called_with(statement: ast.AST, name: str) -> Iterator[str]:
+    """Which of the calls a statement makes with a name, in its arguments or in a test for it; of a block its head."""
+    parts: Sequence[ast.AST] = statement.items if isinstance(statement, ast.With) else (statement,)
+    if any(contains(part, name) for part in parts):
+        called = {last_name(node) for part in parts for node in ast.walk(part) if isinstance(node, ast.Call)}
+        yield from (call for call in _CALLS if call in called)
+
+
+def _is_cpu(file: str, name: str) -> bool:
+    """Whether a name of the file's module is the CPU's in the end, or is none of the module's."""
+    modules = (vars(module) for module in [*sys.modules.values()] if hasattr(module, "__dict__"))
+    given = [known[name] for known in modules if name in known and os.path.abspath(known.get("__file__") or "") == file]
+    return not given or "cpu" in given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import os
 import re
 import sys
@@ -12,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._paths import is_library
-from anymps.capture._cells import shown_file
 from anymps.device import written_by_torch
+from anymps.source import quote_file
 
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
 
@@ -44,7 +43,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
             "file": shown_file(code.co_filename),
             "line": entry.tb_lineno,
             "function": code.co_name,
-            "source": linecache.getline(code.co_filename, entry.tb_lineno).strip(),
+            "source": quote_file(code.co_filename, entry.tb_lineno).source,
         }
         if facts["raised_by"] == "program" and (compared := _compared_devices(entry)):
             facts["compared"] = compared
@@ -54,7 +53,7 @@ def ending_of(error: BaseException) -> dict[str, object]:
 def _compared_devices(entry: types.TracebackType) -> str:
     if "torch" not in sys.modules:
         return ""
-    from anymps.capture._device_tests import compared_without_index
+    from anymps.capture._handlers import compared_without_index
 
     return compared_without_index(entry.tb_frame, entry.tb_lineno)
 
@@ -83,3 +82,16 @@ def _of_torch(file: str) -> bool:
     torch = sys.modules.get("torch")
     home = getattr(torch, "__file__", None)
     return home is not None and file.startswith(os.path.dirname(home) + os.sep)
+
+
+_names: dict[str, str] = {}
+
+
+def name_cell(file: str, name: str) -> None:
+    """In recordings the code of `file` has this name, as `cell 3`."""
+    _names[file] = name
+
+
+def shown_file(file: str) -> str:
+    """A file's name in a recording."""
+    return _names.get(file, file)

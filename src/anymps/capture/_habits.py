@@ -6,9 +6,7 @@ made, or once a line: nothing here runs for every operator. `docs/architecture/r
 
 from __future__ import annotations
 
-import ast
 import functools
-import linecache
 import multiprocessing.process
 import multiprocessing.queues
 import os
@@ -33,6 +31,7 @@ from anymps.capture._origins import user_frames
 from anymps.capture._precision import Precision
 from anymps.capture._transfer_sources import find_birth, find_data_set, find_name
 from anymps.device.cuda import on_use
+from anymps.source import is_main_guard, statements_around, tree_of_frame
 
 _MAX_LOOKED = 200  # objects of a data set looked at for what cannot go to a worker
 _BAR = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:tqdm|rich)[/\\]")
@@ -263,16 +262,8 @@ def _is_guarded() -> bool | None:
         ):
             if str(getattr(frame.f_globals.get("__spec__"), "name", "")).endswith(".__main__"):
                 return None
-            try:
-                tree = ast.parse("".join(linecache.getlines(file)))
-            except (SyntaxError, ValueError):
-                return None
-            return any(
-                isinstance(node, ast.If)
-                and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
-                and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(node.test))
-                for node in tree.body
-            )
+            tree = tree_of_frame(frame)
+            return None if tree is None else any(map(is_main_guard, statements_around(tree, frame.f_lineno)[:1]))
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -1,12 +1,15 @@
-"""Handlers of exceptions around a refused call that are meant for it, and do not catch what mps raises."""
+"""Code of the program that passes over what mps does: handlers that catch other exceptions, tests without an index."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from types import FrameType
 
-from anymps.capture._origins import user_frames
-from anymps.capture._statements import parsed
+import torch
+
+from anymps.capture._origins import resolve, user_frames
+from anymps.source import name_of, statements_around, tree_of_frame
 
 _CUDA = "OutOfMemoryError"  # `torch.cuda.OutOfMemoryError` is `torch.OutOfMemoryError`; of mps it is a RuntimeError
 _CATCHES = ("RuntimeError", "Exception", "BaseException")
@@ -18,7 +21,7 @@ def missed_handler(is_internal: Callable[[str], bool]) -> tuple[str, int, str] |
     None if there is none, or if something within it catches a RuntimeError.
     """
     for frame in user_frames(is_internal):
-        tree = parsed(frame.f_code.co_filename)
+        tree = tree_of_frame(frame)
         for handlers in _around(tree, frame.f_lineno) if tree is not None else ():
             caught = [(handler.lineno, _names(handler)) for handler in handlers]
             if any(not names or set(names) & set(_CATCHES) for _, names in caught):
@@ -31,9 +34,9 @@ def missed_handler(is_internal: Callable[[str], bool]) -> tuple[str, int, str] |
 
 def _around(tree: ast.Module, line: int) -> Iterator[list[ast.ExceptHandler]]:
     """The handlers of each `try` whose body holds the line, the innermost first."""
-    tries = (node for node in ast.walk(tree) if isinstance(node, ast.Try))
-    around = [node for node in tries if node.body[0].lineno <= line <= (node.body[-1].end_lineno or line)]
-    return (node.handlers for node in sorted(around, key=lambda node: -node.lineno))
+    for node in reversed(statements_around(tree, line)):
+        if isinstance(node, ast.Try) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or line):
+            yield node.handlers
 
 
 def _names(handler: ast.ExceptHandler) -> list[str]:
@@ -41,4 +44,34 @@ def _names(handler: ast.ExceptHandler) -> list[str]:
     if handler.type is None:
         return []
     classes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return [ast.unparse(one).rpartition(".")[2] for one in classes]
+    return [name_of(one) for one in classes]
+
+
+_NAMED = ("mps", torch.device("mps"))
+
+
+def compared_without_index(frame: FrameType, line: int) -> str:
+    """The part of a test that compares a tensor's device with one of mps without index, where that raised at a line."""
+    tree = tree_of_frame(frame)
+    for node in ast.walk(tree) if tree is not None else ():
+        raised = node.body[0] if isinstance(node, ast.If) else node
+        if isinstance(raised, (ast.Raise, ast.Assert)) and raised.lineno <= line <= (raised.end_lineno or line):
+            test = getattr(node, "test", None)
+            if test is not None:
+                return next((ast.unparse(each) for each in ast.walk(test) if _is_of_devices(each, frame)), "")
+    return ""
+
+
+def _is_of_devices(node: ast.AST, frame: FrameType) -> bool:
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        return False
+    sides = (node.left, node.comparators[0])
+    of_tensor = any(isinstance(side, ast.Attribute) and side.attr == "device" for side in sides)
+    return of_tensor and any(_is_without_index(side, frame) for side in sides)
+
+
+def _is_without_index(node: ast.expr, frame: FrameType) -> bool:
+    if isinstance(node, ast.Call) and len(node.args) == 1 and ast.unparse(node.func).endswith("device"):
+        node = node.args[0]
+    value = node.value if isinstance(node, ast.Constant) else resolve(node, frame)[1]
+    return isinstance(value, (str, torch.device)) and value in _NAMED

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from anymps.capture._origins import user_frames
-from anymps.capture._statements import assignments, parsed
+from anymps.source import assignments, contains, tree_of_frame
 
 _FIRST, _SECOND = 2, 5
 _GROWS_BY = _SECOND - _FIRST
@@ -109,8 +109,7 @@ def _reaches(node: Any, wanted: Node) -> bool:
 
 def _lines(frame: FrameType, name: str, *, graph: bool) -> list[GrowingVariable]:
     """The one line of the file that gives a variable more to hold; none if there are several."""
-    code = frame.f_code
-    tree = parsed(code.co_filename)
+    code, tree = frame.f_code, tree_of_frame(frame)
     lines = {line for node in ast.walk(tree) for line in _giving(node, name)} if tree is not None else set()
     return [GrowingVariable(code.co_filename, lines.pop(), code.co_name, name, graph)] if len(lines) == 1 else []
 
@@ -121,11 +120,7 @@ def _giving(node: ast.AST, name: str) -> Iterator[int]:
             yield node.lineno
     elif isinstance(node, (ast.Assign, ast.AugAssign)):
         for target, value, line in assignments(node):
-            own = isinstance(node, ast.AugAssign) or (value is not None and _reads(value, name))
+            own = isinstance(node, ast.AugAssign) or (value is not None and contains(value, name))
             item = isinstance(target, ast.Subscript) and ast.unparse(target.value) == name
             if item or (own and ast.unparse(target) == name):
                 yield line
-
-
-def _reads(value: ast.expr, name: str) -> bool:
-    return any(isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == name for node in ast.walk(value))

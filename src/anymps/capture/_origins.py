@@ -18,7 +18,20 @@ import torch
 from torch.utils._device import DeviceContext
 
 from anymps._paths import is_library
-from anymps.capture._statements import assignments, contains, function_at, methods_of, parsed, statement_at
+from anymps.source import (
+    assignments,
+    assignments_in,
+    first_row,
+    last_given,
+    last_name,
+    methods_of,
+    own_nodes,
+    parsed,
+    running_nodes,
+    scope_of,
+    text_of,
+    tree_of_frame,
+)
 
 _MAX_FRAMES = 12  # user frames looked at, outwards
 _MAX_CALLERS = 100  # packages call each other through many
@@ -112,8 +125,7 @@ def _takes_to_device(node: ast.AST) -> bool:
     """Of `x.to(device)`, `torch.tensor(x, device=device)` and the like."""
     if not isinstance(node, ast.Call):
         return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _MOVING or any(keyword.arg == "device" for keyword in node.keywords)
+    return last_name(node) in _MOVING or any(keyword.arg == "device" for keyword in node.keywords)
 
 
 def _is_dtype(node: ast.expr, frame: FrameType, kind: str) -> bool:
@@ -188,18 +200,10 @@ def user_frames(is_internal: Callable[[str], bool], most: int = _MAX_FRAMES) -> 
 
 def _names_on_line(frame: FrameType, only: Callable[[ast.AST], bool] | None = None) -> list[ast.expr]:
     """The names, attributes and items that the statement being run reads, the longest first; `only` within some."""
-    tree = parsed(frame.f_code.co_filename)
-    statement = statement_at(tree, frame.f_lineno) if tree is not None else None
-    if statement is None:
-        return []
-    header: list[ast.AST] = [statement]
-    if hasattr(statement, "body"):  # a compound statement: only its own line, not the block below it
-        header = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
-    parts = header if only is None else [node for part in header for node in ast.walk(part) if only(node)]
+    nodes = running_nodes(frame)
     reads = [
         node
-        for part in parts
-        for node in ast.walk(part)
+        for node in (nodes if only is None else (inner for part in nodes if only(part) for inner in ast.walk(part)))
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Load)
     ]
     return sorted(reads, key=lambda node: -len(ast.unparse(node)))
@@ -234,10 +238,10 @@ def resolve(node: ast.expr, frame: FrameType) -> tuple[bool, Any]:
 
 def _made_at(frame: FrameType, node: ast.expr, path: str, is_internal: Callable[[str], bool]) -> Origin | None:
     """The last assignment to the name before the failing line, in this frame or, for an argument, in a caller's."""
-    tree = parsed(frame.f_code.co_filename)
+    tree = tree_of_frame(frame)
     if tree is None:
         return None
-    scope = function_at(tree, frame.f_code.co_name, frame.f_code.co_firstlineno) or tree
+    scope = scope_of(tree, frame)
     if isinstance(node, ast.Name) and scope is not tree and node.id not in frame.f_locals:
         return _made_in_module(tree, frame, node.id, path)
     return (
@@ -258,18 +262,10 @@ def _made_in_scope(scope: ast.AST, frame: FrameType, node: ast.expr, path: str) 
     Where a branch holds the assignment, it may not have run: then only the name is given.
     """
     name = ast.unparse(node)
-    best: tuple[int, ast.expr | None] | None = None
-    for statement in ast.walk(scope):
-        if not isinstance(statement, (ast.stmt, ast.withitem, ast.comprehension)):
-            continue
-        for target, value, line in assignments(statement):
-            if ast.unparse(target) != name or line > frame.f_lineno or (best is not None and line < best[0]):
-                continue
-            if line < frame.f_lineno or value is None or not contains(value, name):
-                best = (line, value)
-    if best is None:
+    given = last_given(scope, name, frame.f_lineno)
+    if given is None:
         return None
-    line, value = best
+    _, value, line = given
     if not _has_run(scope, line, frame.f_lineno):
         return _only_named(node, path)
     code, expression = frame.f_code, ast.unparse(value) if value is not None else ""
@@ -310,13 +306,8 @@ def _made_in_owner(frame: FrameType, node: ast.expr, path: str, is_internal: Cal
 
 def _made_in_module(tree: ast.Module, frame: FrameType, name: str, path: str) -> Origin:
     """The one assignment of a call to a global name; only the name where there are several, or none."""
-    made: list[tuple[ast.expr | None, int]] = []
-    pending: list[ast.AST] = [*tree.body]
-    while pending:  # the module's own code, without what runs in functions and classes
-        node = pending.pop()
-        made += [(value, line) for target, value, line in assignments(node) if ast.unparse(target) == name]
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            pending += ast.iter_child_nodes(node)
+    given = (each for node in own_nodes(tree) for each in assignments(node))
+    made = [(each.value, each.line) for each in given if each.name == name]
     written = any(isinstance(node, ast.Global) and name in node.names for node in ast.walk(tree))
     value, line = made[0] if len(made) == 1 and not written else (None, 0)
     if value is None or not any(isinstance(part, ast.Call) for part in ast.walk(value)):
@@ -330,22 +321,12 @@ def _has_run(scope: ast.AST, made: int, line: int) -> bool:
     for node in ast.walk(scope):
         if not isinstance(node, _BLOCKS):
             continue
-        for body in (getattr(node, name, None) for name in ("body", "orelse", "handlers", "finalbody", "cases")):
-            if isinstance(body, list) and body:
-                first, last = _lines(body)
+        for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if body:
+                first, last = first_row(body[0]), body[-1].end_lineno
                 if first <= made <= last and not first <= line <= last:
                     return False
     return True
-
-
-def _lines(body: list[ast.AST]) -> tuple[int, int]:
-    numbers = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for part in body
-        for node in ast.walk(part)
-        if isinstance(node, (ast.stmt, ast.expr))
-    ]
-    return min(first for first, _ in numbers), max(last for _, last in numbers)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -361,13 +342,11 @@ def _made_in_class(
     made: list[tuple[str, int, str, ast.expr]] = []
     for base in owner.__mro__:
         file = getattr(sys.modules.get(base.__module__), "__file__", None) or ""
-        tree = None if not file or is_internal(file) else parsed(file)
+        tree = None if not file or is_internal(file) else parsed(text_of(file))
         for method in methods_of(tree, base.__qualname__) if tree is not None else ():
             own = f"{method.args.args[0].arg}.{attribute}" if method.args.args else ""
-            for statement in ast.walk(method):
-                for target, value, line in assignments(statement):
-                    if ast.unparse(target) == own:
-                        made.append((file, line, method.name, value or target))
+            found = (each for each in assignments_in(method) if each.name == own)
+            made += [(file, each.line, method.name, each.value or each.target) for each in found]
     # What is no call, as in `self.scale = scale`, was made elsewhere.
     return made[0] if len(made) == 1 and any(isinstance(part, ast.Call) for part in ast.walk(made[0][3])) else None
 

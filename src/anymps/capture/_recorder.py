@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anymps._errors import EnableError, RecordingError
 from anymps._text import tell
-from anymps.capture._cells import shown_file
 from anymps.capture._core import Core
-from anymps.capture._device_choice import device_choice
-from anymps.capture._endings import ending_of
+from anymps.capture._device_choice import device_choice, note_device_types
+from anymps.capture._endings import ending_of, shown_file
 from anymps.capture._handlers import missed_handler
 from anymps.capture._hooks import Hooks, drain_modules
 from anymps.capture._looks import Looks
@@ -25,17 +24,9 @@ from anymps.capture._part import HeldMarks, Part, Progress, StepClock, check_ste
 from anymps.capture._run_facts import choose_source, closing_facts, core_of, machine_facts
 from anymps.device import children_used_mps, real_calls, state
 from anymps.record import Fate, RefusalKind
-from anymps.record.format import (
-    ModuleRow,
-    OperatorRow,
-    RefusalRow,
-    RoundRow,
-    SignatureRow,
-    SiteRow,
-    StepRow,
-    quote_file,
-)
+from anymps.record.format import ModuleRow, OperatorRow, RefusalRow, RoundRow, SignatureRow, SiteRow, StepRow
 from anymps.record.loop import Rounds
+from anymps.source import quote_file
 
 if TYPE_CHECKING:
     from anymps.record import Recording, RecordingWriter
@@ -97,6 +88,7 @@ class Capture:
         self._part = Part(asked, self._rounds, self._begin_part, self._end_part) if asked is not None else None
         self._source = source
         self._script = script
+        self._file = os.path.abspath(script) if script else ""  # the program may change its folder
         self._argv = list(argv)
         self._limit = detail_limit
         self._allocation_limit = allocation_limit
@@ -230,9 +222,7 @@ class Capture:
     def _note_source(self) -> None:
         """Note what the program's source says of a device that the run used."""
         if self._habits and (self._reached or self.core.ledger_state()[0]):
-            from anymps.capture._device_types import note_device_types  # a short session never comes here
-
-            note_device_types(self.core, self._script)
+            note_device_types(self.core, self._file)
 
     def _note_part(self) -> None:
         """Say which steps the part has: what was asked for, as a rule."""
@@ -294,7 +284,7 @@ class Capture:
                     if children_used_mps():
                         self._writer.set_meta("used_by_children", True)
                     else:
-                        choice, unmoved = device_choice(self._script)
+                        choice, unmoved = device_choice(self._file)
                         self._writer.set_meta("device_choice", choice)
                         if choice and not choice["chosen"]:
                             self._writer.set_meta("unmoved", unmoved)

@@ -9,21 +9,31 @@ import ast
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 
 import torch
 
 from anymps.capture._origins import kept_as, resolve, user_frames
-from anymps.capture._statements import assignments, contains, function_at, parsed, statement_at
+from anymps.source import (
+    LOOPS,
+    assignments_in,
+    last_given,
+    last_name,
+    loops_around,
+    names_argument,
+    running_nodes,
+    scope_of,
+    tree_of_frame,
+)
 
 _FACTORIES = frozenset(
     {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn"}
     | {"randperm", "tril_indices", "triu_indices", "zeros"}
 )
 _FROM_VALUES = frozenset({"as_tensor", "tensor"})
-_COUNTS = frozenset({"dim", "numel", "size"})
+_COUNTS = frozenset({"dim", "len", "numel", "size"})
 _MOVES = frozenset({"cuda", "to", "type_as"})
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 @dataclass(frozen=True)
@@ -43,13 +53,17 @@ def find_birth(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> Birt
     None where it was given from outside, holds data, or was made before the loop that copies it. A part of a random
     order is no data, wherever that was drawn.
     """
-    for node, tree, frame in _running(is_internal):
+    for node, frame in _running(is_internal):
         moved = _moved(node, frame)
-        made = _made_by(moved, frame) or _drawn_order(moved, tree, frame) if moved is not None else None
+        made = _made_by(moved, frame) or _drawn_order(moved, frame) if moved is not None else None
+        if made is None and isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
+            value = _assigned(node.id, frame)
+            made = _made_by(value, frame) if value is not None else None
+            if made is None:
+                return None
         if made is not None:
-            return _birth(made, frame)
-        if isinstance(node, ast.Name) and resolve(node, frame)[1] is tensor:
-            return _named(node.id, tree, frame)
+            code, generator = frame.f_code, any(keyword.arg == "generator" for keyword in made.keywords)
+            return Birth(code.co_filename, made.lineno, code.co_name, ast.unparse(made), generator)
     return None
 
 
@@ -59,15 +73,17 @@ def find_data_set(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> t
     The last says that it outlives the rounds of the loop by the source. None where nothing shows one, or where the loop
     around the line gives it that name: then it is a batch itself.
     """
-    for node, tree, frame in _running(is_internal):
+    for node, frame in _running(is_internal):
         moved = _moved(node, frame)
         if isinstance(moved, ast.Name):
-            moved = _assigned(moved.id, tree, frame) if resolve(moved, frame)[1] is tensor else None
+            moved = _assigned(moved.id, frame) if resolve(moved, frame)[1] is tensor else None
         for taken in ast.walk(moved) if moved is not None else ():
-            held = resolve(taken.value, frame)[1] if isinstance(taken, ast.Subscript) else None
-            if isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
-                name = ast.unparse(taken.value)  # type: ignore[attr-defined]
-                return None if _given_by_loop(name, tree, frame) else (name, held, _outlives(taken.value, tree, frame))  # type: ignore[attr-defined]
+            owner = taken.value if isinstance(taken, ast.Subscript) else None
+            held = resolve(owner, frame)[1] if owner is not None else None
+            if owner and isinstance(held, torch.Tensor) and held.device.type == "cpu" and held.nbytes > tensor.nbytes:
+                name = ast.unparse(owner)
+                given = {each.name for loop in _loops(frame) for each in assignments_in(loop)}
+                return None if name in given else (name, held, _outlives(owner, frame))
     return None
 
 
@@ -76,28 +92,16 @@ def find_name(tensor: torch.Tensor, is_internal: Callable[[str], bool]) -> tuple
 
     Empty texts if that cannot be told.
     """
-    for node, _, frame in _running(is_internal):
+    for node, frame in _running(is_internal):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and resolve(node, frame)[1] is tensor:
             return ast.unparse(node), kept_as(node, frame)
     return "", ""
 
 
-def _running(is_internal: Callable[[str], bool]) -> Iterator[tuple[ast.AST, ast.Module, FrameType]]:
-    """The nodes of the user's running statement, each with its file's tree and the frame; none if it is unknown."""
-    frame = next(user_frames(is_internal), None)
-    tree = parsed(frame.f_code.co_filename) if frame is not None else None
-    statement = statement_at(tree, frame.f_lineno) if frame is not None and tree is not None else None
-    if frame is not None and tree is not None and statement is not None:
-        for part in _own_parts(statement):
-            for node in ast.walk(part):
-                yield node, tree, frame
-
-
-def _own_parts(statement: ast.stmt) -> list[ast.AST]:
-    """The statement, or of a compound one its first line only."""
-    if hasattr(statement, "body"):
-        return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
-    return [statement]
+def _running(is_internal: Callable[[str], bool]) -> Iterator[tuple[ast.AST, FrameType]]:
+    """The nodes of the user's running statement, each with the frame; none if it is unknown."""
+    for frame in islice(user_frames(is_internal), 1):
+        yield from ((node, frame) for node in running_nodes(frame))
 
 
 def _moved(node: ast.AST, frame: FrameType) -> ast.expr | None:
@@ -108,7 +112,7 @@ def _moved(node: ast.AST, frame: FrameType) -> ast.expr | None:
         return node.func.value
     if _is_new_tensor(node, frame):
         return node
-    return node if _torch_function(node, frame) in _FROM_VALUES and _names_device(node) else None
+    return node if _torch_function(node, frame) in _FROM_VALUES and names_argument(node, "device") else None
 
 
 def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
@@ -120,7 +124,9 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
         if isinstance(node, ast.Call):
             name = _torch_function(node, frame)
             from_values = name in _FROM_VALUES or _is_new_tensor(node, frame)
-            if (name in _FACTORIES and not _names_device(node)) or (from_values and _is_constant(node, frame)):
+            if (name in _FACTORIES and not names_argument(node, "device")) or (
+                from_values and _is_constant(node, frame)
+            ):
                 factory = node
                 continue
             if _takes_elsewhere(node, frame):
@@ -133,12 +139,12 @@ def _made_by(value: ast.expr, frame: FrameType) -> ast.Call | None:
     return factory
 
 
-def _drawn_order(value: ast.expr, tree: ast.Module, frame: FrameType) -> ast.Call | None:
+def _drawn_order(value: ast.expr, frame: FrameType) -> ast.Call | None:
     """`torch.randperm(n)` of `order[i : i + 4]`, where a line above draws the order; also of a name for this part."""
-    part = _last_given(value.id, tree, frame)[1] if isinstance(value, ast.Name) else value
+    part = _last_given(value.id, frame)[1] if isinstance(value, ast.Name) else value
     if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
         return None
-    drawn = _last_given(part.value.id, tree, frame)[1]
+    drawn = _last_given(part.value.id, frame)[1]
     made = _made_by(drawn, frame) if drawn is not None else None
     return made if made is not None and _torch_function(made, frame) == "randperm" else None
 
@@ -172,117 +178,60 @@ def _is_new_tensor(call: ast.Call, frame: FrameType) -> bool:
     return not isinstance(owner, torch.Tensor) or owner.device.type == "mps"
 
 
-def _names_device(call: ast.Call) -> bool:
-    return any(keyword.arg in ("device", None) for keyword in call.keywords)
-
-
 def _is_constant(call: ast.Call, frame: FrameType) -> bool:
     """Whether a tensor is made of numbers, of a shape, or of what a module keeps: not of the batch's data."""
     return bool(call.args) and _is_number(call.args[0], frame)
 
 
 def _is_number(value: ast.expr, frame: FrameType) -> bool:
+    """The same of an argument; functions are known by their names, as nothing of the user's may run here."""
     if isinstance(value, ast.Constant):
         return True
-    if isinstance(value, (ast.List, ast.Tuple)):
-        return all(_is_number(item, frame) for item in value.elts)
-    if isinstance(value, ast.UnaryOp):
-        return _is_number(value.operand, frame)
-    if isinstance(value, ast.BinOp):
-        return _is_number(value.left, frame) and _is_number(value.right, frame)
+    if isinstance(value, (ast.List, ast.Tuple, ast.UnaryOp, ast.BinOp)):
+        return all(_is_number(part, frame) for part in ast.iter_child_nodes(value) if isinstance(part, ast.expr))
     if isinstance(value, ast.Call):
-        return _is_count(value.func) or (_is_computed(value.func, frame) and _is_constant(value, frame))
-    if isinstance(value, ast.Subscript):
-        return _is_shape(value.value)
-    if _is_shape(value):
+        owner = resolve(value.func.value, frame)[1] if isinstance(value.func, ast.Attribute) else None
+        computed = owner is math or ast.unparse(value.func) in ("float", "int")
+        return last_name(value) in _COUNTS or (computed and _is_constant(value, frame))
+    shape = value.value if isinstance(value, ast.Subscript) else value
+    if isinstance(shape, ast.Attribute) and shape.attr == "shape":
         return True
-    held = resolve(value, frame)[1]
+    held = resolve(value, frame)[1] if shape is value else None
     if isinstance(value, ast.Attribute) and isinstance(held, (list, tuple)):
         return all(isinstance(item, (int, float)) for item in held)
     return isinstance(held, (int, float))
 
 
-def _is_shape(value: ast.expr) -> bool:
-    return isinstance(value, ast.Attribute) and value.attr == "shape"
-
-
-def _is_count(function: ast.expr) -> bool:
-    """Of `len(x)`, `x.size(0)` and the like; asked by name, as nothing of the user's may run here."""
-    return (isinstance(function, ast.Name) and function.id == "len") or (
-        isinstance(function, ast.Attribute) and function.attr in _COUNTS
-    )
-
-
-def _is_computed(function: ast.expr, frame: FrameType) -> bool:
-    """Of `math.sqrt` and `float`, which make a number of a number."""
-    if isinstance(function, ast.Attribute):
-        return resolve(function.value, frame)[1] is math
-    return isinstance(function, ast.Name) and function.id in ("float", "int")
-
-
-def _named(name: str, tree: ast.Module, frame: FrameType) -> Birth | None:
-    value = _assigned(name, tree, frame)
-    made = _made_by(value, frame) if value is not None else None
-    return None if made is None else _birth(made, frame)
-
-
-def _assigned(name: str, tree: ast.Module, frame: FrameType) -> ast.expr | None:
+def _assigned(name: str, frame: FrameType) -> ast.expr | None:
     """What the last assignment to a name before the running line gives it, as often as it is copied."""
-    line, value = _last_given(name, tree, frame)
-    scope = _scope(tree, frame)
-    return value if _innermost_loop(scope, line) is _innermost_loop(scope, frame.f_lineno) else None
+    line, value = _last_given(name, frame)
+    return value if _loops(frame, line)[-1:] == _loops(frame)[-1:] else None
 
 
-def _last_given(name: str, tree: ast.Module, frame: FrameType) -> tuple[int, ast.expr | None]:
+def _last_given(name: str, frame: FrameType) -> tuple[int, ast.expr | None]:
     """The last assignment to a name before the running line, by its own line, and what it gives."""
-    scope = _scope(tree, frame)
-    best: tuple[int, ast.expr | None] = (0, None)
-    for node in ast.walk(scope):
-        if isinstance(node, (ast.stmt, ast.withitem, ast.comprehension)):
-            for target, value, line in assignments(node):
-                later = best[0] <= line <= frame.f_lineno and ast.unparse(target) == name
-                if later and (line < frame.f_lineno or value is None or not contains(value, name)):
-                    best = (line, value)
-    return best
+    scope = _scope(frame)
+    given = last_given(scope, name, frame.f_lineno) if scope is not None else None
+    return (given.line, given.value) if given is not None else (0, None)
 
 
-def _given_by_loop(name: str, tree: ast.Module, frame: FrameType) -> bool:
-    """Whether a loop around the running line gives a value to a name."""
-    scope = _scope(tree, frame)
-    return any(
-        ast.unparse(target) == name
-        for loop in _loops(scope, frame.f_lineno)
-        for node in ast.walk(loop)
-        if isinstance(node, ast.stmt)
-        for target, *_ in assignments(node)
-    )
-
-
-def _outlives(owner: ast.AST, tree: ast.Module, frame: FrameType) -> bool:
+def _outlives(owner: ast.AST, frame: FrameType) -> bool:
     """Whether a name stands for the same thing in each round: set before the loop around the line, or by the module."""
-    if not isinstance(owner, ast.Name):
+    tree = tree_of_frame(frame)
+    if not isinstance(owner, ast.Name) or tree is None:
         return False
     if owner.id in frame.f_locals:
-        return bool(_loops(_scope(tree, frame), frame.f_lineno))
-    loops = (node for node in ast.walk(tree) if isinstance(node, _LOOPS))
-    inner = (node for loop in loops for node in ast.walk(loop) if isinstance(node, ast.stmt))
-    return not any(ast.unparse(target) == owner.id for node in inner for target, *_ in assignments(node))
+        return bool(_loops(frame))
+    loops = (node for node in ast.walk(tree) if isinstance(node, LOOPS))
+    return not any(each.name == owner.id for loop in loops for each in assignments_in(loop))
 
 
-def _scope(tree: ast.Module, frame: FrameType) -> ast.AST:
-    return function_at(tree, frame.f_code.co_name, frame.f_code.co_firstlineno) or tree
+def _scope(frame: FrameType) -> ast.AST | None:
+    tree = tree_of_frame(frame)
+    return scope_of(tree, frame) if tree is not None else None
 
 
-def _innermost_loop(scope: ast.AST, line: int) -> ast.AST | None:
-    return max(_loops(scope, line), key=lambda node: node.lineno, default=None)
-
-
-def _loops(scope: ast.AST, line: int) -> list[ast.For | ast.AsyncFor | ast.While]:
-    return [
-        node for node in ast.walk(scope) if isinstance(node, _LOOPS) and node.lineno < line <= (node.end_lineno or line)
-    ]
-
-
-def _birth(made: ast.Call, frame: FrameType) -> Birth:
-    generator = any(keyword.arg == "generator" for keyword in made.keywords)
-    return Birth(frame.f_code.co_filename, made.lineno, frame.f_code.co_name, ast.unparse(made), generator)
+def _loops(frame: FrameType, line: int | None = None) -> list[ast.For | ast.AsyncFor | ast.While]:
+    """The loops of the running function around a line of it, or around the one that runs."""
+    scope = _scope(frame)
+    return loops_around(scope, frame.f_lineno if line is None else line) if scope is not None else []

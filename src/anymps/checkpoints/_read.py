@@ -96,7 +96,7 @@ def _read_torch(path: Path, kind: str) -> Checkpoint:
         rest -= storage.nbytes()
         if rest < 0:
             raise CheckpointError(f"{path} is damaged: its storages are larger than the file")
-        devices[storage._cdata] = device
+        devices[storage._cdata] = str(device)  # a hostile file names anything
         return storage
 
     root = torch.load(path, map_location=keep, weights_only=True, mmap=kind == "torch")

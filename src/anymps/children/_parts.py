@@ -112,10 +112,10 @@ class Joined:
 
 
 class ChildParts:
-    """The parts of the processes that this one starts, from `open` until `close`."""
+    """The parts of the processes that this one starts, from `open` until `close`; or those in a `folder`."""
 
-    def __init__(self) -> None:
-        self._folder: Path | None = None
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
         self._held = ExitStack()
         self._before: dict[str, str | None] = {}
 
@@ -127,16 +127,16 @@ class ChildParts:
         """
         try:
             _remove_leftovers()
-            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
             text = json.dumps(asdict(settings))
-            (self._folder / _HELD).touch()
-            self._held = hold(self._folder / _HELD)
-            (self._folder / _SETTINGS).write_text(text, encoding="utf-8")
-            keep_sources(self._folder, sources)
-            self._set(CHILDREN_VARIABLE, str(self._folder))
+            (self.folder / _HELD).touch()
+            self._held = hold(self.folder / _HELD)
+            (self.folder / _SETTINGS).write_text(text, encoding="utf-8")
+            keep_sources(self.folder, sources)
+            self._set(CHILDREN_VARIABLE, str(self.folder))
             self._set(RANK_VARIABLE, os.environ.get("RANK", ""))
             if not _hook_is_installed():
-                hook = self._folder / "hook"
+                hook = self.folder / "hook"
                 hook.mkdir()
                 (hook / "sitecustomize.py").write_text(_HOOK, encoding="utf-8")
                 paths = [str(hook), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -162,7 +162,7 @@ class ChildParts:
                 if not process.daemon:
                     process.join()
         until = time.monotonic() + _GRACE_S
-        while self._folder is not None and time.monotonic() < until and any(map(_runs, _running(self._folder))):
+        while self.folder is not None and time.monotonic() < until and any(map(_runs, _running(self.folder))):
             time.sleep(0.05)
 
     def join(self, own: Recording, path: Path | None) -> Joined:
@@ -171,7 +171,7 @@ class ChildParts:
         `path` None makes it in memory. A part that cannot be read stays where it is, and a line says so. Where nothing
         can be joined, all parts stay and `own` is as it was.
         """
-        if self._folder is None:
+        if self.folder is None:
             return Joined(None)
         from anymps.record import remove_recording
 
@@ -179,7 +179,7 @@ class ChildParts:
         with ExitStack() as stack:
             parts = []
             found = [
-                entry for entry in sorted(self._folder.iterdir(), key=_order) if entry.suffix in (".part", ".anymps")
+                entry for entry in sorted(self.folder.iterdir(), key=_order) if entry.suffix in (".part", ".anymps")
             ]
             written = {file: _last_written(file) for file in found}
             for file in found:
@@ -198,7 +198,7 @@ class ChildParts:
                 try:
                     joined = _join(own, named, path, [it for _, it in by_end])
                 except RecordingError as error:
-                    lines.append(f"the recordings of child processes are missing: {error}. They are in {self._folder}")
+                    lines.append(f"the recordings of child processes are missing: {error}. They are in {self.folder}")
         for file in found if joined is not None or not named else ():
             if _is_of(file, lines):
                 continue
@@ -227,7 +227,7 @@ class ChildParts:
             else:
                 os.environ[name] = value
         self._before = {}
-        folder, self._folder = self._folder, None
+        folder, self.folder = self.folder, None
         if folder is not None:
             if any(path.suffix in (".part", ".anymps") for path in folder.iterdir()):
                 (folder / _SETTINGS).unlink(missing_ok=True)

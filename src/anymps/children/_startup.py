@@ -42,7 +42,6 @@ def begin() -> None:
     if settings is not None and settings.prepare is not None:
         _prepare(*settings.prepare)
     serve_kept(folder)
-    importlib.import_module("anymps._own_imports")  # it remembers the import path, without the script's folder yet
     if settings is not None and not settings.device:
         return
     _waiting = _TorchFinder(folder)
@@ -98,8 +97,6 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Watch the import of torch, and of nothing else. Whoever only asks for torch need not import it."""
-        if name == "sitecustomize":  # Python has read all `.pth` files now, those behind ours too
-            importlib.import_module("anymps._own_imports").remember_path()
         if self._late and not _is_ours():
             self._act()
         if name != "torch" or self._looking or self._late:
@@ -134,12 +131,9 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
 
     def _act(self) -> None:
         sys.meta_path.remove(self)
-        from anymps._own_imports import own_imports
-
-        with own_imports():
-            if not self._late:
-                _record_when_enabled(self._folder, self._forked)
-            _switch_on(self._folder)
+        if not self._late:
+            _record_when_enabled(self._folder, self._forked)
+        _switch_on(self._folder)
 
 
 def _settings(folder: str) -> ChildSettings | None:

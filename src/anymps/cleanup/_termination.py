@@ -13,6 +13,7 @@ from typing import Final
 ENDING_SIGNALS: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """What ends a program from outside: a cancelled job, a time limit, a terminal that closes."""
 
+_TIMERS: Final = ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF")
 _received: list[int] = []  # the first of them
 
 
@@ -38,6 +39,24 @@ def termination_raises() -> Iterator[None]:
         raise
     finally:
         leave_signals()
+
+
+class SignalHandlers:
+    """The handlers of all signals as they are now, to be put back after a script that may set its own."""
+
+    def __init__(self) -> None:
+        self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+    def restore(self) -> None:
+        """Put them back, and stop timers. Only the main thread may do that; in another one nothing happens."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for name in _TIMERS:
+            if hasattr(signal, name):
+                signal.setitimer(getattr(signal, name), 0)
+        for number, handler in self._handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
 def leave_signals() -> None:

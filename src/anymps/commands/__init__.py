@@ -97,13 +97,18 @@ class _Commands(MutableMapping[str, click.Command]):
 )
 @click.version_option(__version__, prog_name="anymps", message="%(prog)s %(version)s")
 @click.option("--order", hidden=True)  # by which commands start their own processes
+@click.option("--conclude", hidden=True)
 @click.pass_context
-def _commands(context: click.Context, order: str | None) -> int | None:
+def _commands(context: click.Context, order: str | None, conclude: str | None) -> int | None:
     """PyTorch's mps device (the Apple GPU) on any machine."""
     if order is not None:
         from anymps.commands._runner import run_order
 
         return run_order(Path(order))
+    if conclude is not None:
+        from anymps.commands import _conclude
+
+        return _conclude.conclude(conclude)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(UsageError.exit_code)

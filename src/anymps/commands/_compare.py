@@ -16,10 +16,10 @@ from anymps.commands._judge import UNUSED
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
+from anymps.report import Outputs
 
 if TYPE_CHECKING:
     from anymps.compare import Ran
-    from anymps.report import Outputs
     from anymps.runs import Order
 
 PART: Final = 1
@@ -41,9 +41,10 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     script mean the CPU. With --of 2.13 --with 2.15, both runs are on mps, on PyTorch's own Metal kernels of these
     releases. Exits with 1 if the runs diverge.
     """
-    target = Target.named(module, words, "compare")
+    target, outputs = Target.named(module, words, "compare"), Outputs.of(asked)
     target.check()
-    outputs = _check(asked)
+    outputs.check()
+    _check(asked)
     from anymps.compare import compare_traces
     from anymps.device import build
     from anymps.findings import read_settings
@@ -63,20 +64,16 @@ def compare(asked: CompareSettings, module: str | None, words: tuple[str, ...]) 
     found = compare_traces(target.name, names, sides[0].trace, sides[1].trace)
     from anymps.report import comparison_document, comparison_json
 
-    document = comparison_document(found)
-    show_document(document, outputs, document, lambda: comparison_json(found))
+    shown, whole = (comparison_document(found, short=short) for short in (True, False))
+    show_document(shown, outputs, whole, lambda: comparison_json(found))
     if not found.is_used:
         say(f"exit code {UNUSED}: nothing ran on {names[asked.other != 'cpu']}")
         return UNUSED
     return 0 if found.agrees else PART
 
 
-def _check(asked: CompareSettings) -> Outputs:
-    """The reports that are asked for; raises UsageError, before the runs, for options that make no sense."""
-    from anymps.report import DOCUMENT_FORMATS, Output, Outputs
-
-    outputs = Outputs(tuple(Output.parse(text, DOCUMENT_FORMATS) for text in asked.reports))
-    outputs.check()
+def _check(asked: CompareSettings) -> None:
+    """Raise UsageError, before the runs, for options that make no sense."""
     if asked.of_python is not None and not os.access(asked.of_python, os.X_OK):
         raise UsageError(f"--of-python {asked.of_python} is not an executable Python interpreter")
     sides = (asked.of, asked.other)
@@ -93,7 +90,6 @@ def _check(asked: CompareSettings) -> Outputs:
         found = [release_of_kernels(release) for release in releases]
         if len(set(found)) < len(found) and asked.of_python is None:
             raise UsageError(f"--of {asked.of} and --with {asked.other} name the same kernels, those of {found[0]}")
-    return outputs
 
 
 def _is_release(side: str) -> bool:

@@ -65,7 +65,11 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
     before, findings = runs.first(program, answered, lambda recording: Judge(target.file).judge(recording).findings)
     edits, suggestions = edits_for(findings, program, before.modules)
     if not edits:
-        say("nothing can be fixed automatically")
+        if before.used and not before.error and not suggestions:
+            ran = "the first steps of the script run" if before.early else "the script runs"
+            say(f"nothing needs a fix: {ran} on mps, without findings")
+        else:
+            say("nothing can be fixed automatically")
         _tell_stop("the script stops", before)
         _suggest(suggestions)
         return 0

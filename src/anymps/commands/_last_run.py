@@ -19,38 +19,27 @@ def last_recording() -> Path:
     return _directory() / _NAME
 
 
-class LastRun:
-    """The place of one run's recording: a file of its own while the script runs, `last_recording()` afterwards."""
+def place_of_run() -> Path | None:
+    """A new file for a run's recording, in a directory of the user's own; None if there is no place to write."""
+    try:
+        directory = _directory()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _sweep(directory)
+        directory.chmod(0o700)  # what a script's lines and arguments say is for its user alone
+    except (OSError, UsageError):
+        return None
+    return directory / f"run-{os.getpid()}.anymps" if os.access(directory, os.W_OK) else None
 
-    def __init__(self) -> None:
-        self._path: Path | None = None
 
-    def open(self) -> Path | None:
-        """A new file's path, in a directory of the user's own; None if there is no place to write."""
-        try:
-            directory = _directory()
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sweep(directory)
-            directory.chmod(0o700)  # what a script's lines and arguments say is for its user alone
-        except (OSError, UsageError):
-            return None
-        if not os.access(directory, os.W_OK):
-            return None
-        self._path = directory / f"run-{os.getpid()}.anymps"
-        return self._path
+def keep_as_last(path: Path) -> bool:
+    """Make a closed recording the last one; False if that failed."""
+    from anymps.record import move_recording
 
-    def keep(self) -> bool:
-        """Make the closed recording the last one; False if that failed."""
-        path, self._path = self._path, None
-        if path is None:
-            return False
-        from anymps.record import move_recording
-
-        try:
-            move_recording(path, last_recording())
-        except OSError:
-            return False
-        return True
+    try:
+        move_recording(path, last_recording())
+    except (OSError, UsageError):
+        return False
+    return True
 
 
 def _directory() -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import UsageError
-from anymps.commands._kernel_capture import KernelCapture
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target, TargetError
 
@@ -23,7 +22,6 @@ class NotebookSession(RunSession):
 
     device: dict[str, Any]
     recording: dict[str, Any]
-    capture: KernelCapture | None = None
 
     def _enable(self) -> None:
         self.device = self._asked.device()
@@ -31,12 +29,11 @@ class NotebookSession(RunSession):
     def _watch_children(self) -> None:
         self._children.leave_alone()  # the kernel is one, and records by itself
 
-    def _close(self, ending: dict[str, object]) -> None:
-        self._children.close()
+    @property
+    def _recorded_by(self) -> int:
+        return 0  # the kernel, whose number nobody knows yet
 
-    def _record(self, place: Path | None, target: Target) -> None:
-        if place is None:
-            raise UsageError("a notebook's recording needs a file: name one with --record")
+    def _record(self, place: Path, target: Target) -> None:
         self.recording = {
             "path": str(place.absolute()),
             "script": str(Path(target.name).absolute()),
@@ -44,7 +41,7 @@ class NotebookSession(RunSession):
             "source": self._asked.source,
             "steps": self._asked.steps,
         }
-        self.capture = self._capture = KernelCapture(place.absolute())
+        self._recording = place
 
 
 @dataclass(frozen=True)
@@ -66,11 +63,9 @@ class NotebookTarget(Target):
         """Run the cells; one that fails ends the run with status 1, as a script's exception does."""
         from anymps.notebook import execute
 
-        session = self.session
-        assert session.capture is not None
-        out, err = sys.stdout, sys.stderr
+        session, out, err = self.session, sys.stdout, sys.stderr
         try:
-            failed, session.capture.told = execute(Path(self.name), session.device, session.recording, out, err)
+            failed = execute(Path(self.name), session.device, session.recording, out, err)
         except UsageError as error:
             raise TargetError(str(error)) from None
         if failed:

@@ -153,25 +153,12 @@ def _release(_: click.Context, __: click.Parameter, text: str) -> str:
         raise UsageError(f"--torch: {error.reason}") from None
 
 
-def _reports(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """As they were given. Raises BadParameter for a form that there is not, or a report without a file."""
-    from anymps.report import DOCUMENT_FORMATS, FORMATS, Output
-
-    try:
-        for text in texts:
-            Output.parse(text, FORMATS if context.info_name == "run" else DOCUMENT_FORMATS)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return texts
-
-
 def _root(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     return None if text is None else os.path.realpath(text)
 
 
 _READ: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     ("", "torch"): _release,
-    ("", "reports"): _reports,
     ("", "root"): _root,
 }
 """What reads a text, by command (empty: every one) and setting."""

@@ -9,6 +9,7 @@ from anymps._settings import Settings, set_variable
 from anymps.commands._script_command import script_command
 from anymps.commands._show import say, show_document
 from anymps.commands._target import Target
+from anymps.report import Outputs
 
 
 @script_command(
@@ -22,16 +23,15 @@ def plan(asked: PlanSettings, module: str | None, words: tuple[str, ...]) -> int
     The script runs for a few optimizer steps on shapes only: by the rules of the mps device, without data and without
     arithmetic, so that a model larger than this machine can be planned on it. Files that it writes are discarded.
     """
-    target = Target.named(module, words, "plan")
+    target, outputs = Target.named(module, words, "plan"), Outputs.of(asked)
     target.check()
     from anymps.device import enable
     from anymps.mac import parse_mac
     from anymps.plan import Scenario, make_plan, parse_scenario
-    from anymps.report import DOCUMENT_FORMATS, Output, Outputs, plan_document, plan_json
+    from anymps.report import plan_document, plan_json
     from anymps.rules import installed_torch
     from anymps.runs import Order
 
-    outputs = Outputs(tuple(Output.parse(text, DOCUMENT_FORMATS) for text in asked.reports))
     outputs.check()
     if asked.cuda_as_mps:
         set_variable("cuda_as_mps", True)  # the measured processes are this one's children

@@ -11,6 +11,7 @@ import click
 
 from anymps._command_settings import ReportSettings
 from anymps._errors import UsageError
+from anymps._settings import FORMATS
 from anymps.commands._help import Command
 from anymps.commands._join import opened_as_one
 from anymps.commands._judge import Judge
@@ -18,7 +19,7 @@ from anymps.commands._last_run import last_recording
 from anymps.commands._options import takes
 from anymps.commands._show import show
 from anymps.findings import Story
-from anymps.report import FORMATS, STDOUT, Output, Outputs
+from anymps.report import STDOUT, Output, Outputs
 
 if TYPE_CHECKING:
     from anymps.record import Recording
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @takes("report")
 @click.argument("files", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
-    """Show the full report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
+    """Show the report of the last `anymps run`, or of recordings that `--record FILE` made. Needs no torch.
 
     Several recordings are shown as one, as `anymps join` makes it.
     """
@@ -44,7 +45,8 @@ def report(asked: ReportSettings, files: tuple[Path, ...]) -> int:
         selection = judge.judge(recording)
         story = Story.of(recording)
         if asked.form == FORMATS[0] and asked.output == STDOUT:
-            show(story, selection.findings, sys.stdout)  # as wide as the terminal, and in colour there
+            # As wide as the terminal, and in colour there.
+            show(story, selection.findings, sys.stdout, brief=not asked.verbose)
         else:
             outputs.write(story, selection.findings, sys.stdout)
         return judge.conclude(recording, selection)

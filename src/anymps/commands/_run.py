@@ -9,7 +9,7 @@ from anymps.commands._runner import run_target
 from anymps.commands._script_command import script_command
 from anymps.commands._session import RunSession
 from anymps.commands._target import Target
-from anymps.report import Output, Outputs
+from anymps.report import Outputs
 
 
 @script_command(
@@ -31,7 +31,7 @@ def run(asked: RunSettings, module: str | None, words: tuple[str, ...]) -> int:
         raise UsageError("--live works for scripts, not for notebooks")
     if asked.torch and in_notebook:
         raise UsageError("--torch works for scripts, not for notebooks")
-    outputs = Outputs(tuple(map(Output.parse, asked.reports)), asked.root)
+    outputs = Outputs.of(asked)
     if in_notebook:
         session = NotebookSession(asked, outputs)
         return run_target(NotebookTarget(target.name, target.arguments, session=session), session)

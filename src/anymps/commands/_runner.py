@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, UsageError
-from anymps._own_imports import hide_from_script
-from anymps._own_python import OwnPython
 from anymps.children import ExitWatch
-from anymps.cleanup import leave_signals, termination_raises
+from anymps.cleanup import SignalHandlers, leave_signals, termination_raises
 from anymps.commands._show import say
 from anymps.commands._target import Target, execute
+
+_PACKAGES: Final = ("click", "markdown_it", "mdurl", "platformdirs", "pygments", "rich", "tomli")
+"""What anymps may have loaded when a script begins, and the script may have modules of the same names."""
 
 
 class Session(Protocol):
@@ -54,9 +57,9 @@ def run_target(target: Target, session: Session) -> int:
     session.start(target)
 
     def finish(ending: dict[str, object]) -> int:
-        with python.restored():
-            watch.uninstall()  # nothing is left to keep
-            return report(ending)
+        watch.uninstall()  # nothing is left to keep
+        handlers.restore()
+        return report(ending)
 
     def report(ending: dict[str, object]) -> int:
         with termination_raises():
@@ -76,20 +79,24 @@ def run_target(target: Target, session: Session) -> int:
                 traceback.print_exc()
                 return FAULT
 
-    def keep(ending: dict[str, object]) -> None:
-        with python.restored():
-            session.keep(ending)
-
+    handlers = SignalHandlers()
     leave_signals()
-    watch = ExitWatch(finish, keep)
+    watch = ExitWatch(finish, session.keep)
     with watch.installed():
-        python = OwnPython()
-        hide_from_script()
+        _hide_from_script()
         try:
             status, ending = execute(target)
         except BaseException as error:  # the target was not found in its package
             watch.finish({"status": 2, "exception": type(error).__name__, "message": str(error)}, shown=False)
             raise
         wanted = watch.finish(ending)
-    python.close()
     return status or wanted
+
+
+def _hide_from_script() -> None:
+    """Forget what we have loaded and the script would find elsewhere: it gets its own."""
+    for name in filter(sys.modules.__contains__, _PACKAGES):
+        spec = PathFinder.find_spec(name, sys.path)
+        if spec is not None and spec.origin != sys.modules[name].__file__:
+            for loaded in [module for module in sys.modules if module.partition(".")[0] == name]:
+                del sys.modules[loaded]

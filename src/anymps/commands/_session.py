@@ -1,45 +1,40 @@
-"""The session of `anymps run`: switches the device on, records, and shows the report."""
+"""The session of `anymps run`: switches the device on, records, and has a new process judge and show the recording."""
 
 from __future__ import annotations
 
-import shlex
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import RunSettings
-from anymps._errors import RecordingError
+from anymps._errors import RecordingError, UsageError
+from anymps._own_process import FreshProcess
 from anymps._settings import asked_for
 from anymps.children import ChildParts, ChildSettings
-from anymps.commands._judge import UNUSED, Judge, is_unused
-from anymps.commands._last_run import LastRun, last_recording
-from anymps.commands._show import say, show, show_summary
+from anymps.cleanup import PrivateFolder
+from anymps.commands._conclusion import Conclusion
+from anymps.commands._judge import Judge
+from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
 from anymps.commands._target import Target
-from anymps.commands.live import Live, LivePage
-from anymps.findings import Story, nothing_ran
-from anymps.report import Outputs, plural
+from anymps.report import Outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from anymps.capture import Capture
-    from anymps.commands._kernel_capture import KernelCapture
-    from anymps.findings import Finding
+    from anymps.commands.live import Live, LivePage
     from anymps.numerics import NumberCheck
-    from anymps.record import Recording
 
 
 class RunSession:
-    """The real `Session` of `run_target`: `anymps.enable`, `anymps.record`, `anymps.findings`, `anymps.report`."""
+    """The real `Session` of `run_target`: what the script runs in, and what is to follow."""
 
     def __init__(self, asked: RunSettings, outputs: Outputs | None = None) -> None:
         self._asked, self._outputs = asked, outputs or Outputs()
-        self._stdout, self._stderr = sys.stdout, sys.stderr
-        self._capture: Capture | KernelCapture | None = None
-        self._judge: Judge | None = None
-        self._last = LastRun()
-        self._place: Path | None = None
-        self._recording: Recording | None = None
+        self._process = FreshProcess()
+        self._capture: Capture | None = None
+        self._scratch: PrivateFolder | None = None
+        self._recording = Path()
+        self._commands: dict[bool, list[str]] = {}
         self._children = ChildParts()
         self._live: Live | None = None
         self._page: LivePage | None = None
@@ -51,8 +46,8 @@ class RunSession:
         Raises AnympsError: the device cannot be had, is not the required one, a file cannot be written, or the settings
         or the baseline of the project make no sense.
         """
-        self._judge = Judge(target.place, self._asked)
-        self._asked = asked = self._asked.filled(self._judge.project)
+        given = self._asked
+        self._asked = asked = given.filled(Judge(target.place, given).project)
         self._outputs.check(asked.record)
         if asked.record is not None:
             from anymps.record import check_recordable
@@ -60,13 +55,31 @@ class RunSession:
             check_recordable(asked.record)
         asked.hand_on()
         self._enable()
+        passing = asked.record is None
         try:
-            self._record(asked.record or self._last.open(), target)
+            self._record(asked.record or place_of_run() or self._place_in_scratch(), target)
         except RecordingError:
-            if asked.record is not None:
+            if not passing or self._scratch is not None:
                 raise
-            self._record(None, target)  # the report needs no file
+            self._record(self._place_in_scratch(), target)
         self._watch_children()
+        order = Conclusion(
+            given, self._outputs, target.place, self._recording, self._recorded_by, self._children.folder, passing
+        )
+        # Now: afterwards the script may have changed all that makes them.
+        self._commands = {shown: order.command(shown=shown) for shown in (True, False)}
+
+    def _place_in_scratch(self) -> Path:
+        """A file where the system keeps temporary ones, as the last recording has no place."""
+        try:
+            self._scratch = PrivateFolder("anymps-recording-")
+        except OSError:
+            raise UsageError("there is no place for the recording: name a file with --record") from None
+        return self._scratch.path / "run.anymps"
+
+    @property
+    def _recorded_by(self) -> int:
+        return os.getpid()
 
     def _enable(self) -> None:
         import anymps
@@ -80,119 +93,65 @@ class RunSession:
         else:
             self._children.leave_alone()
 
-    def _record(self, place: Path | None, target: Target) -> None:
+    def _record(self, place: Path, target: Target) -> None:
         import anymps
 
         arguments = list(target.arguments) if self._asked.arguments else []
         asked = self._asked
         capture = anymps.record(place, script=target.name, argv=arguments, source=asked.source, steps=asked.steps)
         self._capture = capture.__enter__()
+        self._recording = place
         if asked.torch:
             capture.note_fact("times_of", asked.torch)
-        self._place = place
         if (which := asked_for("check_numbers")) is not None:
             from anymps.numerics import start_checking
 
             self._numbers = start_checking(which)
         if asked.live:
-            self._live = Live(capture, self._stderr)
-            self._live.start()
-            self._write_pages(capture, target)
+            from anymps.commands.live import Live, LivePage
 
-    def _write_pages(self, capture: Capture, target: Target) -> None:
-        """Write the pages that were asked for while the script runs, too; without a file they come at its end alone."""
-        pages = [output for output in self._outputs.items if output.form == "html" and not output.to_stdout]
-        if pages and self._place is not None:
-            self._page = LivePage(capture, self._place, pages, target.place, self._asked)
-            self._page.start()
+            self._live = Live(capture, sys.stderr)
+            self._live.start()
+            if self._outputs.pages:
+                self._page = LivePage(capture, place, self._outputs.pages, target.place, asked)
+                self._page.start()
 
     def finish(self, ending: dict[str, object]) -> int:
-        """Close the recording and show the report.
-
-        3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
-        """
+        """Close the recording, and have it shown; the exit status that the settings ask for, 0 for none."""
         self._children.wait()
-        self._close(ending)
-        if self._capture is None:
-            return 0
-        asked, judge = self._asked, self._judge
-        if asked.steps is not None and not self._capture.has_begun and self._recording is None:
-            return self._not_begun(asked.steps, self._capture.steps_seen)
-        failure = self._capture.failure
-        needed = asked.record is not None or bool(self._outputs) or (judge is not None and judge.may_fail)
-        lost = failure.exit_code if failure is not None and needed else 0
-        recording = self._recording or self._capture.recording
-        kept = self._last.keep()
-        nothing_to_say = judge is not None and not (asked.report or self._outputs or judge.may_fail)
-        if judge is None or (nothing_to_say and not nothing_ran(recording)):
-            return lost
-        selection = judge.judge(recording)
-        self._report(recording, selection.findings, kept)
-        wanted = judge.conclude(recording, selection, self._stderr) or lost
-        if wanted or asked.write_baseline or not is_unused(selection):
-            return wanted
-        say(f"exit code {UNUSED}: nothing ran on mps. If that is intended, pass --allow-unused", self._stderr)
-        return UNUSED
-
-    def _not_begun(self, steps: tuple[int, int], seen: int) -> int:
-        """The end of a script that never came to the steps to record."""
-        self._last.keep()
-        first, last = steps
-        say(
-            f"nothing was recorded: the script made {plural(seen, 'training step')}, and --steps is {first}:{last}",
-            self._stderr,
-        )
-        return 0 if self._asked.allow_unused else UNUSED
-
-    def _report(self, recording: Recording, findings: Sequence[Finding], kept: bool) -> None:
-        """Show the report that was asked for, and write the files; `kept` as the last run's recording."""
-        asked = self._asked
-        if not (asked.report or self._outputs):
-            return
-        story = Story.of(recording)
         try:
-            if asked.report and asked.verbose:
-                show(story, findings, self._stderr)
-            elif asked.report:
-                show_summary(story, findings, self._whole(kept), self._stderr)
-        finally:  # a terminal that is gone is no reason to lose the files
-            self._outputs.write(story, findings, self._stdout)
+            self._close(ending)
+        finally:
+            wanted = self._conclude(shown=True)
+        return wanted
 
     def keep(self, ending: dict[str, object]) -> None:
-        """Close the recording; no report, but a page that says it is of a run that goes on must not stay."""
-        self._close(ending)
-        kept = self._last.keep()
-        recording = self._asked.record or (last_recording() if kept else None)
-        if self._page is not None and recording is not None:
-            self._page.last(recording)
-
-    def _whole(self, kept: bool) -> str:
-        """Where the whole report is: a page or a file that was asked for, else the recording that holds it."""
-        asked = self._asked
-        files = [output.path for output in self._outputs.items if output.form == "html" and not output.to_stdout]
-        if files:
-            return files[0]
-        if asked.record is not None:
-            return f"anymps report {shlex.quote(str(asked.record))}"
-        return "anymps report" if kept else "anymps run -v ..."
+        """Close the recording; no report is shown."""
+        try:
+            self._close(ending)
+        finally:
+            self._conclude(shown=False)
 
     def _close(self, ending: dict[str, object]) -> None:
-        self._stdout, self._stderr = sys.stdout, sys.stderr  # the script may have closed those from before
         if self._live is not None:
             self._live.stop()
         if self._page is not None:
             self._page.stop()
-        try:
-            if self._capture is None:
-                return
+        if self._capture is not None:
             if self._numbers is not None:
                 from anymps.numerics import stop_checking
 
                 stop_checking(self._capture.note_fact)
             self._capture.close(ending)
-            joined = self._children.join(self._capture.recording, self._place)
-            self._recording = joined.recording
-            for line in joined.lines:
-                say(line, self._stderr)
-        finally:
-            self._children.close()
+
+    def _conclude(self, *, shown: bool) -> int:
+        """Have a new process do the rest; where there is none, the recording is kept, and a line says where it is."""
+        status = self._process.run(self._commands[shown])
+        if isinstance(status, str):
+            kept = self._asked.record or (last_recording() if keep_as_last(self._recording) else self._recording)
+            self._process.tell(f"anymps: there is no report: {status}. See it with: anymps report {kept}")
+            status = UsageError.exit_code
+        elif self._scratch is not None:
+            self._scratch.remove()
+        self._children.close()
+        return status

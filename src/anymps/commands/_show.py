@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from anymps._errors import BuildError, UsageError
-from anymps._text import tell
+from anymps._text import clean, tell
 
 if TYPE_CHECKING:
     from anymps.findings import Finding, Story
@@ -20,8 +20,6 @@ def say(problem: object, stream: TextIO | None = None) -> None:
 
     What comes from files or names in it reaches no terminal as it is: control characters are written out.
     """
-    from anymps.report import clean
-
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler
     tell("anymps: " + "\n".join(map(clean, lines)), stream)
@@ -42,12 +40,12 @@ def show_document(shown: Document, outputs: Outputs, whole: Document, as_json: C
             say(f"report: {output.path}")
 
 
-def show(story: Story, findings: Sequence[Finding], stream: TextIO) -> None:
+def show(story: Story, findings: Sequence[Finding], stream: TextIO, *, brief: bool = False) -> None:
     """Write the terminal report to ``stream``. Raises UsageError if it cannot be written."""
     from anymps.report import print_terminal
 
     with _shown(stream):
-        print_terminal(story, findings, stream)
+        print_terminal(story, findings, stream, brief=brief)
         stream.flush()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from anymps._paths import package_of
 from anymps.compare._trace import Site, Trace
 from anymps.runs import Observer, Order, run
 from anymps.runs.inside import error_of, trail_of
+from anymps.source import quote_file
 
 if TYPE_CHECKING:
     from anymps.device import State
@@ -78,4 +78,4 @@ def trace_run(order: Order) -> Ran:
 
 
 def _site(file: str, line: int) -> Site:
-    return Site(file, line, "", linecache.getline(file, line).strip())
+    return Site(file, line, "", quote_file(file, line).source)

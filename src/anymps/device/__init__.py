@@ -22,9 +22,10 @@ from anymps.device._enable import (
 from anymps.device._internal_code import written_by_torch
 from anymps.device._kernels import metal_kernels
 from anymps.device._launched import count_real_calls, real_calls, release_of_kernels
+from anymps.device._prebuilt import find_prebuilt
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps, give_to_children
-from anymps.device._toolchain import find_compiler, python_headers
+from anymps.device._toolchain import find_compiler, find_torch, python_headers
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore

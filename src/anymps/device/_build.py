@@ -27,6 +27,7 @@ from anymps._text import tell
 from anymps.cleanup import remove_leftover
 from anymps.device._generated import generated_headers
 from anymps.device._lock import interprocess_lock
+from anymps.device._prebuilt import core_name, find_prebuilt
 from anymps.device._toolchain import (
     Compiler,
     TorchInstall,
@@ -40,7 +41,7 @@ from anymps.device._toolchain import (
 
 SOURCE_DIRECTORY = Path(__file__).with_name("native")
 _SOURCE_SUFFIXES = (".cpp", ".h")
-_UNITS = 4  # compiled at a time
+_UNITS = 2  # each reads torch's headers, a third of its time
 _HEADERS = "generated"  # in the folder of a build: the include directory of generated headers
 _BUILDING = ".building-"  # between the name of a core and the process that builds it
 _CHECKSUM = "sha256"  # the file beside a core with its digest
@@ -83,12 +84,13 @@ def check_cache() -> None:
 
 
 def is_built() -> bool:
-    """Whether `build` would find a finished core, whole and safe to load, and compile nothing.
+    """Whether there is a core: one that the installation brought, or a finished one in the cache, safe to load.
 
     Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if ``CXX`` is set
     to something that cannot be run, or there is no place for a cache.
     """
-    return _find_finished(find_torch(), find_compiler()) is not None
+    torch = find_torch()
+    return find_prebuilt(torch) is not None or _find_finished(torch, find_compiler()) is not None
 
 
 def build() -> Path:
@@ -125,6 +127,12 @@ def build() -> Path:
             f"make it writable, or name another place in {CACHE_VARIABLE}"
         ) from error
     return directory / _module_name()
+
+
+def copy_core(folder: Path) -> Path:
+    """Put the core for the installed torch into a folder, for `hatch_build.py`. Builds it if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(build(), folder / core_name(find_torch())))
 
 
 def _module_name() -> str:
@@ -276,17 +284,19 @@ def write_headers(directory: Path, torch: TorchInstall) -> None:
 def _join(sources: Sequence[Path], work: Path) -> list[Path]:
     """Write units that include the sources, at most `_UNITS`, of about equal size.
 
-    Most of the time goes into torch's headers, which are then read once a unit instead of once a file. The units do not
+    Torch's headers are then read once a unit instead of once a file. Files that need the largest of them, those of
+    torch's Python module, go together, and so do the files of a folder, which use the same templates. The units do not
     depend on the machine: what compiles here does everywhere.
     """
-    units: list[list[Path]] = [[] for _ in range(min(_UNITS, len(sources)))]
-    sizes = [0] * len(units)
-    for source in sorted(sources, key=lambda path: path.stat().st_size, reverse=True):
-        smallest = sizes.index(min(sizes))
-        units[smallest].append(source)
-        sizes[smallest] += source.stat().st_size
+    texts = {source: source.read_bytes() for source in sources}
+    count, total = min(_UNITS, len(sources)), sum(map(len, texts.values()))
+    units: list[list[Path]] = [[] for _ in range(count)]
+    done = 0
+    for source in sorted(sources, key=lambda path: (b"<torch/csrc/" not in texts[path], path)):
+        units[min(count - 1, (done + len(texts[source]) // 2) * count // max(1, total))].append(source)
+        done += len(texts[source])
     paths = []
-    for index, unit in enumerate(units):
+    for index, unit in enumerate(unit for unit in units if unit):
         path = work / f"unit{index}.cpp"
         path.write_text("".join(f'#include "{source.as_posix()}"\n' for source in unit), encoding="utf-8")
         paths.append(path)

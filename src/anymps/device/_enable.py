@@ -389,10 +389,16 @@ def _install(
 
 
 def _load_core() -> NativeCore:
-    """The native core, built before if there is none."""
+    """The native core: one that the installation brought, or one from the cache, built before if there is none."""
     from anymps._cache import CACHE_VARIABLE
     from anymps.device._build import build, cache_directory
+    from anymps.device._prebuilt import find_prebuilt
+    from anymps.device._toolchain import find_torch
 
+    prebuilt = find_prebuilt(find_torch())
+    if prebuilt is not None:
+        with suppress(BuildError):  # made for a newer C library than there is here: the compiler is the way out
+            return _load(prebuilt)
     path = build()
     # A child process with a home of its own, as pytest's `pytester` gives one, finds this core and compiles none.
     os.environ[CACHE_VARIABLE] = str(cache_directory().parent)

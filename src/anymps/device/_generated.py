@@ -1,7 +1,7 @@
-"""The headers that are written for a build: what the release does, and the words that Python and C++ share.
+"""The headers that are written for a build: what the release does, shared words, and the list of typed kernels.
 
-The core includes them as `<anymps/release.h>` and `<anymps/vocabulary.h>`. They lie in the folder of the build and are
-part of its key.
+The core includes them as `<anymps/release.h>`, `<anymps/vocabulary.h>` and `<anymps/typed_kernels.h>`. They lie in the
+folder of the build and are part of its key.
 """
 
 from __future__ import annotations
@@ -17,6 +17,21 @@ _NUMBERS: Final[tuple[type[IntEnum], ...]] = (Fate, Wait, Direction, Phase, Roun
 # Bits by the name of the C++ enum and its type.
 _BITS: Final[dict[str, tuple[str, type[IntFlag]]]] = {"Trait": ("uint32_t", Trait), "EntryFlag": ("uint8_t", Flag)}
 
+# The operators that make up most training steps, by what computes their typed kernel (kernels/redirect/unboxed.h).
+_TYPED: Final[dict[str, str]] = {
+    "OnCpuWithNumber": "add.Tensor add_.Tensor sub.Tensor mul.Tensor mul_.Tensor div.Tensor div_.Tensor",
+    "OnCpu": "addcmul_ addcdiv_ lerp_.Scalar sqrt rsqrt reciprocal neg exp pow.Tensor_Scalar tanh tanh_backward "
+    "sigmoid sigmoid_backward silu silu_backward relu threshold_backward gelu gelu_backward mm bmm "
+    "sum.dim_IntList mean.dim _softmax_backward_data _log_softmax _log_softmax_backward_data "
+    "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward "
+    "native_batch_norm_backward convolution_backward masked_fill_.Scalar where.self eq.Scalar eq.Tensor "
+    "cat fill_.Scalar zero_",
+    "direct_calls::Loss": "nll_loss_forward",
+    "direct_calls::LossBackward": "nll_loss_backward",
+    "direct_calls::BatchNorm": "native_batch_norm",
+    "direct_calls::EmbeddingBackward": "embedding_dense_backward",
+}
+
 # Read by Python alone: names of operators, and the version itself.
 _NOT_FOR_CPP = (TorchVersion, tuple)
 
@@ -26,7 +41,34 @@ def generated_headers(version: str | TorchVersion) -> dict[str, str]:
 
     Raises UnsupportedTorchError outside the supported range.
     """
-    return {"anymps/release.h": _release(version_rules(version)), "anymps/vocabulary.h": _vocabulary()}
+    return {
+        "anymps/release.h": _release(version_rules(version)),
+        "anymps/vocabulary.h": _vocabulary(),
+        "anymps/typed_kernels.h": _typed_kernels(),
+    }
+
+
+def _typed_kernels() -> str:
+    rows = [(name, host) for host, names in _TYPED.items() for name in names.split()]
+    bases = sorted({name.partition(".")[0].rstrip("_") for name, _ in rows})
+    return "\n".join(
+        [
+            "// Typed kernels for the operators of a training step (anymps/device/_generated.py).",
+            "#pragma once",
+            "",
+            '#include "kernels/checks/direct_calls.h"',
+            *(f"#include <ATen/ops/{base}_ops.h>" for base in bases),
+            "",
+            "namespace anymps {",
+            "",
+            "inline void add_typed_kernels(KernelTable& table) {",
+            *(f"  add_unboxed<at::_ops::{name.replace('.', '_')}, {host}>(table);" for name, host in rows),
+            "}",
+            "",
+            "}  // namespace anymps",
+            "",
+        ]
+    )
 
 
 def _vocabulary() -> str:

@@ -142,6 +142,8 @@ def defines(torch: TorchInstall) -> list[str]:
         "TORCH_API_INCLUDE_EXTENSION_H",
         # As the wheels are built: some headers declare other members without it.
         "NDEBUG",
+        # Torch's headers then include the operators that they use, not all 2,700.
+        "AT_PER_OPERATOR_HEADERS",
         # What Python's `#` formats ask for, before Python.h: whichever source comes first where several are joined.
         "PY_SSIZE_T_CLEAN",
     ]

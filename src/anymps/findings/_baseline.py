@@ -6,13 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anymps._atomic import replace_text
 from anymps._errors import UsageError
 from anymps._numbers import read_json
-from anymps.findings._model import Finding
 from anymps.record import Known, known_as, known_from
+
+if TYPE_CHECKING:
+    from anymps.findings._model import Finding
 
 _VERSION: Final = 1
 _LARGEST: Final = 64 << 20  # bytes of a baseline

@@ -1,14 +1,17 @@
-"""The rules by their ids, known without the code that applies them: what a comment or a setting may name."""
+"""The rules by their ids, what a comment or a setting may name, and the files that hold them."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Final
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from anymps.findings._model import Finding, Rule, Severity
 
 RULES: Final[dict[str, Rule]] = {}
-"""Every rule by its id; filled by `_registry.py`, which the package's face imports."""
+"""Every rule by its id; filled by `_registry.py`, by which other packages have it."""
 
 
 _UNKNOWN: Final = Rule("", "", Severity.INFO, "", "", "", None)
@@ -25,3 +28,40 @@ def nearest_rule(word: str) -> str:
     # Ids differ in a digit or two, so many are equally alike: those of the same family come first.
     best = max(RULES, key=lambda rule: (likeness[rule], word.upper()[:4] == rule[:4]))
     return best if likeness[best] > 0.7 else ""
+
+
+class Family(Protocol):
+    """One file: a rule, or a few closely bound ones.
+
+    It has `find(recording)`, or `find_after(recording, others)` where its findings go by those of all other files.
+    """
+
+    __name__: str
+
+    @property
+    def RULES(self) -> tuple[Rule, ...]:
+        """Its rules."""
+
+
+def families(package: str, folders: Iterable[str]) -> tuple[Family, ...]:
+    """The modules of a package that lies in `folders`, by name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(folders))
+    return tuple(importlib.import_module(f"{package}.{name}") for name in names)
+
+
+def by_id(files: Iterable[Family]) -> dict[str, Rule]:
+    """The rules of some files, sorted by their ids.
+
+    Raises RuntimeError, in one line, if an id is taken twice: a finding would be explained by the other rule.
+    """
+    homes: dict[str, str] = {}
+    rules: dict[str, Rule] = {}
+    for file in files:
+        name = f"{file.__name__.rpartition('.')[2]}.py"
+        for rule in file.RULES:
+            if rule.id in homes:
+                raise RuntimeError(
+                    f"anymps: {rule.id} in {name} is taken: {homes[rule.id]} has it. Choose a free number."
+                )
+            homes[rule.id], rules[rule.id] = name, rule
+    return dict(sorted(rules.items()))

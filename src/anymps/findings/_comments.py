@@ -5,14 +5,13 @@ The line's text and such comments in the other lines of its statement are part o
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anymps.findings._catalogue import RULES, nearest_rule
 from anymps.findings._model import Finding
+from anymps.source import comments_in
 
 _COMMENT = re.compile(r"#\s*anymps:\s*ignore\b\s*(?:\[(?P<ids>[^\]]*)\])?(?P<reason>[^#]*)")
 
@@ -47,20 +46,9 @@ def comments(source: str) -> list[Comment]:
         Comment(
             tuple(name for name in re.split(r"[\s,]+", (match["ids"] or "").strip()) if name), match["reason"].strip()
         )
-        for text in _comment_texts(source.strip())
+        for text in comments_in(source.strip())
         for match in _COMMENT.finditer(text)
     ]
-
-
-def _comment_texts(code: str) -> list[str]:
-    """The comment of a line; all of the line where Python's tokens cannot be told."""
-    found: list[str] = []
-    try:
-        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-        found.extend(token.string for token in tokens if token.type == tokenize.COMMENT)
-    except (tokenize.TokenError, SyntaxError):
-        return found or [code]
-    return found
 
 
 def problem_of(comment: Comment) -> str:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from anymps._text import error_words
 from anymps.record import NOWHERE, Recording, Refusal, RefusalKind, Site
+
+SPAWNING: Final = ("", "spawn", "forkserver")
+"""How processes start that import the script again; the empty one is whatever the system does, on a Mac spawn."""
+NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
+"""Of pickle, Python 3.10 to 3.14."""
+_KERNEL_LIMITS: Final = (
+    re.compile(
+        r"error: (number of constant buffers exceeds maximum supported \(31\)|no 'buffer' resource location available "
+        r"for '\w+')"
+    ),
+    re.compile(r"(Threadgroup memory size \(\d+\) exceeds the maximum threadgroup memory allowed \(\d+\))"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,11 @@ def ending(recording: Recording) -> Ending:
     if facts.how.startswith("SIG"):
         return Ending(early=f"{facts.how} ended the run")
     return Ending(early=f"The script exited with {facts.status}" if facts.status else "")
+
+
+def kernel_limit(message: str) -> str:
+    """What Metal says of a kernel that takes more than a GPU of Apple's has; empty for another exception's text."""
+    return next((said[1] for said in (limit.search(message) for limit in _KERNEL_LIMITS) if said), "")
 
 
 def ending_messages(recording: Recording) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from anymps.findings._catalogue import rule_of
-from anymps.findings._endings import Ending, ending, ending_refusal
+from anymps.findings._endings import Ending, ending, ending_refusal, kernel_limit
 from anymps.findings._model import Finding, Severity
+from anymps.findings._registry import rule_of
 from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
 from anymps.record import NOWHERE, Recording, RefusalKind, Site
 
@@ -68,7 +68,7 @@ def how_it_ended(recording: Recording) -> Judgement:
         return Judgement(Outcome.RAISES, ended, site, refused=refused)
     if cuda is not None:
         return Judgement(Outcome.NO_CUDA, ended, cuda.occurrence.site, refused=refused)
-    if rule_of_ending(recording) is not None or ended_by_sharing(recording):
+    if rule_of_ending(recording) is not None or kernel_limit(ended.message) or ended_by_sharing(recording):
         return Judgement(Outcome.RAISES, ended, ended.site, refused=refused)
     if ended.exception:
         return Judgement(Outcome.FAILED, ended, ended.site, refused=refused)

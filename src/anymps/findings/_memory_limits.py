@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from anymps.findings._places import at
+from anymps.findings._endings import ending
+from anymps.findings._model import at
 from anymps.mac import Mac
-from anymps.record import Category, Holding, Moment, Recording
+from anymps.record import NOWHERE, Category, Holding, Moment, Recording, Site
 from anymps.rules.texts import format_size
-from anymps.rules.variables import HIGH_WATERMARK, watermark_ratio
+from anymps.rules.variables import HIGH_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
+
+_REFUSED: Final = re.compile(r"invalid (?:high|low) watermark ratio .*")
 
 
 @dataclass(frozen=True)
@@ -60,3 +65,18 @@ def line_words(lines: Sequence[Holding]) -> str:
         f"{at(line.site) if line.site.known else 'an unknown line'}"
         for line in lines
     )
+
+
+def ended_by_watermark(recording: Recording) -> bool:
+    """Whether torch refused the ratios at the first allocation, and nothing caught it."""
+    variables = recording.run.environment
+    wrong = any(explain_watermark(name, variables)[1] for name in WATERMARKS if name in variables)
+    return wrong and _REFUSED.fullmatch(ending(recording).message) is not None
+
+
+def first_allocation(recording: Recording) -> Site:
+    """Where the backend reads its variables: the first allocation of the run, which may have raised."""
+    if ended_by_watermark(recording):
+        return ending(recording).site
+    story = recording.memory_story
+    return next((one.site for one in story.allocations if one.born and one.site.known), NOWHERE)

@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import textwrap
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps._text import severity_word
-from anymps.findings._example import Example
-from anymps.findings.edits import Change, Edit, Placed, Safety, change_at
-from anymps.record import Site, Wait
+from anymps._settings import variable_of
+from anymps.findings._severity import Severity as Severity
+from anymps.findings.edits import Change, Placed, Safety, change_at
+from anymps.record import Recording, Site, Wait
 from anymps.rules import parse_torch_version
+from anymps.source import Edit
+
+_CELL = re.compile(r"cell \d+")
+
+
+def numbered(name: str, line: int) -> str:
+    """`train.py:12`; of a cell of a notebook `cell 3, line 2`."""
+    return f"{name}, line {line}" if _CELL.fullmatch(name) else f"{name}:{line}"
+
+
+def at(site: Site) -> str:
+    """`train.py:12`, the file without its directories."""
+    return numbered(site.file.replace("\\", "/").rpartition("/")[2], site.line)
+
+
+_DEVICE: Final = """\
+import torch
+
+device = "mps"
+"""
+_TRAINING: Final = """\
+model = torch.nn.Linear(4, 2).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = [torch.rand(8, 4) for _ in range(5)]
+
+
+def train(x):
+    loss = model(x.to(device)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+"""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A few lines of Python that follow `setup`: `bad` gives the rule's finding, `good` gives none.
+
+    They may be indented as the code around them. `fallback`, `check_shaders`, `cuda_as_mps` and `alone` are
+    settings of `anymps run`, `mac` is the Mac to run on.
+    """
+
+    bad: str
+    good: str
+    fallback: bool = False
+    check_shaders: bool = False
+    cuda_as_mps: bool = False
+    alone: bool = False
+    mac: str = "M3 Pro 18GB"
+
+    def __post_init__(self) -> None:
+        for name in ("bad", "good"):
+            object.__setattr__(self, name, textwrap.dedent(getattr(self, name)).strip() + "\n")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment that both halves run in."""
+        names = ("fallback", "alone", "cuda_as_mps", "check_shaders")
+        return {variable_of(name): "1" for name in names if getattr(self, name)}
+
+    @property
+    def setup(self) -> str:
+        """The lines before both: torch and `device`, and a small model with `batches` and `train(x)` where used."""
+        trains = re.search(r"\b(?:model|optimizer|batches|train)\b", self.bad + self.good)
+        return f"{_DEVICE}{_TRAINING}" if trains else _DEVICE
+
 
 _WRITTEN: Final = "Write `{new}`."
-
-
-class Severity(IntEnum):
-    """How much a finding matters; the most severe sorts first."""
-
-    ERROR = 0
-    """A Mac raises here, or computes something else, or dies."""
-    WARNING = 1
-    """A Mac runs this, slower than it need be, or not reliably."""
-    INFO = 2
-    """Worth knowing."""
-
-    @property
-    def label(self) -> str:
-        """`error`, `warning` or `info`: in settings, options and JSON."""
-        return self.name.lower()
-
-    @property
-    def word(self) -> str:
-        """`error`, `warning` or `note`: in what people read."""
-        return severity_word(self.label)
 
 
 @dataclass(frozen=True)
@@ -108,9 +155,10 @@ class Rule:
 
     What else treats a rule in its own way goes by these: `waits`, the kinds of wait that its lines do, and `both_lines`
     whether its related lines wait, too; `about_waits`, whether it is about the host standing still; `about_copies`,
-    about copies to the device; `about_loops`, about loops without a training step; `fewer_launches`, what its finding
-    saves of a step: the `fills` of gradients, or the kernels of an `optimizer` step. `project` is
-    an edit for every line of a project that it fits, once there is a finding.
+    about copies to the device; `about_loops`, about loops without a training step; `price`, by how many seconds a step
+    of a recording is shorter without the kernels that a finding is about; `explains`, whether the rule, or
+    another one of its file, is about the exception that ended a run. `project` is an edit for every line of a project
+    that it fits, once there is a finding.
     """
 
     id: str
@@ -135,7 +183,8 @@ class Rule:
     about_waits: bool = False
     about_copies: bool = False
     about_loops: bool = False
-    fewer_launches: str = ""
+    price: Callable[[Finding, Recording], float | None] | None = None
+    explains: Callable[[Recording], bool] | None = None
     project: Edit | None = None
 
     def applies(self, torch_version: str | None) -> bool:

@@ -6,24 +6,30 @@ Where the step cannot be predicted, and for anything else, the ranges of `_costs
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
-from anymps.forecast import (
-    Forecast,
-    Place,
-    loop_forecasts,
-    seconds_saved,
-    try_forecast,
-    with_fused_optimizer,
-    without_fills,
-)
-from anymps.record import Recording, Site, Wait
+from anymps.forecast import Forecast, Place, loop_forecasts, try_forecast
+from anymps.record import Recording, Site, Wait, WaitQueue
 
 _COPIES: Final = frozenset({Wait.COPY_TO_MPS, Wait.COPY_TO_CPU})
+_REPEATED: Final = 10
+"""Copies at one line that are a loop's, such as those of a validation, and not a few now and then."""
+
+
+@dataclass(frozen=True)
+class SeldomStep:
+    """A step that copies to the device at `places` where the typical one does not, such as one with a validation.
+
+    `part` is the part of the predicted time of all steps that steps with these copies take.
+    """
+
+    step: Forecast
+    part: float
+    places: frozenset[Place]
 
 
 def step_on_mac(recording: Recording) -> Forecast | None:
@@ -40,6 +46,34 @@ def steps_on_mac(recording: Recording) -> list[Forecast]:
     if step is None:
         return []
     return [step, *(other for other in loop_forecasts(recording) if other is not None and not other.no_time)]
+
+
+def seldom_steps(recording: Recording) -> tuple[SeldomStep, ...]:
+    """One for each step that is taken for those like it; none where no time is told."""
+    typical = step_on_mac(recording)
+    if typical is None:
+        return ()
+    usual = {wait.place for wait in typical.waits}
+    steps = {step.step: step for step in recording.steps()[1:] if step.complete}
+    alike: dict[int, list[WaitQueue]] = {}
+    for queue in recording.queues():
+        if queue.wait is Wait.COPY_TO_MPS and queue.count >= _REPEATED and _place(queue) not in usual:
+            number = next(filter(steps.get, (queue.first_step, queue.last_step)), None)
+            if number is not None:
+                alike.setdefault(number, []).append(queue)
+    found = []
+    for number, queues in alike.items():
+        step = try_forecast(recording, step=steps[number])
+        if step is not None:
+            like_it = max(queue.steps for queue in queues)
+            seconds = like_it * step.time.seconds
+            others = (recording.complete_steps - like_it) * typical.time.seconds
+            found.append(SeldomStep(step, seconds / (seconds + others), frozenset(map(_place, queues))))
+    return tuple(found)
+
+
+def _place(queue: WaitQueue) -> Place:
+    return Place(*queue.site.file_line, queue.wait)
 
 
 def cost_in(steps: Iterable[Forecast], places: Sequence[Place], waits: float) -> tuple[float, float] | None:
@@ -64,7 +98,7 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any((rule_of(finding).waits or rule_of(finding).fewer_launches) and finding.per_step for finding in found):
+    if not any((rule_of(finding).waits or rule_of(finding).price) and finding.per_step for finding in found):
         return found
     steps = steps_on_mac(recording)
     return [_priced(finding, steps, recording) for finding in found] if steps else found
@@ -74,8 +108,9 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
     rule = rule_of(finding)
     if not finding.per_step:
         return finding
-    if rule.fewer_launches:
-        cost = _cost_of_launches(finding, rule, steps[0], recording)
+    if rule.price is not None:
+        seconds = rule.price(finding, recording)
+        cost = None if seconds is None else _interval_ns(steps[0], seconds)
     else:
         places = [Place(*site.file_line, kind) for site in _sites(finding, rule) for kind in rule.waits]
         cost = cost_in(steps, places, finding.per_step)
@@ -83,17 +118,6 @@ def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Fi
         return finding
     number = finding.count / finding.per_step
     return replace(finding, cost_ns=(round(cost[0] * number), round(cost[1] * number)))
-
-
-def _cost_of_launches(finding: Finding, rule: Rule, step: Forecast, recording: Recording) -> tuple[float, float] | None:
-    """Lowest and highest estimate, in ns, of what a step would save; None where it is not known what it would do."""
-    seconds = None
-    optimizers = recording.optimizers()
-    if rule.fewer_launches == "fills":
-        seconds = seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
-    elif finding.per_step == 1 and len(optimizers) == 1:
-        seconds = seconds_saved(recording, lambda happenings: with_fused_optimizer(happenings, optimizers[0].name))
-    return None if seconds is None else _interval_ns(step, seconds)
 
 
 def _interval_ns(step: Forecast, seconds: float) -> tuple[float, float]:

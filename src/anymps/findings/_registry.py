@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from anymps.findings._callers import with_callers
-from anymps.findings._catalogue import RULES, rule_of
-from anymps.findings._family import by_id
-from anymps.findings._loop import MIN_STEPS
+from anymps import _paths
+from anymps.findings._catalogue import RULES as RULES
+from anymps.findings._catalogue import by_id
+from anymps.findings._catalogue import nearest_rule as nearest_rule
+from anymps.findings._catalogue import rule_of as rule_of
+from anymps.findings._loop import MIN_STEPS, is_library, package_of
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
-from anymps.findings._processes import with_processes
 from anymps.findings.rules import FAMILIES
-from anymps.record import Recording
+from anymps.record import LinesByProcess, Recording
 
 RULES.update(by_id(FAMILIES))
 
@@ -27,9 +30,10 @@ def is_refusal(finding: Finding) -> bool:
 def find(recording: Recording) -> list[Finding]:
     """What a recording means: its findings, the most severe first, then the costliest, then by place."""
     torch_version = recording.run.torch_version or None
-    findings = [
-        finding for family in FAMILIES for finding in family.find(recording) if RULES[finding.id].applies(torch_version)
-    ]
+    findings = [finding for family in FAMILIES for finding in getattr(family, "find", lambda _: ())(recording)]
+    for family in FAMILIES:
+        findings += getattr(family, "find_after", lambda *_: ())(recording, tuple(findings))
+    findings = [finding for finding in findings if rule_of(finding).applies(torch_version)]
     found = with_processes(recording, priced(recording, with_callers(recording, findings)))
     return sorted(found, key=lambda finding: finding.order)
 
@@ -63,3 +67,64 @@ def notes(recording: Recording) -> list[str]:
         f"{MIN_STEPS} complete training steps, and the recording has {steps or 'none'}. A training step ends with "
         "`optimizer.step()`, or is a round with a `backward()`."
     ]
+
+
+def with_callers(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, those about a package's own line with the call that led there, where the recording has it."""
+    callers: dict[tuple[str, int], str] = {}
+    own = set(recording.run.suite.own) if recording.run.suite is not None else set()
+    for refusal in recording.refusals():
+        caller = refusal.detail.get("caller")
+        if isinstance(caller, str) and caller and is_library(refusal.site):
+            callers.setdefault(refusal.site.file_line, caller)
+    return [_with_caller(finding, callers.get(finding.site.file_line, ""), own) for finding in findings]
+
+
+def _with_caller(finding: Finding, caller: str, own: Set[str]) -> Finding:
+    rule = rule_of(finding)
+    if not caller or not rule.refusal:
+        return finding
+    finding = replace(finding, caller=caller)
+    changed = finding.change.file if finding.change is not None else finding.site.file
+    if caller in finding.fix or _paths.package_of(changed) in ("", *own):
+        return finding
+    # What a machine would write is a change of the package.
+    fix = f"The line is in the package {package_of(finding.site)}: change the call at {caller}. {rule.fix}"
+    return replace(finding, fix=fix, edit=None, change=None)
+
+
+def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, each with the processes in which it was seen, where these are not all that did anything on mps."""
+    found = list(findings)
+    if len(recording.parts) < 2 or not found:
+        return found
+    lines = recording.lines_by_process
+    if not lines.whole:  # calls without detail are of no process
+        return found
+    names = [part.name for part in recording.parts]
+    return [_with_processes(finding, _seen(finding, lines), lines, names) for finding in found]
+
+
+def _with_processes(finding: Finding, seen: list[int], lines: LinesByProcess, names: list[str]) -> Finding:
+    """A step is one of theirs: the ranks that do nothing here make no mean."""
+    if not seen:
+        return finding
+    per_step = lines.per_step_there(finding.per_step, seen)
+    return replace(finding, processes=tuple(names[number] for number in seen), per_step=per_step)
+
+
+def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
+    """The numbers of these processes; none if they are all, or if nothing tells them."""
+    also = finding.related_sites if finding.related_as == "also at" else ()
+    evidence = _evidence(finding, lines)
+    places = [site.file_line for site in (finding.site, *also) if site.known]
+    seen = frozenset().union(*(evidence.get(place, frozenset()) for place in places))
+    return sorted(seen) if seen < lines.working else []
+
+
+def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int], frozenset[int]]:
+    """What of a line's doings a finding is about: the same line may run in each process and wait in one."""
+    rule = rule_of(finding)
+    if rule.refusal:
+        return lines.refused
+    return lines.waited if rule.about_waits else lines.called

@@ -40,7 +40,11 @@ def select(
     baseline: Counter[Known] | None = None,
 ) -> Selection:
     """Sort findings out."""
-    wanted = [_with_severity(finding, settings) for finding in findings if not _disabled(finding, settings, roots)]
+    wanted = [
+        replace(finding, severity=settings.severity.get(finding.id, finding.severity))
+        for finding in findings
+        if not _disabled(finding, settings, roots)
+    ]
     kept, suppressed = suppress(wanted)
     new, known, gone = split_by_baseline(kept, baseline, roots) if baseline is not None else (kept, [], [])
     return Selection(
@@ -55,7 +59,3 @@ def _disabled(finding: Finding, settings: Settings, roots: Sequence[str]) -> boo
     return any(
         finding.id in rules and fnmatchcase(file, pattern) for pattern, rules in settings.per_file_disable.items()
     )
-
-
-def _with_severity(finding: Finding, settings: Settings) -> Finding:
-    return replace(finding, severity=settings.severity.get(finding.id, finding.severity))

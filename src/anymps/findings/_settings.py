@@ -13,8 +13,7 @@ from anymps._errors import MacError, UsageError
 from anymps._paths import whole_path
 from anymps._settings import row_of
 from anymps._text import listed
-from anymps.findings._catalogue import RULES, nearest_rule
-from anymps.findings._model import Severity
+from anymps.findings._severity import Severity
 from anymps.mac import parse_mac
 
 if sys.version_info >= (3, 11):
@@ -117,6 +116,8 @@ class _WrongError(Exception):
 
 
 def _rule(key: str, name: object) -> str:
+    from anymps.findings._registry import RULES, nearest_rule  # all rules, which take their time to load
+
     if isinstance(name, str) and name in RULES:
         return name
     nearest = nearest_rule(str(name)[:_LONGEST])

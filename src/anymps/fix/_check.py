@@ -17,8 +17,9 @@ from anymps._text import listed
 from anymps.findings.edits import TYPE_WITH_MPS, Safety
 from anymps.fix._comparison import Ran, agreement, difference, stops_short
 from anymps.fix._edits import Edit, Suggestion, apply_all
-from anymps.fix._lines import new_line, statement_lines, with_branches
+from anymps.fix._lines import new_line, with_branches
 from anymps.fix._program import Program
+from anymps.source import rows_at, tree_of
 
 RUNS: Final = 3.2
 """All runs may take this many times as long as that of the unchanged script."""
@@ -264,7 +265,7 @@ def _came_to(edit: Edit, program: Program, changed: Program, ran: Ran) -> bool:
     """Whether a run of the changed program came to the statement of an edit."""
     text = changed.script(edit.file).text
     line = line_between(program, changed, str(edit.file), edit.line)
-    first, last = with_branches(text, statement_lines(text, line))
+    first, last = with_branches(text, rows_at(tree_of(text), line))
     return any(file == str(edit.file) and first <= at <= last for file, at in ran.reached)
 
 

@@ -11,13 +11,12 @@ from typing import Final
 from anymps._errors import UsageError
 from anymps._text import listed
 from anymps.findings import Finding, rule_of
-from anymps.findings import edits as edits_of
-from anymps.findings.edits import Guard, Insert, Safety
-from anymps.fix._imports import source_files
-from anymps.fix._lines import rows
-from anymps.fix._program import Program
+from anymps.findings.edits import TYPE_WITH_MPS, Safety, chosen_by_name
+from anymps.fix._program import Program, source_files
 from anymps.fix._script import Script
 from anymps.record import Site
+from anymps.source import Edit as How
+from anymps.source import Guard, Insert, rows
 
 _CHANGED: Final = "its line is changed for {}: run anymps fix again afterwards"
 
@@ -29,7 +28,7 @@ class Edit:
     finding: Finding
     file: Path
     line: int
-    how: edits_of.Edit
+    how: How
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def edits_for(
 
 def _chooses_device(edit: Edit, program: Program) -> bool:
     place = program.script(edit.file).place(edit.line)
-    return place is not None and edits_of.chosen_by_name(place) is not None
+    return place is not None and chosen_by_name(place) is not None
 
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
@@ -95,7 +94,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
             continue
         devices = asked if file in modules else named
         for line, (how, safety) in product(
-            script.lines_with("cuda"), ((devices, Safety.SAFE), (edits_of.TYPE_WITH_MPS, Safety.PROVED))
+            script.lines_with("cuda"), ((devices, Safety.SAFE), (TYPE_WITH_MPS, Safety.PROVED))
         ):
             place = script.place(line) if how is not None else None
             if place is None or how is None or place.line != line or script.start_of(how, line) is None:

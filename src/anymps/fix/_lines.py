@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final
 
-from anymps.findings.edits import line_starts
+from anymps.source import rows, rows_at, tree_of
 
-_END: Final = re.compile(r"\r\n|\r|\n")
 _ONLY_MPS: Final = re.compile(r"\w+\.backends\.mps\.is_available\(\)")
 _Block = tuple[str, int, int, int, int]  # as of SequenceMatcher.get_opcodes
 _BRANCHES: Final = 3  # lines below the head: one statement for mps, `else:` and what stood there before
-
-
-@lru_cache(maxsize=16)
-def tree_of(text: str) -> ast.Module:
-    """A file as Python reads it, read once for all who ask in turn: nobody may change it.
-
-    Raises SyntaxError, ValueError, RecursionError or MemoryError for a text that is no Python.
-    """
-    return ast.parse(text)
-
-
-def rows(text: str) -> list[str]:
-    """The lines of a file without their ends, as Python counts them: a form feed or a line separator ends none."""
-    starts = [*line_starts(text), len(text)]
-    found = [text[start:end].rstrip("\r\n") for start, end in itertools.pairwise(starts)]
-    return found if found and found[-1] else found[:-1]
-
-
-def line_end(before: str, after: str = "") -> str:
-    """How the last whole line of a text ends; without one how the first line of the text after it does."""
-    found = _END.findall(before)
-    first = _END.search(after)
-    return found[-1] if found else first[0] if first else "\n"
 
 
 def new_line(before: str, after: str, line: int) -> int:
@@ -50,21 +25,6 @@ def new_line(before: str, after: str, line: int) -> int:
             old, new = rows(before)[line - 1], rows(after)
             return max(range(start, end), key=lambda at: SequenceMatcher(None, old, new[at]).ratio()) + 1
     return line
-
-
-def statement_lines(text: str, line: int) -> tuple[int, int]:
-    """First and last line of the innermost statement at a line; of a block, those of its head."""
-    found: tuple[int, int] | None = None
-    for node in ast.walk(tree_of(text)):
-        if not isinstance(node, ast.stmt):
-            continue
-        body = getattr(node, "body", None)
-        last = node.end_lineno or node.lineno
-        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-            last = max(node.lineno, body[0].lineno - 1)
-        if node.lineno <= line <= last and (found is None or node.lineno >= found[0]):
-            found = (node.lineno, last)
-    return found or (line, line)
 
 
 def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
@@ -105,6 +65,6 @@ def new_statements(before: str, after: str) -> list[int]:
     lines: set[int] = set()
     for tag, _, _, start, end in _blocks(before, after):
         for line in range(start + 1, end + 1) if tag != "equal" else ():
-            first, last = statement_lines(after, line)
+            first, last = rows_at(tree_of(after), line)
             lines.update(range(first, last + 1))
     return sorted(lines)

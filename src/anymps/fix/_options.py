@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from anymps.fix._imports import source_files
-from anymps.fix._lines import tree_of
-from anymps.fix._program import Program
+from anymps.fix._program import Program, source_files
+from anymps.source import argument, choices_of, elements, last_name, name_of, text_in, tree_of
 
 _DECLARES: Final = ("add_argument", "option", "Option")  # argparse; click; typer
 _NAMES_DEVICE: Final = re.compile(r"(?:^|[-_])(?:no|use|disable|enable)?[-_]?(?:device|cuda|gpus?|cpu|mps|accel)")
@@ -27,7 +26,7 @@ def cpu_option(program: Program, given: Sequence[str] = ()) -> tuple[str, ...]:
     """
     for file in source_files(program):
         for node in ast.walk(tree_of(program.text_of(str(file)))):
-            if isinstance(node, ast.Call) and _last_name(node.func) in _DECLARES:
+            if isinstance(node, ast.Call) and last_name(node) in _DECLARES:
                 words = _of_call(node)
                 if words and not any(word.partition("=")[0] == words[0] for word in given):
                     return words
@@ -35,23 +34,22 @@ def cpu_option(program: Program, given: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _of_call(call: ast.Call) -> tuple[str, ...]:
-    texts = [node.value for node in call.args if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [text for text in map(text_in, call.args) if text]
     flags = [text for text in texts if text.startswith("--")] or [text for text in texts if text.startswith("-")]
     if not flags:
         return ()
-    named = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     flag, _, other = flags[0].partition("/")  # click: --cuda/--no-cuda
     name = flag.lstrip("-").lower()
     if not _NAMES_DEVICE.search(name) or _COUNTS.search(name):
         return ()
-    action = _constant(named.get("action"))
+    action = argument(call, "action")
     if other:
         return next(((each,) for each in (flag, other) if _asks_for_cpu(each)), ())
-    if action in ("store_true", "store_false") or _constant(named.get("is_flag")) is True:
+    if text_in(action) in ("store_true", "store_false") or _constant(argument(call, "is_flag")) is True:
         return (flag,) if _asks_for_cpu(flag) else ()
-    if _last_name(named.get("action")) == "BooleanOptionalAction":
+    if name_of(action) == "BooleanOptionalAction":
         return (flag if _asks_for_cpu(flag) else f"--no-{flag.lstrip('-')}",)
-    value = _value(name, named) if action in (None, "store") else ""
+    value = _value(name, call) if _constant(action) in (None, "store") else ""
     return (flag, value) if value else ()
 
 
@@ -61,36 +59,19 @@ def _asks_for_cpu(flag: str) -> bool:
     return "cpu" in name if without == name else _GPU.search(without) is not None
 
 
-def _value(name: str, named: dict[str, ast.expr]) -> str:
-    kind, default = named.get("type"), _constant(named.get("default"))
-    choices = _choices(named)
+def _value(name: str, call: ast.Call) -> str:
+    kind, default = name_of(argument(call, "type")), _constant(argument(call, "default"))
+    choices = [text for text in map(text_in, elements(choices_of(call))) if text]
     if choices:
         return "cpu" if "cpu" in choices else ""
-    if _last_name(kind) == "int" or (_GPU.search(name) and _is_number(default)):
+    if kind == "int" or (_GPU.search(name) and _is_number(default)):
         return "-1"
-    return "cpu" if _last_name(kind) in ("", "str") else ""
+    return "cpu" if kind in ("", "str") else ""
 
 
 def _is_number(default: object) -> bool:
     """Whether a default names GPUs by number: `0`, `"0,1"`, or nothing."""
     return default is None or str(default).replace(",", "").strip("-").isdigit()
-
-
-def _choices(named: dict[str, ast.expr]) -> list[str]:
-    """`choices=["cpu", "cuda"]` of argparse, `type=click.Choice([...])` of click."""
-    kind = named.get("type")
-    given = named.get("choices")
-    if given is None and isinstance(kind, ast.Call) and _last_name(kind.func) == "Choice" and kind.args:
-        given = kind.args[0]
-    if not isinstance(given, (ast.List, ast.Tuple, ast.Set)):
-        return []
-    return [str(value) for value in map(_constant, given.elts) if isinstance(value, str)]
-
-
-def _last_name(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _constant(node: ast.expr | None) -> object:

@@ -13,9 +13,8 @@ from anymps._errors import UsageError
 from anymps._text import last_line
 from anymps.findings import Finding
 from anymps.fix._check import How, Task
-from anymps.fix._comparison import Ran
+from anymps.fix._comparison import Ran, comparable, numbers
 from anymps.fix._lines import new_statements
-from anymps.fix._messages import comparable, numbers
 from anymps.fix._program import Program
 from anymps.fix._proof import Proof
 from anymps.record import Recording, Site
@@ -37,12 +36,11 @@ _LONGEST_TEXT = 1 << 22  # bytes of a written file that is compared
 class Runs:
     """Runs of a script as `order` says it, each in a process of its own that may take the order's seconds.
 
-    Each is told: `run 2 of 3: the changed script on mps`.
+    Each is told: `run 2: the changed script on mps`. How many there will be depends on what they show.
     """
 
     order: Order
     say: Callable[[str], None]
-    planned: int = 3
     spent: list[float] = field(default_factory=list)
 
     def first(
@@ -97,9 +95,7 @@ class Runs:
         )
 
     def _tell(self, what: str) -> None:
-        number = len(self.spent) + 1
-        of = f" of {self.planned}" if number <= self.planned else ""
-        self.say(f"run {number}{of}: {what}")
+        self.say(f"run {len(self.spent) + 1}: {what}")
 
 
 def _read(answer: Answer, program: Program, steps: int | None) -> Ran:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import tokenize
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import UsageError
 from anymps._text import first_line
-from anymps.findings.edits import Built, Edit, Guard, Insert, Place, build, line_starts, place_in_file
-from anymps.fix._lines import line_end, rows, tree_of
-from anymps.fix._main_guard import guarded_line, with_guard
+from anymps.source import (
+    FUNCTIONS,
+    Built,
+    Edit,
+    Guard,
+    Insert,
+    Place,
+    build,
+    is_main_guard,
+    line_end,
+    line_starts,
+    own_nodes,
+    parsed,
+    place_in_file,
+    rows,
+    rows_within_texts,
+    tree_of,
+)
 
 
 @dataclass(frozen=True)
@@ -98,13 +115,8 @@ class Script:
 
     def has_global(self, name: str) -> bool:
         """Whether the module gives a name a value outside of functions and classes."""
-        for statement in self.tree.body:
-            for node in ast.walk(statement):
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                    break
-                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-                    return True
-        return False
+        names = (node for node in own_nodes(self.tree) if isinstance(node, ast.Name))
+        return any(node.id == name and isinstance(node.ctx, ast.Store) for node in names)
 
     def with_line_below_imports(self, code: str, line: int) -> Script | None:
         """The script with a line of code below the last import of the module above a line."""
@@ -123,11 +135,7 @@ class Script:
 
     def with_text(self, text: str) -> Script | None:
         """The script with another text; None if that is no Python."""
-        try:
-            tree_of(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        return Script(self.path, text, self.encoding)
+        return None if parsed(text) is None else Script(self.path, text, self.encoding)
 
     def _spliced(self, place: Place, built: Built) -> Script | None:
         start = line_starts(self.text)[place.line - 1] + place.column - 1
@@ -145,3 +153,53 @@ class Script:
 
 def _words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or first_line(str(error))
+
+
+_HEAD = 'if __name__ == "__main__":'
+_MARGIN = "    "
+_KEPT_ABOVE = (*FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
+
+
+def guarded_line(text: str) -> int | None:
+    """The line from which a script's end would be guarded: what comes after its last import, function and class.
+
+    Functions of the script still find their globals, and workers the functions and classes that they are sent by name.
+    None where there is a guard already, or nothing to guard.
+    """
+    body = tree_of(text).body
+    start = _start(body)
+    return None if start == len(body) or any(map(is_main_guard, body)) else body[start].lineno
+
+
+def with_guard(text: str) -> str | None:
+    """The text with its end under the guard; None where `guarded_line` is."""
+    line = guarded_line(text)
+    if line is None:
+        return None
+    body = tree_of(text).body
+    start = _start(body)
+    starts = [*line_starts(text), len(text)]
+    lines = [text[first:end] for first, end in itertools.pairwise(starts)]
+    above = line - 1
+    while above > 0 and lines[above - 1].lstrip().startswith("#"):
+        above -= 1  # a comment goes with what it is about
+    if start:  # a text over several lines may end with one that looks like a comment
+        above = max(above, _end(body[start - 1]))
+    last = _end(body[-1])
+    kept = rows_within_texts(text)
+    end = line_end(text[: starts[line - 1]], text)
+    gap = end if above > 0 and lines[above - 1].strip() else ""
+    inner = [
+        row if number in kept or not row.strip() else f"{_MARGIN}{row}"
+        for number, row in enumerate(lines[above:last], above + 1)
+    ]
+    return "".join([*lines[:above], gap, f"{_HEAD}{end}", *inner, *lines[last:]])
+
+
+def _start(body: Sequence[ast.stmt]) -> int:
+    last = [at for at, statement in enumerate(body) if isinstance(statement, _KEPT_ABOVE)]
+    return last[-1] + 1 if last else 0
+
+
+def _end(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anymps._errors import KernelsError
+from anymps._text import printable
 
 _NODE = re.compile(r"^!(\d+) = (?:distinct )?!\{(.*)\}$", re.MULTILINE)
 _KERNEL = re.compile(r"^!air\.kernel = !\{!(\d+)\}$", re.MULTILINE)
@@ -128,7 +129,7 @@ def _items(body: str) -> Iterator[_Item]:
     for match in _ITEM.finditer(body):
         word, reference, number, truth, function = match.groups()
         if word is not None:
-            yield re.sub(r"\\([0-9A-Fa-f]{2})", lambda hexadecimal: chr(int(hexadecimal[1], 16)), word)
+            yield printable(re.sub(r"\\([0-9A-Fa-f]{2})", lambda hexadecimal: chr(int(hexadecimal[1], 16)), word))
         elif reference is not None:
             yield ("node", int(reference))
         elif number is not None:

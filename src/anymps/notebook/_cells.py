@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from anymps.capture import ending_of, name_cell, record
-from anymps.notebook._original_python import as_it_was, remember
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -47,21 +46,14 @@ def begin(shell: Any, device: dict[str, Any], recording: dict[str, Any]) -> None
     from anymps.device import enable
 
     watch(shell)
-    remember()
     recording["steps"] = tuple(recording["steps"]) if recording["steps"] is not None else None  # JSON has lists
     enable(**device)
     _running = record(**recording).__enter__()
 
 
-def finish(failed: bool) -> dict[str, object]:
-    """End the recording; of a notebook whose last cell has failed with that exception.
-
-    Gives `has_begun` and `steps_seen` of the capture, and `failure`, the text of what ended it before the run did.
-    """
+def finish(failed: bool) -> None:
+    """End the recording; of a notebook whose last cell has failed with that exception."""
     capture = _running
     assert capture is not None
     error = getattr(sys, "last_value", None) if failed else None
-    with as_it_was():
-        capture.close(ending_of(error) if error is not None else {"status": int(failed)})
-    failure = str(capture.failure) if capture.failure is not None else ""
-    return {"has_begun": capture.has_begun, "steps_seen": capture.steps_seen, "failure": failure}
+    capture.close(ending_of(error) if error is not None else {"status": int(failed)})

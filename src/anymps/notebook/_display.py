@@ -6,14 +6,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from anymps._own_imports import own_imports
 from anymps.findings import Finding, Story, find, read_settings, roots, select
-from anymps.notebook._original_python import as_it_was
 from anymps.plan import Plan
 from anymps.record import Recording
-
-with own_imports():  # a notebook may have a `rich.py` beside it
-    from anymps.report import Diff, diff_document, plan_document, render_summary, rendered, renderer
+from anymps.report import Diff, diff_document, plan_document, render_summary, rendered, renderer
 
 # Scripts of the page itself run, and reach nothing of the notebook.
 _STYLE = "width: 100%; height: 640px; border: 1px solid #8884"
@@ -22,14 +18,12 @@ _FRAME = '<iframe srcdoc="{}" sandbox="allow-scripts" style="' + _STYLE + '"></i
 
 def html(thing: Recording | Plan | Diff) -> str:
     """The page of a recording, a plan or a comparison as a frame for a notebook."""
-    with as_it_was():
-        return _FRAME.format(escape(_whole(thing, "html")))
+    return _FRAME.format(escape(_whole(thing, "html")))
 
 
 def markdown(thing: Recording | Plan | Diff) -> str:
     """The same as Markdown, for viewers that show no frames."""
-    with as_it_was():
-        return _whole(thing, "markdown")
+    return _whole(thing, "markdown")
 
 
 def _whole(thing: Recording | Plan | Diff, form: str) -> str:
@@ -40,11 +34,10 @@ def _whole(thing: Recording | Plan | Diff, form: str) -> str:
 
 def text(thing: Recording | Plan) -> str:
     """The same for a terminal: of a recording the short report."""
-    with as_it_was():
-        if isinstance(thing, Plan):
-            shown = "".join(rendered(plan_document(thing, short=True), "terminal"))
-        else:
-            shown = render_summary(Story.of(thing), _findings(thing))
+    if isinstance(thing, Plan):
+        shown = "".join(rendered(plan_document(thing, short=True), "terminal"))
+    else:
+        shown = render_summary(Story.of(thing), _findings(thing))
     return shown.rstrip("\n")
 
 

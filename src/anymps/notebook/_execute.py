@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from anymps._errors import UsageError
 
 _BEGIN = "import json, anymps.notebook\nanymps.notebook.begin(get_ipython(), *json.loads({!r}))"
-_FINISH = "print(json.dumps(anymps.notebook.finish({!r})))"
+_FINISH = "anymps.notebook.finish({!r})"
 
 
 def read(path: Path) -> Any:
@@ -31,12 +31,10 @@ def read(path: Path) -> Any:
     return notebook
 
 
-def execute(
-    path: Path, device: dict[str, Any], recording: dict[str, Any], out: TextIO, err: TextIO
-) -> tuple[bool, dict[str, object]]:
+def execute(path: Path, device: dict[str, Any], recording: dict[str, Any], out: TextIO, err: TextIO) -> bool:
     """Run all cells in the folder of the notebook, recorded in its kernel; what they print goes to `out` and `err`.
 
-    Gives whether a cell failed (its traceback is on `err`) and what `finish` gave. The file stays as it is. Raises
+    Gives whether a cell failed; its traceback is on `err`. The file stays as it is. Raises
     UsageError if the notebook cannot be read, the device cannot be had or the kernel dies.
     """
     return asyncio.run(_execute(path, read(path), device, recording, out, err))
@@ -44,7 +42,7 @@ def execute(
 
 async def _execute(
     path: Path, notebook: Any, device: dict[str, Any], recording: dict[str, Any], out: TextIO, err: TextIO
-) -> tuple[bool, dict[str, object]]:
+) -> bool:
     nbclient, nbformat = _library("nbclient"), _library("nbformat")
     cells = list(notebook.cells)
     last = len(cells)
@@ -80,8 +78,7 @@ async def _execute(
             await client.async_execute_cell(own, last, store_history=False)
     except nbclient.exceptions.DeadKernelError:
         raise UsageError(f"the kernel of {path} died; its recording up to there is kept") from None
-    answer = [output.text for output in own.outputs if output.output_type == "stream" and output.name == "stdout"]
-    return failed, json.loads("".join(answer))
+    return failed
 
 
 def _show(kind: str, content: Any, out: TextIO, err: TextIO, *, own: bool) -> None:

@@ -14,7 +14,6 @@ from anymps._settings import Settings, rows
 from anymps.capture import ending_of, record
 from anymps.notebook._cells import cell_number, watch
 from anymps.notebook._display import register
-from anymps.notebook._original_python import as_it_was, remember
 from anymps.record import Recording
 
 
@@ -69,7 +68,6 @@ def load_ipython_extension(shell: Any) -> None:
             raise one_line(error.reason) from None
 
     watch(shell)
-    remember()
     register(shell.display_formatter)
     shell.register_magic_function(mps, "cell")
 
@@ -93,10 +91,9 @@ def _recorded(shell: Any, cell: str, asked: Settings, path: str | None) -> Recor
         if error is not None:
             ending = ending_of(error)
     finally:
-        with as_it_was():
-            if numbers is not None:
-                from anymps.numerics import stop_checking
+        if numbers is not None:
+            from anymps.numerics import stop_checking
 
-                stop_checking(capture.note_fact)
-            capture.close(ending)
+            stop_checking(capture.note_fact)
+        capture.close(ending)
     return capture.recording

@@ -113,13 +113,15 @@ class BatchTime:
 
 @dataclass(frozen=True)
 class Batches:
-    """The batch sizes that fit a Mac, from a quarter of the script's `own` up to the largest, each with its time."""
+    """The batch sizes that fit a Mac, from a quarter of the plan's `own` up to the largest, each with its time."""
 
     mac: Mac
     own: int
     rows: tuple[BatchTime, ...]
     largest: int
     """The largest that fits; `rows` may end before it."""
+    asked: bool = False
+    """Whether `own` is that of an option, and not the script's."""
 
     @property
     def knee(self) -> BatchTime | None:
@@ -130,7 +132,7 @@ class Batches:
 
 
 def batch_times(
-    growth: Growth, own: int, macs: Sequence[Mac], largest: Callable[[Mac], int], torch: str
+    growth: Growth, own: int, macs: Sequence[Mac], largest: Callable[[Mac], int], torch: str, *, asked: bool = False
 ) -> tuple[Batches, ...]:
     """The batch sizes on each of the Macs; none for a Mac on which fewer than two fit or have a time."""
     works: dict[int, StepWork | None] = {}
@@ -145,7 +147,7 @@ def batch_times(
             if row is not None:
                 rows.append(row)
         if len(rows) > 1:
-            found.append(Batches(mac, own, tuple(rows), most))
+            found.append(Batches(mac, own, tuple(rows), most, asked))
     return tuple(found)
 
 

@@ -60,9 +60,9 @@ def first_fixes(measured: Measured, halved: int | None, outcomes: Sequence[Outco
 
     None of them if the run fits every Mac of `outcomes` comfortably and leaves nothing behind: what grows ends any run.
     """
-    peak = measured.story.peak
+    peak = measured.peak
     growth = growth_a_step(measured.story, measured.steps)
-    if peak is None or (all(outcome.verdict is Verdict.FITS for outcome in outcomes) and not growth):
+    if all(outcome.verdict is Verdict.FITS for outcome in outcomes) and not growth:
         return ()
     part = {category: size / max(1, peak.allocated) for category, size in peak.by_category.items()}
     kept = part[Category.ACTIVATIONS]

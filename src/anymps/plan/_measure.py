@@ -16,7 +16,7 @@ from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Trace
-from anymps.record import EndingFacts, MemoryStory, Occurrence, Recording, RoundKind
+from anymps.record import EndingFacts, MemoryStory, Moment, Occurrence, Recording, RoundKind
 from anymps.runs import Order, processor_limits, run
 
 ASSUMED = "anymps::assumed."
@@ -88,8 +88,8 @@ class Dropped:
 class Measured:
     """One run of the script on shapes.
 
-    `batch` and `sequence` are what the script uses itself: sizes in its first data loader's batches, or the values put
-    for `{batch}` and `{sequence}` in its arguments.
+    `batch` and `sequence` are those of the scenario, else what the script uses itself: sizes in its first data loader's
+    batches.
     """
 
     scenario: Scenario
@@ -114,6 +114,12 @@ class Measured:
     """The fewest and the most backwards that an optimizer ran within one step of its own, as LBFGS does."""
     retries: bool = False
     """Whether its code tells of what to do where memory runs out."""
+
+    @property
+    def peak(self) -> Moment:
+        """When its memory was highest: a run that allocates nothing is not measured."""
+        assert self.story.peak is not None
+        return self.story.peak
 
     @property
     def trace(self) -> Trace:
@@ -194,8 +200,8 @@ def _read(recording: Recording, scenario: Scenario, known: Mapping[str, Any], li
         scenario=scenario,
         story=story,
         steps=recording.complete_steps,
-        batch=scenario.batch if scenario.batch is not None and known.get("batch") is None else known.get("batch"),
-        sequence=known.get("sequence"),
+        batch=scenario.batch or known.get("batch"),
+        sequence=scenario.sequence or known.get("sequence"),
         assumptions=assumptions,
         without_effect=str(known.get("without_effect", "")),
         dropped=Dropped(tuple(known.get("written", ())), tuple(known.get("removed", ()))),

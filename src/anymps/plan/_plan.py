@@ -158,7 +158,14 @@ def make_plan(
     if stretch is not None and larger_run.growth is not None:
         macs = asked or [timed.mac for timed in times if timed.time is not None][:1]
         batch = measured.batch or stretch.batch
-        batches = batch_times(larger_run.growth, batch, macs, lambda mac: stretch.largest(mac, minor), release)
+        batches = batch_times(
+            larger_run.growth,
+            batch,
+            macs,
+            lambda mac: stretch.largest(mac, minor),
+            release,
+            asked=measured.scenario.batch is not None,
+        )
     return Plan(
         script=" ".join(order.words),
         base=measured,
@@ -273,6 +280,5 @@ def _change(scenario: Scenario, future: Future[Measured], macs: Sequence[Mac], m
         return Change(scenario, 0, 0, (), f"it changed nothing: {measured.without_effect}")
     if measured.limit is not None:
         return Change(scenario, 0, 0, (), f"it took longer than the {measured.limit:g} s of --seconds")
-    peak = measured.story.peak
     outcomes = tuple(measured.trace.replay(mac, minor) for mac in macs)
-    return Change(scenario, peak.allocated if peak else 0, measured.story.peak_reserved, outcomes)
+    return Change(scenario, measured.peak.allocated, measured.story.peak_reserved, outcomes)

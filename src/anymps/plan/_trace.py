@@ -61,6 +61,11 @@ class Outcome:
             return Verdict.FAILS
         return Verdict.PAGES if whole > self.mac.recommended_max_memory else Verdict.FITS
 
+    @property
+    def hangs_on_others(self) -> bool:
+        """Whether other allocations decide between this verdict and a worse one."""
+        return self.verdict is Verdict.TIGHT or (self.verdict is Verdict.PAGES and self.with_others is Verdict.FAILS)
+
 
 @dataclass(frozen=True)
 class Trace:

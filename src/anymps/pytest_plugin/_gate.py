@@ -26,7 +26,6 @@ from anymps.pytest_plugin._limits import (
     wrong_numbers,
 )
 from anymps.pytest_plugin._marks import Marks, read_marks, skip_reason
-from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._selection import Selection
 from anymps.pytest_plugin._verdict import Verdict
 
@@ -227,8 +226,7 @@ class Gate:
                 from anymps.numerics import stop_checking
 
                 stop_checking(self.capture.note_fact)
-            with as_it_was(self._config):
-                self.capture.close({"status": status}, suite)
+            self.capture.close({"status": status}, suite)
 
     def rest(self) -> dict[str, Any]:
         """What belongs to no finished test: listed tests that are gone, what happened outside of tests and in one that

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +10,12 @@ import pytest
 
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
+from anymps._own_process import FreshProcess
 from anymps._paths import whole_path
+from anymps._settings import FORMATS
 from anymps.cleanup import PrivateFolder
-from anymps.findings import Story, find, read_settings, roots, select
-from anymps.record import Recording
+from anymps.findings import read_settings
+from anymps.pytest_plugin._report_process import write_reports
 from anymps.report import STDOUT, Output, Outputs
 
 
@@ -24,11 +25,12 @@ class Reports:
     def __init__(self, config: pytest.Config, settings: PytestSettings) -> None:
         """Raises UsageError, in one line, for what can never be written."""
         self._root = config.rootpath
+        self._process = FreshProcess()
         items = tuple(_output(text, settings.reports_from) for text in settings.reports)
         self._outputs = Outputs(items, str(config.rootpath))
         try:
             self._outputs.check(settings.recording)
-            self._settings = read_settings(config.rootpath)
+            read_settings(config.rootpath)
         except AnympsError as error:
             raise pytest.UsageError(f"--mps-report: {error}") from None
         if settings.recording is not None:
@@ -40,19 +42,16 @@ class Reports:
 
     def write(self) -> tuple[list[str], bool]:
         """Write all of them. What to say about it, and whether all is well."""
-        try:
-            with Recording.open(self.path) as recording:
-                found = select(find(recording), self._settings, roots(recording, self._settings))
-                self._outputs.write(Story.of(recording), found.findings, sys.stdout)
-        except AnympsError as error:
-            return [f"--mps-report: {error.reason}"], False
+        failure = write_reports(self._process, self.path, self._root, self._outputs)
+        if failure:
+            return [f"--mps-report: {failure}"], False
         return [f"mps report ({output.form}): {output.path}" for output in self._outputs.items], True
 
 
 def _output(text: str, place: Path) -> Output:
     try:
-        output = Output.parse(text)
-    except ValueError as error:
+        output = Output.parse(text, FORMATS)
+    except AnympsError as error:
         raise pytest.UsageError(f"--mps-report: {error}") from None
     if output.path == STDOUT:
         raise pytest.UsageError(f"--mps-report {text}: standard output is pytest's own, name a file")

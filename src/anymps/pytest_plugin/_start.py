@@ -21,7 +21,7 @@ from anymps.device import State, enable, give_to_children
 from anymps.pytest_plugin._baseline import Baseline, read_baseline
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._options import read_settings, runs_tests
-from anymps.pytest_plugin._original_python import remember
+from anymps.pytest_plugin._reports import Reports
 from anymps.pytest_plugin._summary import Expected, Summary
 
 _File = TypeVar("_File")
@@ -33,7 +33,6 @@ def switch_on(config: pytest.Config, options: argparse.Namespace) -> tuple[Pytes
     Raises UsageError, in one line, for wrong values and where no device can be had.
     """
     settings = read_settings(config, options)
-    remember(config, settings)
     stand_aside()  # a recorded script may have started this pytest
     try:
         # Quiet, as the header says it: pytest captures, and with pytest-xdist would print the line below its last one.
@@ -72,8 +71,6 @@ def install(config: pytest.Config) -> None:
         path, detail_limit = of_worker(worker)
         settings = replace(settings, recording=path)
     elif settings.reports:
-        from anymps.pytest_plugin._reports import Reports  # renderers take their time to load
-
         reports = Reports(config, settings)
         settings = replace(settings, recording=reports.path)
     gate = Gate(config, settings, manifest, detail_limit)

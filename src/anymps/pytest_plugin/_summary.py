@@ -21,7 +21,6 @@ from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._options import runs_tests
-from anymps.pytest_plugin._original_python import as_it_was
 from anymps.pytest_plugin._verdict import Verdict
 from anymps.pytest_plugin._words import names, place, relative, times
 from anymps.record import RefusalKind
@@ -139,9 +138,8 @@ class Summary:
             return (yield)
         finally:
             if self._is_here():
-                with as_it_was(self._config):
-                    self._judge(session, exitstatus)
-                    self._write_recording(session)
+                self._judge(session, exitstatus)
+                self._write_recording(session)
 
     def _judge(self, session: pytest.Session, exitstatus: int) -> None:
         """Judge the manifest as a whole, or bring it up to date."""

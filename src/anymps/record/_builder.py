@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
 from anymps.record._recording import Recording
 from anymps.record._writer import RecordingWriter
-from anymps.record.format import ALLOCATION, ENTRY, quote_text
+from anymps.record.format import ALLOCATION, ENTRY
+from anymps.source import quote_text
 
 
 class RecordingBuilder:

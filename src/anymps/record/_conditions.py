@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase
-from anymps.record.format import ON_CPU, ON_MPS
-
-
-class Picked(NamedTuple):
-    """Calls by what holds for their signature `s` with its operator `o` (`of`), and for their entry `e` (`condition`).
-
-    `values` stand for the `?` in both, in order.
-    """
-
-    of: str = "TRUE"
-    condition: str = "TRUE"
-    values: tuple[object, ...] = ()
-
+from anymps._vocabulary import Direction, Fate, Flag
+from anymps.record.format import ON_CPU, ON_MPS, Picked
 
 FALLBACKS: Final = Picked(of=ON_CPU)
 """What ran on the CPU."""
@@ -57,25 +45,14 @@ def marks(prefix: str) -> Picked:
     return Picked(of=f"s.fate = {Fate.MARK:d} AND substr(o.name, 1, {len(prefix)}) = '{quoted}'")
 
 
-def operators(names: Collection[str], more: str = "TRUE") -> Picked:
-    """Certain operators, of which `more` holds."""
-    return Picked(of=f"o.name IN ({', '.join('?' * len(names))}) AND {more}", values=tuple(names))
-
-
-def cpu_indices() -> Picked:
-    """What was indexed with CPU tensors; a value of no dimension that is assigned is none."""
-    names = ("aten::index.Tensor", "aten::index.Tensor_out", "aten::_index_put_impl_")
-    return operators(names, "instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')")
+def operators(names: Collection[str]) -> Picked:
+    """Certain operators."""
+    return Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=tuple(names))
 
 
 def at_sites(numbers: Collection[int]) -> Picked:
     """What ran at certain sites, marks of our own left out."""
     return Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({', '.join(map(str, numbers))})")
-
-
-def kernels_of(phase: Phase) -> Picked:
-    """What ran in a kernel on mps in one phase."""
-    return Picked(condition=f"{ON_MPS} AND phase = {phase:d} AND NOT flags & {Flag.VIEW:d}")
 
 
 def with_dtype(dtype: str) -> Picked:

@@ -39,6 +39,11 @@ class Site:
         """What most queries and findings mean by one line, whatever function it called."""
         return self.file, self.line
 
+    @property
+    def lines(self) -> Mapping[int, str]:
+        """All lines of the file that are known, by their numbers."""
+        return {**self.recorded, **dict(enumerate(self.around.split("\n"), self.first) if self.around else ())}
+
 
 @dataclass(frozen=True)
 class Occurrence:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anymps._vocabulary import Flag, RefusalKind
-from anymps.record._conditions import Picked
 from anymps.record._facts import Noted, Occurrence, Refusal, Site, UnsafeCopy
 from anymps.record._rows import Rows
 from anymps.record._sums import Word
+from anymps.record.format import Picked
 
 
 def read_noted(

@@ -12,7 +12,6 @@ from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from anymps._vocabulary import Phase
 from anymps.record import _conditions as conditions
 from anymps.record._clocks import read_clock_pairs
 from anymps.record._facts import (
@@ -52,6 +51,7 @@ from anymps.record._sums import (
 )
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
+from anymps.record.format import Picked
 
 _T = TypeVar("_T")
 
@@ -85,7 +85,7 @@ class Recording:
         """
         self._file = OpenFile(connection, name)
         self._rows, self._word = self._file.rows, self._file.word
-        self._answers: dict[conditions.Picked, tuple[Occurrence, ...]] = {}
+        self._answers: dict[Picked, tuple[Occurrence, ...]] = {}
         self._step_queues: dict[int, StepQueues] = {}
         try:
             if foreign:
@@ -228,11 +228,11 @@ class Recording:
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
         """Operators that ran on the CPU, the most frequent first."""
-        return self._occurrences(conditions.FALLBACKS)
+        return self.occurrences(conditions.FALLBACKS)
 
     def waits(self) -> tuple[Occurrence, ...]:
         """Places where the host waited for the GPU, including fallbacks and blocking copies."""
-        return self._occurrences(conditions.WAITS)
+        return self.occurrences(conditions.WAITS)
 
     @_computed_once
     def queues(self) -> tuple[WaitQueue, ...]:
@@ -253,11 +253,11 @@ class Recording:
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of anymps whose name starts with `prefix`, in the order of the run."""
-        return self._occurrences(conditions.marks(prefix))
+        return self.occurrences(conditions.marks(prefix))
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        return read_noted(self._rows, self._occurrences, partial(self._file.read, read_facts, what), self.site, what)
+        return read_noted(self._rows, self.occurrences, partial(self._file.read, read_facts, what), self.site, what)
 
     def optimizers(self) -> tuple[Optimizer, ...]:
         """The optimizers that stepped, in the order of the run."""
@@ -269,36 +269,25 @@ class Recording:
 
     def last_raised(self) -> Occurrence | None:
         """The last call of an operator that ended with an exception other than a refusal of MPS."""
-        found = self._occurrences(conditions.LAST_RAISED)
+        found = self.occurrences(conditions.LAST_RAISED)
         return found[0] if found else None
 
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, including single values; not those within the device."""
-        return self._occurrences(conditions.COPIES)
+        return self.occurrences(conditions.COPIES)
 
     def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
-        return self._occurrences(conditions.operators(tuple(operators)))
+        return self.occurrences(conditions.operators(tuple(operators)))
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
         """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
         same = [number for number, site in self._sites.items() if site.file_line == line.file_line]
-        return self._occurrences(conditions.at_sites(same)) if line.known and same else ()
-
-    def cpu_indices(self) -> tuple[Occurrence, ...]:
-        """Where tensors on mps were indexed with CPU tensors: the operator copies such an index each time.
-
-        Assigning a value without dimensions does not count.
-        """
-        return self._occurrences(conditions.cpu_indices())
+        return self.occurrences(conditions.at_sites(same)) if line.known and same else ()
 
     def varied(self, operators: Iterable[str]) -> tuple[Varied, ...]:
         """Where certain operators ran in complete steps, and with how many different inputs; the most varied first."""
         return read_varied(self._rows, tuple(operators), self.site)
-
-    def kernels_of(self, phase: Phase) -> tuple[Occurrence, ...]:
-        """Where operators ran in a kernel on mps in one phase, without views."""
-        return self._occurrences(conditions.kernels_of(phase))
 
     def optimizer_calls(self) -> dict[tuple[str, int], int]:
         """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
@@ -306,11 +295,11 @@ class Recording:
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
-        return self._occurrences(conditions.with_dtype(dtype))
+        return self.occurrences(conditions.with_dtype(dtype))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
-        return self._occurrences(conditions.HAZARDS)
+        return self.occurrences(conditions.HAZARDS)
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
@@ -320,7 +309,7 @@ class Recording:
         """Operators that began while another thread was inside one; autograd's own threads do not count."""
         if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {conditions.OF_THE_PROGRAM}")) < 2:
             return ()
-        return self._occurrences(conditions.CONCURRENT)
+        return self.occurrences(conditions.CONCURRENT)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
@@ -386,7 +375,8 @@ class Recording:
     def _modules(self) -> dict[int, str]:
         return dict(self._rows("SELECT id, path FROM modules"))
 
-    def _occurrences(self, calls: conditions.Picked) -> tuple[Occurrence, ...]:
+    def occurrences(self, calls: Picked) -> tuple[Occurrence, ...]:
+        """The calls for which a condition in SQL holds, by the tables of the file's format."""
         # Rules and reports ask the same again, and each answer takes a pass over all entries.
         known = self._answers.get(calls)
         if known is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from json import dumps  # the program may have replaced it when a recording is closed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ class RecordingWriter:
 
         `entry` is 0 for a refusal that a packed entry names; it is filled in when the entries become rows.
         """
-        kept = ((*row[:4], redact(row[4]), *row[5:7], json.dumps(redact_json(dict(row[7])))) for row in rows)
+        kept = ((*row[:4], redact(row[4]), *row[5:7], dumps(redact_json(dict(row[7])))) for row in rows)
         self._insert("refusals", 8, kept)
 
     def add_steps(self, rows: Iterable[StepRow]) -> None:
@@ -317,7 +317,7 @@ def _row(key: str, value: object) -> tuple[str, str]:
         raise RecordingError(f"meta {key!r} belongs to the file format and cannot be set")
     if key == "arguments" and isinstance(value, (list, tuple)):
         value = redact_arguments([str(word) for word in value])
-    return key, json.dumps(redact_json(value))
+    return key, dumps(redact_json(value))
 
 
 def _make_recording(connection: sqlite3.Connection, identity: int, meta: Mapping[str, object]) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
     from anymps.report._kernel_families import kernel_families
-    from anymps.report._outputs import DOCUMENT_FORMATS, STDOUT, Output, Outputs, check_file, write_file
+    from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
     from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from anymps.report.document import Document, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
     from anymps.report.run import (
-        FORMATS,
         Renderer,
         Running,
         print_summary,
@@ -36,13 +35,13 @@ if not TYPE_CHECKING:
             "_bench": "bench_document",
             "_kernel": "kernel_document",
             "_kernel_families": "kernel_families",
-            "_outputs": "DOCUMENT_FORMATS Output Outputs STDOUT check_file write_file",
+            "_outputs": "Output Outputs STDOUT check_file write_file",
             "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",
             "document": "Document print_document rendered",
             "plan": "plan_document plan_json",
-            "run": ("FORMATS Renderer Running print_summary print_terminal render_summary render_terminal renderer"),
+            "run": ("Renderer Running print_summary print_terminal render_summary render_terminal renderer"),
         },
     )

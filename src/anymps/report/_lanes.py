@@ -75,7 +75,7 @@ def drawing(
         top += _HEIGHTS[track["kind"]]
     return {
         "sentence": sentence,
-        "label": f"Tracks over time. {sentence} The table below has the same numbers.",
+        "label": f"Tracks over time. {sentence}{' The table below has the same numbers.' if rows else ''}",
         "caption": caption,
         "ticks": _ticks(length),
         "lanes": placed,

@@ -12,7 +12,7 @@ from anymps.report import _text as text
 from anymps.report.document import Block, Column, Drawing, Prose, Section, Table
 
 MOST_LINES: Final = 3
-_MUCH: Final = 0.1  # of the peak: as much rounding as needs a word
+_MUCH: Final = 0.1  # of the peak: as much rounding as needs a word; of the working set: as much memory as needs a table
 _LITTLE: Final = 1 << 20  # bytes: less matters to nobody
 
 _CATEGORIES: Final = (Column("held by"), Column("size", "number"), Column("share", "number"))
@@ -26,8 +26,11 @@ _LINES: Final = (
 )
 
 
-def memory_section(story: Story, drawing: Drawing | None = None) -> Iterator[Section]:
-    """The peak, what held it and how it grew; nothing if the recording holds no allocation."""
+def memory_section(story: Story, drawing: Drawing | None = None, *, brief: bool = False) -> Iterator[Section]:
+    """The peak, what held it and how it grew; nothing if the recording holds no allocation.
+
+    A `brief` one has no tables where the peak is a small part of the working set.
+    """
     peak = story.memory.peak
     if peak is None:
         return
@@ -35,6 +38,10 @@ def memory_section(story: Story, drawing: Drawing | None = None) -> Iterator[Sec
     sizes = sorted(peak.by_category.items(), key=lambda row: -row[1])
     held = tuple((kind.value, text.size(size), text.percent(size, peak.allocated)) for kind, size in sizes if size)
     blocks: list[Block] = [Prose(tuple(_sentences(story, peak)))]
+    limits = story.memory_limits
+    if brief and limits is not None and peak.allocated < _MUCH * limits.working_set:
+        yield Section("memory", "Memory", tuple(blocks))
+        return
     if drawing is not None:
         blocks.append(drawing)
     more = tuple(row for row in beyond(peak) if row[1])

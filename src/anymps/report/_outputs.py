@@ -6,34 +6,35 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from anymps._atomic import check_writable, replace_text
 from anymps._errors import UsageError
-from anymps.findings import Finding, Story
-from anymps.report.document import READ_FORMS, Document, rendered
-from anymps.report.run import FORMATS, renderer
+from anymps._settings import Settings
+
+if TYPE_CHECKING:
+    from anymps.findings import Finding, Story
+    from anymps.report.document import Document
 
 STDOUT: Final = "-"
-DOCUMENT_FORMATS: Final = (*READ_FORMS, "json")  # of a plan and of a comparison
 _SQLITE = b"SQLite format 3\x00"  # how a recording begins
 
 
 @dataclass(frozen=True)
 class Output:
-    """One report: its form (one of `anymps.report.FORMATS`) and its file; `-` is standard output."""
+    """One report: its form, as the settings name it, and its file; `-` is standard output."""
 
     form: str
     path: str
 
     @classmethod
-    def parse(cls, text: str, forms: Sequence[str] = FORMATS) -> Output:
-        """`html=report.html`. Raises ValueError, in one line, for a text that is none or names none of the `forms`."""
+    def parse(cls, text: str, forms: Sequence[str]) -> Output:
+        """`html=report.html`. Raises UsageError for a text that is none or names none of the `forms`."""
         form, mark, path = text.partition("=")
         if not mark or not path:
-            raise ValueError(f"{text!r} names no file: write FORMAT=FILE, such as html=report.html")
+            raise UsageError(f"{text!r} names no file: write FORMAT=FILE, such as html=report.html")
         if form not in forms:
-            raise ValueError(f"there is no format {form!r}; the formats are {', '.join(forms)}")
+            raise UsageError(f"there is no format {form!r}; the formats are {', '.join(forms)}")
         return cls(form, path)
 
     @property
@@ -56,8 +57,21 @@ class Outputs:
     items: tuple[Output, ...] = ()
     root: str | None = None
 
+    @classmethod
+    def of(cls, asked: Settings) -> Outputs:
+        """Those of a command's settings. Raises UsageError for a report that the command cannot make."""
+        try:
+            return cls(tuple(Output.parse(text, asked.formats) for text in asked.reports), asked.root)
+        except UsageError as error:
+            raise UsageError(f"--report: {error}") from None
+
     def __bool__(self) -> bool:
         return bool(self.items)
+
+    @property
+    def pages(self) -> tuple[Output, ...]:
+        """Those that are pages in files."""
+        return tuple(output for output in self.items if output.form == "html" and not output.to_stdout)
 
     def check(self, recording: Path | None = None) -> None:
         """Find out before the work that a report cannot be written, or would replace a recording.
@@ -83,10 +97,14 @@ class Outputs:
 
         Raises UsageError for the first that could not be written.
         """
+        from anymps.report.run import renderer  # which takes its time to load
+
         self._write(lambda form: renderer(form, self.root).pieces(story, findings), stdout)
 
     def write_document(self, document: Document, as_json: Callable[[], str], stdout: TextIO) -> None:
-        """The same for another document than the report of a run; its formats are `DOCUMENT_FORMATS`."""
+        """The same for another document than the report of a run; its formats are fewer."""
+        from anymps.report.document import rendered
+
         self._write(lambda form: [as_json()] if form == "json" else rendered(document, form), stdout)
 
     def _write(self, pieces: Callable[[str], Iterable[str]], stdout: TextIO) -> None:

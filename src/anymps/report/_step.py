@@ -27,6 +27,7 @@ _TABLE: Final = (
         for name in COLUMNS
     ),
 )
+_OWN_TIMES: Final = ("time", "share")  # of the machine that the run was recorded on
 _WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where they are empty
 
 NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
@@ -39,8 +40,11 @@ def title(story: Story) -> str:
     return "The training step" if story.trains else "One round of the loop"
 
 
-def step_section(story: Story) -> Iterator[Section]:
-    """What a step does, by phase; nothing where it does nothing."""
+def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
+    """What a step does, by phase; nothing where it does nothing.
+
+    A `brief` one leaves out phases without work, and times of a machine that is no Mac.
+    """
     table = story.step_table
     if is_idle(table):
         return
@@ -55,7 +59,14 @@ def step_section(story: Story) -> Iterator[Section]:
     ]
     sums = [("whole step", *cells(whole, 0, on_mac(None)))]
     sums += [("first step", *cells(total(table.first), 0))] if table.median else []
-    kept = [at for at, column in enumerate(_TABLE) if column.name not in _WHERE_ANY or any(row[at] for row in rows)]
+    own = () if story.run.on_mac or not brief else _OWN_TIMES
+    kept = [
+        at
+        for at, column in enumerate(_TABLE)
+        if column.name not in own and (column.name not in _WHERE_ANY or any(row[at] for row in rows))
+    ]
+    if brief:
+        rows = [row for row in rows if any(row[at] for at in kept[1:])]
     title_of = f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase"
     whole_table = Table("step-table", _TABLE, tuple(rows), caption=title_of, sums=tuple(sums))
     blocks: list[Block] = [whole_table.of_columns(kept)]

@@ -211,10 +211,13 @@ def _not_begun(story: Story) -> str:
     return f"The script made {plural(seen, 'training step')}, and --steps is {steps[0]}:{steps[1]}."
 
 
-def limits(story: Story, *, running: bool = False) -> list[str]:
-    """What the reader must not conclude from this report; one sentence each. A run may be going on."""
+def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[str]:
+    """What the reader must not conclude from this report; one sentence each. A run may be going on.
+
+    A `brief` report has no times that need one.
+    """
     sentences = []
-    if not story.run.on_mac:
+    if not story.run.on_mac and not brief:
         sentences.append(_whose_times(story))
     if story.run.source == "observer":
         sentences.append(

@@ -209,11 +209,12 @@ def _torch_check(facts: Facts, release: tuple[int, int] | None) -> Check:
 
 
 def _build_checks(facts: Facts) -> list[Check]:
-    """What the virtual device needs: a native core in the cache, or all that it takes to build one."""
+    """What the virtual device needs: a native core, or all that it takes to build one."""
     built = facts.core_built is True
     checks = []
     if built:
-        checks.append(Check("native core", Status.OK, f"built, in {facts.cache}"))
+        place = "came with this installation" if facts.core_prebuilt else f"built, in {facts.cache}"
+        checks.append(Check("native core", Status.OK, place))
     else:
         later = "not built yet: the first use builds it, once, which takes minutes"
         checks.append(Check("native core", Status.OK, later))

@@ -59,7 +59,9 @@ class Facts:
     virtual: bool = False
     """Whether anymps is switched on in this very process (by a sitecustomize, say) and mps is virtual."""
     core_built: bool | None = None
-    """Whether the native core for this torch is in the cache."""
+    """Whether there is a native core for this torch."""
+    core_prebuilt: bool = False
+    """Whether it came with this installation; else it is in the cache."""
     cache: str | None = None
     """The cache directory."""
     cache_writable: bool = True
@@ -197,13 +199,15 @@ def _build_facts() -> dict[str, object]:
         facts["cache_error"] = str(error)
     facts |= _shader_facts()
     facts["python_headers"] = device.python_headers() is not None
+    with contextlib.suppress(AnympsError):  # no torch, or one that is not supported
+        facts["core_built"] = facts["core_prebuilt"] = device.find_prebuilt(device.find_torch()) is not None
     try:
         compiler = device.find_compiler()
     except AnympsError as error:
         facts["compiler_error"] = str(error)
         return facts
     facts["compiler"] = None if compiler is None else compiler.identity.partition(" | ")[0]
-    with contextlib.suppress(AnympsError):  # no torch, or one that is not supported
+    with contextlib.suppress(AnympsError):
         facts["core_built"] = device.is_built()
     return facts
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -42,7 +43,9 @@ class LivePage:
     Another process makes them: the script's own would stand still meanwhile, and its times would be longer.
     """
 
-    def __init__(self, capture: Watched, recording: Path, pages: list[Output], start: Path, asked: Settings) -> None:
+    def __init__(
+        self, capture: Watched, recording: Path, pages: Sequence[Output], start: Path, asked: Settings
+    ) -> None:
         self._capture = capture
         self._recording = recording.absolute()
         self._order: dict[str, object] = {
@@ -70,10 +73,6 @@ class LivePage:
         self._thread.join(_PATIENCE_S)
         if writer is not None and writer.poll() is None:
             writer.kill()
-
-    def last(self, recording: Path) -> None:
-        """Have the page of a run that a signal is about to end made without this process."""
-        self._write({"recording": str(recording.absolute())})
 
     def _beat(self) -> None:
         pause = _FIRST_S

@@ -6,7 +6,6 @@ A call of backward has the line of its forward call.
 from __future__ import annotations
 
 import bisect
-import linecache
 import os
 import sys
 from enum import Enum, auto
@@ -17,6 +16,7 @@ import torch
 
 from anymps._paths import is_library, package_of
 from anymps.compare._trace import Site
+from anymps.source import quote_file
 
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _ANYMPS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
@@ -113,7 +113,7 @@ class Lines:
         key = (code.co_filename, frame.f_lineno, code.co_name)
         site = self._known.get(key)
         if site is None:
-            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals).strip()
+            text = quote_file(code.co_filename, frame.f_lineno).source
             site = self._known[key] = Site(code.co_filename, frame.f_lineno, code.co_name, text)
         return site
 

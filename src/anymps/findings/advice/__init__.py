@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from anymps.findings.advice._equivalents import Equivalent, equivalent
 from anymps.findings.advice._factories import made_on_device
-from anymps.findings.advice._float32 import float32_edit
 from anymps.findings.advice._library_advice import Advice
-from anymps.findings.advice._loaders import persistent_workers, pinned_without_mps
 from anymps.findings.advice._optimizers import (
     could_be_fused,
     emulates_bfloat16,

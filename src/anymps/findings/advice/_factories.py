@@ -7,7 +7,7 @@ import re
 from functools import partial
 from typing import Final
 
-from anymps.findings.edits import LineEdit, Place, Rewritten, Splice, argument, last_name, unpacks
+from anymps.source import LineEdit, Place, Rewritten, Splice, argument, last_name, parse_expression, unpacks
 
 _FROM_VALUES: Final = {"as_tensor": "full", "new_tensor": "new_full", "tensor": "full"}
 _DEVICE: Final = re.compile(r"(?:\w+\.)*(?:device|DEVICE)")
@@ -19,10 +19,9 @@ def made_on_device(expression: str, *, number: bool) -> LineEdit:
 
 
 def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
-    made = next(
-        (node for node in place.code.nodes if isinstance(node, ast.Call) and _is(node, expression)),
-        None,
-    )
+    wanted = parse_expression(expression)
+    same = ast.dump(wanted) if wanted is not None else ""
+    made = next((call for call in place.code.calls if ast.dump(call) == same), None)
     if made is None or unpacks(made):
         return None
     name = last_name(made)
@@ -45,13 +44,6 @@ def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | 
             splices.append(Splice(end, end, f"{separator}device={place.code.source(move.args[0])}"))
         splices.append(Splice(place.code.span(move.func.value)[1], place.code.span(move)[1], ""))
     return Rewritten(tuple(splices), shown=shown) if splices else None
-
-
-def _is(node: ast.Call, expression: str) -> bool:
-    try:
-        return bool(expression) and ast.dump(node) == ast.dump(ast.parse(expression, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
 
 
 def _moved_by(made: ast.Call, place: Place) -> ast.Call | None:

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from anymps.findings._costs import ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings.advice._user_line import UserLine
-from anymps.findings.edits import LineEdit, without_comment
 from anymps.record import Phase
+from anymps.source import LineEdit, without_comment
 
 
 class Advice(NamedTuple):

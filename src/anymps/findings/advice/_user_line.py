@@ -6,12 +6,16 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anymps.findings.edits import Code, Place, Rewritten, Splice, last_name, place_at, without_comment
+from anymps.findings.edits import place_at
 from anymps.record import Site
+from anymps.source import Code, Place, Rewritten, Splice, last_name, name_of, names_in, without_comment
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
-_MATH = ("ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "sin", "sqrt", "tanh")
+_MATH = frozenset(
+    f"math.{name}"
+    for name in ["ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "sin", "sqrt", "tanh"]
+)
 """Functions of Python's math that torch has by the same name."""
 _REDUCING = ("all", "any", "sum")
 _FINITE = ("isfinite", "isinf", "isnan")
@@ -21,19 +25,21 @@ _TRANSPARENT = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Attri
 _TAKING_TENSORS = ("append", "extend", "log", "log_dict")
 """Methods that keep what they are given: of a list, and of a Lightning module."""
 
+_PASS = Code("pass", "", "", ast.Pass())
+
 
 @dataclass(frozen=True)
 class UserLine:
-    """A source line: `code` without its comment, and `parsed` where it is a whole statement or the head of a block."""
+    """A source line: `code` without its comment, and `parsed`, of `pass` where it is only a part of a statement."""
 
     code: str
-    parsed: Code | None = None
+    parsed: Code
 
     @classmethod
     def of(cls, source: str) -> UserLine:
         """Read a line as it was recorded. One line of several may be half a statement."""
         code = without_comment(source)
-        return cls(code, Code.of(code))
+        return cls(code, Code.of(code) or _PASS)
 
     @classmethod
     def at(cls, site: Site) -> UserLine:
@@ -42,9 +48,9 @@ class UserLine:
         return cls.of(site.source) if place is None else cls(place.code.text, place.code)
 
     @property
-    def statement(self) -> ast.stmt | None:
-        """The statement, None for a part of one."""
-        return self.parsed.statement if self.parsed is not None else None
+    def statement(self) -> ast.stmt:
+        """The statement."""
+        return self.parsed.statement
 
     @property
     def test(self) -> ast.expr | None:
@@ -52,35 +58,23 @@ class UserLine:
         return self.statement.test if isinstance(self.statement, (ast.If, ast.While, ast.Assert)) else None
 
     @property
-    def calls(self) -> list[ast.Call]:
-        """All calls of the line."""
-        return [node for node in self.parsed.nodes if isinstance(node, ast.Call)] if self.parsed is not None else []
-
-    @property
     def saves(self) -> bool:
         """Whether the line writes a checkpoint: `torch.save(x)`, `save_all({"model": model.state_dict()})`."""
-        return any(
-            self._text(call.func) == "torch.save"
-            or (last_name(call).startswith("save") and any(last_name(other) == "state_dict" for other in self.calls))
-            for call in self.calls
+        calls = self.parsed.calls
+        of_state = any(last_name(call) == "state_dict" for call in calls)
+        return any(self._text(call.func) == "torch.save" for call in calls) or (
+            of_state and any(last_name(call).startswith("save") for call in calls)
         )
 
     @property
     def reads_gradient(self) -> bool:
         """Whether it has `parameter.grad`."""
-        nodes = self.parsed.nodes if self.parsed is not None else ()
-        return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in nodes)
-
-    @property
-    def binds(self) -> frozenset[str]:
-        """The names that it gives a value."""
-        nodes = self.parsed.nodes if self.parsed is not None else ()
-        return frozenset(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in self.parsed.nodes)
 
     @property
     def product(self) -> str:
         """`cumprod` or `prod` where it calls one."""
-        return next((last_name(call) for call in self.calls if last_name(call) in ("cumprod", "prod")), "")
+        return next((last_name(call) for call in self.parsed.calls if last_name(call) in ("cumprod", "prod")), "")
 
     @property
     def appends_to(self) -> str:
@@ -122,19 +116,20 @@ class UserLine:
         One is needed as an index, as a part of a text, and as an argument of most calls. `math.exp(loss)` becomes
         `loss.detach().exp()`.
         """
-        return self.parsed.spliced(self.kept) if self.parsed is not None and self.kept else ""
+        return self.parsed.spliced(self.kept) if self.kept else ""
 
     @property
     def read(self) -> list[ast.expr]:
         """The tensors that the line reads."""
-        return [tensor for _, tensor in _reads(self.statement)] if self.statement is not None else []
+        return [tensor for _, tensor in _reads(self.statement)]
 
     @property
     def kept(self) -> list[Splice]:
         """What makes of each value that the line reads the tensor itself."""
-        if self.parsed is None or self.statement is None or isinstance(self.statement, _DECIDING):
+        if isinstance(self.statement, _DECIDING):
             return []
-        reads = _reads(self.statement) or _reads_of_math(self.statement)
+        of_math = [read for read in _math_calls(self.statement) if not isinstance(read[1], ast.Constant)]
+        reads = _reads(self.statement) or of_math
         places = [self._without(call, tensor) for call, tensor in reads]
         around = self.parsed.parents
         several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
@@ -145,7 +140,7 @@ class UserLine:
     def _anew(self) -> list[Splice]:
         """What makes `total = total + x` of `total += x`, which would change the tensor that `total` is by then."""
         statement = self.statement
-        if self.parsed is None or not isinstance(statement, ast.AugAssign) or not self.adds_to:
+        if not isinstance(statement, ast.AugAssign) or not self.adds_to:
             return []
         (start, end), after = self.parsed.span(statement.value), self.parsed.span(statement.target)[1]
         operator = after + self.parsed.text[after:start].index("+=")
@@ -160,15 +155,12 @@ class UserLine:
             kept = f"({kept})"
         if not any(isinstance(node, ast.Compare) for node in ast.walk(tensor)) and not kept.endswith(".detach()"):
             kept = f"{kept}.detach()"
-        assert self.statement is not None
         around = next((each for each, inner in _math_calls(self.statement) if inner in (call, tensor)), None)
         return (call, kept) if around is None else (around, f"{kept}.{last_name(around)}()")
 
     @property
     def needs_size(self) -> bool:
         """Whether a read is an index or a bound of a slice: `x[: n.item()]`."""
-        if self.statement is None:
-            return False
         slices = (node.slice for node in ast.walk(self.statement) if isinstance(node, ast.Subscript))
         return any(_reads(part) for part in slices)
 
@@ -216,7 +208,7 @@ class UserLine:
     @property
     def indexed(self) -> tuple[str, str] | None:
         """`table` and `rows` of a line with `table[rows.cpu()]`."""
-        for node in ast.walk(self.statement) if self.statement is not None else ():
+        for node in ast.walk(self.statement):
             if isinstance(node, ast.Subscript) and (rows := _tensor_of(node.slice)) is not node.slice:
                 return self._text(node.value), self._text(rows)
         return None
@@ -236,7 +228,7 @@ class UserLine:
         return all(map(_is_name_or_named_item, parts))
 
     def _text(self, node: ast.expr) -> str:
-        return self.parsed.source(node) if self.parsed is not None else ""
+        return self.parsed.source(node)
 
 
 def _is_looser_than_sum(node: ast.expr) -> bool:
@@ -253,16 +245,13 @@ def _is_name_or_named_item(node: ast.expr | None) -> bool:
     return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
-def given_to_environment(node: ast.AST) -> set[str] | None:
+def given_to_environment(node: ast.AST) -> frozenset[str] | None:
     """The names in what is given to `env.step(...)`; None for what is no such call."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "step":
         return None
-    owner = node.func.value
-    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    if "env" not in name.lower():
+    if "env" not in name_of(node.func.value).lower():
         return None
-    given = (*node.args, *node.keywords)
-    return {part.id for argument in given for part in ast.walk(argument) if isinstance(part, ast.Name)}
+    return names_in(*node.args, *node.keywords)
 
 
 def without_read(place: Place) -> Rewritten | None:
@@ -318,20 +307,10 @@ def _may_be_tensor(place: ast.AST, around: Mapping[ast.AST, ast.AST]) -> bool:
     return True
 
 
-def _reads_of_math(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
-    """Calls of Python's math, which reads what it is given."""
-    return [(call, tensor) for call, tensor in _math_calls(node) if not isinstance(tensor, ast.Constant)]
-
-
 def _math_calls(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
+    """Calls of Python's math, each with what it reads."""
     calls = (each for each in ast.walk(node) if isinstance(each, ast.Call) and len(each.args) == 1)
-    return [(call, call.args[0]) for call in calls if last_name(call) in _MATH and _is_of_math(call)]
-
-
-def _is_of_math(call: ast.Call) -> bool:
-    return (
-        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "math"
-    )
+    return [(call, call.args[0]) for call in calls if ast.unparse(call.func) in _MATH]
 
 
 def _is_not_finite(node: ast.expr) -> bool:

@@ -1,23 +1,9 @@
-"""Edits: what a rule changes in code, as data, and the code that makes the change in the user's syntax tree."""
+"""Edits of rules: what lets a program take mps beside CUDA, and how sure an edit is at the lines of a recording."""
 
 from __future__ import annotations
 
-from anymps.findings.edits._build import Built, build, change_at, fits
-from anymps.findings.edits._calls import argument, unpacks
-from anymps.findings.edits._code import Code, Splice, last_name, line_starts, without_comment
-from anymps.findings.edits._device_type import TYPE_WITH_MPS
-from anymps.findings.edits._model import (
-    CallEdit,
-    Change,
-    Edit,
-    Guard,
-    Insert,
-    LineEdit,
-    Placed,
-    Rewritten,
-    Safety,
-)
-from anymps.findings.edits._place import Place, place_at, place_in_file, recorded_statements
+from anymps.findings.edits._device_place import TYPE_WITH_MPS
+from anymps.findings.edits._placed import Change, Placed, Safety, change_at, place_at, recorded_statements
 from anymps.findings.edits._portable import (
     asks_for_mps,
     chooses_device,

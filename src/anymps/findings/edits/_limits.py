@@ -7,12 +7,11 @@ A device that is chosen anew must be one that the rest of the program lets pass:
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from anymps.findings.edits._code import Code, Splice
-from anymps.findings.edits._device_text import name_of
+from anymps.source import Code, Splice, argument, choices_of, elements, name_of, parameter_with, text_in
 
 # Types of which a text with any device is a value.
 _ANY_TEXT: Final = frozenset(
@@ -59,7 +58,7 @@ def _place_of(code: Code, node: ast.AST) -> _Place:
         child, parent = parent, code.parents.get(parent)
     if isinstance(parent, ast.keyword) and isinstance(call := code.parents.get(parent), ast.Call):
         place.names |= set(_options(call))
-        place.listed += _choices_of(call)
+        place.listed += [listed] if (listed := choices_of(call)) is not None else []
         child, parent = call, code.parents.get(call)  # `device: Literal["cuda", "cpu"] = field(default="cuda")`
     if isinstance(parent, ast.AnnAssign):
         place.names.add(name_of(parent.target))
@@ -70,16 +69,6 @@ def _place_of(code: Code, node: ast.AST) -> _Place:
         place.names.add(parameter.arg)
         place.types += [parameter.annotation] if parameter.annotation is not None else []
     return place
-
-
-def _choices_of(option: ast.Call) -> Iterator[ast.expr]:
-    """The lists in `choices=[...]` and in `type=click.Choice([...])`."""
-    given = {keyword.arg: keyword.value for keyword in option.keywords}
-    if "choices" in given:
-        yield given["choices"]
-    kind = given.get("type")
-    if isinstance(kind, ast.Call) and name_of(kind.func) == "Choice":
-        yield from kind.args[:1]
 
 
 def limited_names(nodes: Iterable[ast.AST]) -> frozenset[str]:
@@ -133,22 +122,22 @@ def _is_closed(node: ast.AST) -> bool:
     """Whether a list, a set or the keys of a dictionary name CUDA and no mps."""
     if isinstance(node, ast.Dict):
         return all(key is not None for key in node.keys) and _names_no_mps(key for key in node.keys if key is not None)
-    return isinstance(node, (ast.List, ast.Tuple, ast.Set)) and _names_no_mps(node.elts)
+    return _names_no_mps(elements(node))
 
 
 def _names_no_mps(values: Iterable[ast.expr]) -> bool:
-    texts = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    texts = list(map(text_in, values))
     return any(text.startswith("cuda") for text in texts) and not any(text.startswith("mps") for text in texts)
 
 
 def _beside_cuda(code: Code, listed: ast.expr) -> list[Splice] | None:
     """mps before CUDA in a list of texts; nothing where it is there; None where the list stands elsewhere."""
-    values = listed.elts if isinstance(listed, (ast.List, ast.Tuple, ast.Set)) else [listed]
+    values = elements(listed) or [listed]
     if not all(isinstance(value, ast.Constant) for value in values):
         return None
     if not _names_no_mps(values):
         return []
-    first = next(value for value in values if isinstance(value, ast.Constant) and str(value.value).startswith("cuda"))
+    first = next(value for value in values if text_in(value).startswith("cuda"))
     start, _ = code.span(first)
     quote = "'" if code.source(first).endswith("'") else '"'
     return [Splice(start, start, f"{quote}mps{quote}, ")]
@@ -156,28 +145,8 @@ def _beside_cuda(code: Code, listed: ast.expr) -> list[Splice] | None:
 
 def _options(call: ast.Call) -> Iterator[str]:
     """The names under which a parser keeps an option: `device` of `--device`."""
-    for argument in call.args:
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            yield argument.value.lstrip("-").replace("-", "_")
-    yield from (
-        str(keyword.value.value)
-        for keyword in call.keywords
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant)
-    )
-
-
-def parameter_with(arguments: ast.arguments, default: ast.AST) -> ast.arg | None:
-    """The parameter that has a default."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs: Mapping[ast.expr, ast.arg] = {
-        **dict(zip(arguments.defaults, positional[len(positional) - len(arguments.defaults) :], strict=True)),
-        **{
-            value: name
-            for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if value is not None
-        },
-    }
-    return next((name for value, name in pairs.items() if value is default), None)
+    yield from (word.lstrip("-").replace("-", "_") for word in map(text_in, call.args) if word)
+    yield text_in(argument(call, "dest"))
 
 
 def _words(annotation: ast.expr) -> set[str]:

@@ -10,17 +10,33 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from anymps.findings.edits._calls import argument
-from anymps.findings.edits._code import Code, Splice
-from anymps.findings.edits._device_place import NAMES_DEVICE, chooses_for, is_loose
-from anymps.findings.edits._device_text import compares_device, is_device_text, mentions_mps, name_of
-from anymps.findings.edits._limits import widened
-from anymps.findings.edits._model import Insert, Rewritten
-from anymps.findings.edits._names import Names
-from anymps.findings.edits._place import Place
-from anymps.findings.edits._tensor_place import of_block, owner_around, tells_of_tensor
+from anymps.findings.edits._device_place import (
+    NAMES_DEVICE,
+    chooses_for,
+    is_loose,
+    of_block,
+    owner_around,
+    tells_of_tensor,
+)
+from anymps.findings.edits._limits import limited_names, widened
+from anymps.source import (
+    Code,
+    Insert,
+    Names,
+    Place,
+    Rewritten,
+    Splice,
+    argument,
+    compares_device,
+    is_device_text,
+    mentions_mps,
+    name_of,
+    names_argument,
+    unpacks,
+)
 
 # What torch.accelerator does for CUDA as torch.cuda does it, and raises where there is no GPU, as that does.
 _ACCELERATOR: Final = {
@@ -49,16 +65,6 @@ _OLD_AMP: Final = {
 _AMP: Final = ("torch.amp.GradScaler", "torch.amp.grad_scaler.GradScaler")
 _NO_DEVICE: Final = -1  # with which `torch.cuda.device` does nothing, in a torch without CUDA, too
 _KNOWN: Final = frozenset({"amp", "device", "is_available", *_ACCELERATOR, *_ONLY_MPS, *_SINCE_29})
-
-
-def portable(place: Place) -> Rewritten | None:
-    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more."""
-    return _portable(place, memory=True)
-
-
-def portable_before_29(place: Place) -> Rewritten | None:
-    """The same for a torch whose `torch.accelerator` does not tell of memory."""
-    return _portable(place, memory=False)
 
 
 def chosen_by_name(place: Place) -> Rewritten | None:
@@ -95,8 +101,11 @@ def _is_seeded(statement: ast.AST, names: Names) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or len(call.args) != 1:
         return False
-    is_seed = names.meaning(call.func) in {f"torch.cuda.{name}" for name in _SEEDS}
-    return is_seed and ast.unparse(call.args[0]) in names.seeds
+    if names.meaning(call.func) not in {f"torch.cuda.{name}" for name in _SEEDS}:
+        return False
+    given = (node for node in names.nodes if isinstance(node, ast.Call) and node.args)
+    seeds = (ast.unparse(other.args[0]) for other in given if names.meaning(other.func) == "torch.manual_seed")
+    return ast.unparse(call.args[0]) in seeds
 
 
 def tests_device(place: Place) -> bool:
@@ -104,7 +113,11 @@ def tests_device(place: Place) -> bool:
     return any(map(compares_device, (place.code.statement, *place.tests)))
 
 
-def _portable(place: Place, *, memory: bool) -> Rewritten | None:
+def portable(place: Place, *, memory: bool = True) -> Rewritten | None:
+    """A statement with mps before CUDA; None where there is nothing to change, or not without knowing more.
+
+    `memory`: the `torch.accelerator` of its torch tells of memory.
+    """
     torch = place.names.torch
     if any(only_cuda(node, place.names) for node in place.code.nodes):
         return None
@@ -115,6 +128,9 @@ def _portable(place: Place, *, memory: bool) -> Rewritten | None:
     writer = _Writer(place, torch, memory=memory)
     splices = tuple(writer.write(place.code.statement))
     return Rewritten(splices, tuple(writer.inserts)) if splices else None
+
+
+portable_before_29: Final = partial(portable, memory=False)
 
 
 class _Writer:
@@ -179,7 +195,7 @@ class _Writer:
 
     def _where_taken(self, node: ast.expr, splices: list[Splice]) -> list[Splice]:
         """The splices with those that let mps pass there; none where the program would refuse it."""
-        beside = widened(self._code, node, self._place.names.limited)
+        beside = widened(self._code, node, limited_names(self._place.names.nodes))
         return [] if beside is None or not splices else [*splices, *beside]
 
     def _is_device(self, node: ast.expr) -> bool:
@@ -227,13 +243,11 @@ class _Writer:
             )
             test = f"{self._mps} and {f'({test})' if loose else test}"
         plain = option is not None or is_device_text(node.body)
-        mps = '"mps"' if plain else f'{self._function(node.body)}("mps")'
+        function = self._code.source(node.body.func) if isinstance(node.body, ast.Call) else ""
+        mps = '"mps"' if plain else f'{function}("mps")'
         if named:
             test = f"{f'({test})' if isinstance(node.test, ast.BoolOp) else test} and {named}"
         return [Splice(start, start, f"{mps} if {test} else ")]
-
-    def _function(self, node: ast.expr) -> str:
-        return self._code.source(node.func) if isinstance(node, ast.Call) else ""
 
     def _asks(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Call) and self._meaning(node.func) == "torch.cuda.is_available"
@@ -262,11 +276,7 @@ class _Writer:
         name = self._imported_amp(node, name)
         if name in _OLD_AMP:
             return self._amp(node, *_OLD_AMP[name])
-        if (
-            name in _AMP
-            and not argument(node, "device", ("device",))
-            and not any(keyword.arg is None for keyword in node.keywords)
-        ):
+        if name in _AMP and not argument(node, "device", ("device",)) and not unpacks(node):
             place = self._code.span(node.func)[1] + 1
             rest = ", " if node.args or node.keywords else ""
             return [Splice(place, place, f'"mps" if {self._mps} else "cuda"{rest}')]
@@ -280,9 +290,8 @@ class _Writer:
         """The full name of `autocast()` where its import is not known: only that of CUDA needs no device."""
         if self._place.names.whole or not isinstance(node.func, ast.Name) or name not in ("GradScaler", "autocast"):
             return name
-        given = any(keyword.arg in (None, "device", "device_type") for keyword in node.keywords)
-        first = node.args[0] if node.args else None
-        switch = first is None or (isinstance(first, ast.Constant) and isinstance(first.value, bool))
+        given = names_argument(node, "device", "device_type")
+        switch = all(isinstance(getattr(first, "value", None), bool) for first in node.args[:1])
         return f"torch.cuda.amp.{name}" if switch and not given else name
 
     def _question(self, node: ast.Call) -> list[Splice]:
@@ -347,7 +356,7 @@ class _Writer:
         to_name = Splice(self._code.span(function)[1] - len("cuda"), self._code.span(function)[1], "to")
         inner = list(self.write(function.value))
         if not node.args and argument(node, "device") is None:
-            if any(keyword.arg is None for keyword in node.keywords):
+            if unpacks(node):
                 return inner
             place = self._code.span(node)[1] - 1 if not node.keywords else self._code.span(node.keywords[0])[0]
             rest = ", " if node.keywords else ""

@@ -8,17 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps._text import listed
+from anymps.findings import _catalogue
 from anymps.findings._endings import Ending, ending, ending_refusal
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
-from anymps.findings.edits import LineEdit, Safety, chosen_by_name, place_at
-from anymps.findings.rules._mps108_cpu_only import rule_of_ending
-from anymps.findings.rules._mps407_cuda import asked_for_cuda
-from anymps.findings.rules._mps508_watermarks import ended_by_watermark
-from anymps.findings.rules._mps801_loading import ended_by_workers
-from anymps.findings.rules._mps806_processes import ended_by_processes, ended_by_sharing
+from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings.edits import Safety, chosen_by_name, place_at
 from anymps.record import Recording, Site, SourcePlace
+from anymps.source import LineEdit
 
 NOTHING_RAN = Rule(
     id="MPS002",
@@ -111,7 +106,8 @@ def find(recording: Recording) -> Iterator[Finding]:
     choice = recording.run.device_choice
     if choice is not None and nothing_ran(recording):
         yield _unused(choice, recording.run.unmoved)
-    if not ended.exception or is_explained(recording):
+    explaining = (rule.explains(recording) for rule in _catalogue.RULES.values() if rule.explains is not None)
+    if not ended.exception or ending_refusal(recording) is not None or any(explaining):
         return
     if ended.exception in _OF_TORCH.get(ended.raised_by, ()):
         words = f"torch raised {ended.words.removesuffix('.')}. Nothing in this message is about mps"
@@ -182,16 +178,3 @@ def _in_words(site: Site) -> str:
     if _NAMED.search(site.source):
         return _NAMED_FIRST
     return f"{NOTHING_RAN.fix} Then write `.to(device)` for `.cuda()`, and `device=device` where a tensor is made."
-
-
-def is_explained(recording: Recording) -> bool:
-    """Whether a finding of another rule is about the exception that ended the run."""
-    return (
-        ending_refusal(recording) is not None
-        or asked_for_cuda(recording) is not None
-        or rule_of_ending(recording) is not None
-        or ended_by_sharing(recording)
-        or ended_by_workers(recording)
-        or ended_by_processes(recording)
-        or ended_by_watermark(recording)
-    )

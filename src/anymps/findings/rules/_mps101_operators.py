@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anymps.findings._costs import FALLBACK
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, is_every_step, loops_untrained, number, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings._release import release_of
 from anymps.findings.advice import equivalent

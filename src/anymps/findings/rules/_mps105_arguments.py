@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.record import Recording, RefusalKind
 

@@ -9,25 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
-from anymps.findings._endings import ending, ending_refusal
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.edits import (
-    CallEdit,
-    LineEdit,
-    Place,
-    Rewritten,
-    Safety,
-    Splice,
-    argument,
-    build,
-    last_name,
-)
-from anymps.findings.rules._mps836_kernel_limits import KERNEL, is_kernel_limit
+from anymps.findings._endings import ending, ending_refusal, kernel_limit
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.edits import Safety
 from anymps.record import Recording
 from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
+from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, last_name
 
 
 def _copied_first(place: Place) -> Rewritten | None:
@@ -46,10 +36,15 @@ def _copied_first(place: Place) -> Rewritten | None:
     return Rewritten((Splice(end, end, ".cpu()"),))
 
 
+def _explained(recording: Recording) -> bool:
+    return rule_of_ending(recording) is not None
+
+
 GENERATOR = Rule(
     id="MPS108",
     title="Generator on mps for a tensor on the CPU",
     severity=Severity.ERROR,
+    explains=_explained,
     why="A generator draws for its own device only; without `device=` a new tensor is made on the CPU.",
     fix=(
         "Draw on the generator's device (`device=generator.device`), or create the generator on the CPU "
@@ -74,6 +69,7 @@ NUMPY = Rule(
     safety=Safety.SAFE,
     title="NumPy cannot read a tensor on mps",
     severity=Severity.ERROR,
+    explains=_explained,
     why="NumPy and the libraries built on it (matplotlib, pandas, scikit-learn) can read only the host's memory.",
     fix="Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
     source="torch/csrc/utils/tensor_numpy.cpp, torch 2.7 to 2.15",
@@ -93,6 +89,7 @@ PINNED = Rule(
     id="MPS110",
     title="Pinning a tensor that is on mps",
     severity=Severity.ERROR,
+    explains=_explained,
     why="Pinning speeds up copies from CPU memory to a GPU. A tensor on mps is on the GPU already.",
     fix="Leave out `pin_memory` for tensors on mps.",
     source="aten/src/ATen/native/Memory.cpp, aten/src/ATen/EmptyTensor.cpp, torch 2.7 to 2.15",
@@ -110,6 +107,7 @@ ELSEWHERE = Rule(
     id="MPS111",
     title="Supported for CPU tensors only",
     severity=Severity.ERROR,
+    explains=_explained,
     why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",
     fix="Run this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
     source="torch/csrc/utils/tensor_apply.cpp and Python code of torch that names its devices, torch 2.7 to 2.15",
@@ -158,7 +156,7 @@ _OF_NAMES: Final = re.compile(r"^Invalid backend: |device type at start of devic
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the exception that ended the run, if torch raised it because something is on mps."""
     rule, ended = rule_of_ending(recording), ending(recording)
-    if rule in RULES:
+    if rule is not None:
         yield rule.finding(
             ended.site,
             what=f"torch raised {ended.words}",
@@ -173,9 +171,9 @@ def find(recording: Recording) -> Iterator[Finding]:
 def rule_of_ending(recording: Recording) -> Rule | None:
     """The rule that explains the exception which ended the run; None if it is none of these."""
     ended = ending(recording)
-    if is_kernel_limit(ended.message):
-        return KERNEL
-    if not ended.exception or ended.raised_by == "program" or ending_refusal(recording) is not None:
+    if not ended.exception or ended.raised_by == "program" or kernel_limit(ended.message):
+        return None
+    if ending_refusal(recording) is not None:
         return None
     message = ended.message
     if "Traceback (most recent call last)" in message:  # of a worker: what was raised there stands at the end
@@ -204,9 +202,10 @@ def _loaded_to_cpu(place: Place) -> Rewritten | None:
             if isinstance(call, ast.Call) and place.names.meaning(call.func) == "torch.load":
                 given = argument(call, "map_location", ("f", "map_location"))
                 edit = CallEdit(("load",), set=(("map_location", '"cpu"'),), order=("f", "map_location"))
-                built = build(edit, place) if given is None or ast.unparse(given) != "'cpu'" else None
-                if built is not None:
-                    return Rewritten((Splice(built.start, built.start + len(built.old), built.new),))
+                stays = given is not None and ast.unparse(given) == "'cpu'"
+                changed = None if stays else edit.rewrite(place)
+                if changed is not None:
+                    return replace(changed, shown=None)
     return None
 
 

@@ -6,10 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings._example import Example
 from anymps.findings._loop import is_library, number
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings.edits import place_at
 from anymps.record import Recording, Site, Varied
 

@@ -1,4 +1,4 @@
-"""MPS201 to MPS206: places in the loop where the host waits for the GPU in every step.
+"""MPS201 to MPS207: places in the loop where the host waits for the GPU in every step, and in rounds of other loops.
 
 Waits that belong do not count: the batch's copy to the device, a loss that is read every fifth step or after the loop,
 one-off printing, validation between steps (`_wait_loops.py`).
@@ -7,15 +7,25 @@ one-off printing, validation between steps (`_wait_loops.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from typing import Final
 
 from anymps._errors import UnsupportedTorchError
+from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
-from anymps.findings._example import Example
-from anymps.findings._loop import AtLine, by_line, is_every_step, package_of, some_steps, times, waits_per_step
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._loop import (
+    AtLine,
+    by_line,
+    is_every_step,
+    is_library,
+    loops_untrained,
+    package_of,
+    some_steps,
+    times,
+    waits_per_step,
+)
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._wait_places import kind_at
 from anymps.findings.advice import (
     Advice,
@@ -28,11 +38,10 @@ from anymps.findings.advice import (
     shown_by,
     shows,
 )
-from anymps.findings.rules._mps403_detours import round_trips
-from anymps.record import Recording, Wait
+from anymps.record import Occurrence, Recording, Wait
 from anymps.rules import wait_of
 
-DRAIN = (
+_DRAIN = (
     "The host waits until the GPU has finished all queued work. The GPU is then idle until the host has queued more."
 )
 
@@ -42,7 +51,7 @@ READ = _EVERY_STEP(
     id="MPS201",
     title="Value read back in every step",
     waits=frozenset({Wait.ITEM}),
-    why=DRAIN,
+    why=_DRAIN,
     fix="Add up on the device (`total = total + loss.detach()`) and read the sum every 10 steps or after the loop.",
     source=f"aten/src/ATen/native/mps/operations/Scalar.mm (torch 2.13); {ITEM.source}",
     example=Example(
@@ -64,7 +73,7 @@ PRINT = _EVERY_STEP(
     id="MPS202",
     title="Tensor printed or logged in every step",
     waits=frozenset({Wait.ITEM, Wait.COPY_TO_CPU, Wait.INSIDE_OPERATOR}),
-    why=f"Showing a tensor reads it back. {DRAIN}",
+    why=f"Showing a tensor reads it back. {_DRAIN}",
     fix="Print or log every 10 steps, by the loop's own counter.",
     source=f"torch/_tensor_str.py, torch/_tensor.py (torch 2.13); {ITEM.source}",
     example=Example(
@@ -85,7 +94,7 @@ INSIDE = _EVERY_STEP(
     id="MPS203",
     title="Operator waits internally in every step",
     waits=frozenset({Wait.INSIDE_OPERATOR}),
-    why=f"The operator needs a value on the host before it can continue. {DRAIN}",
+    why=f"The operator needs a value on the host before it can continue. {_DRAIN}",
     fix="Use an operator whose result has a fixed size, or do this once before the loop.",
     source=f"callers of MPSStream::synchronize and Tensor::item in the macOS wheels; {ITEM.source}",
     example=Example(
@@ -108,7 +117,7 @@ TO_CPU = _EVERY_STEP(
     id="MPS204",
     title="Tensor copied to the CPU in every step",
     waits=frozenset({Wait.COPY_TO_CPU}),
-    why=DRAIN,
+    why=_DRAIN,
     fix="Collect tensors on the device (`.detach()`), and copy them once after the loop or every 10 steps.",
     source=f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}",
     example=Example(
@@ -130,7 +139,7 @@ SYNCHRONIZED = _EVERY_STEP(
     id="MPS205",
     title="synchronize() in every step",
     waits=frozenset({Wait.SYNCHRONIZE}),
-    why=DRAIN,
+    why=_DRAIN,
     fix="Synchronize only around what you time: once before the clock starts and once before it stops, for many steps.",
     source=f"aten/src/ATen/mps/MPSStream.mm (torch 2.13); {SYNCHRONIZE.source}",
     example=Example(
@@ -151,7 +160,7 @@ DRAINED = _EVERY_STEP(
     id="MPS206",
     title="Event wait or empty_cache() in every step",
     waits=frozenset({Wait.EVENT, Wait.EMPTY_CACHE}),
-    why=DRAIN,
+    why=_DRAIN,
     fix="Take it out of the loop.",
     source=f"aten/src/ATen/mps/MPSEvent.mm, MPSAllocator.mm (torch 2.13); {SYNCHRONIZE.source}",
     example=Example(
@@ -168,7 +177,38 @@ DRAINED = _EVERY_STEP(
     ),
 )
 
-RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED)
+LOOPING = Rule(
+    id="MPS207",
+    about_waits=True,
+    about_loops=True,
+    title="Host waits in each round of a validation or inference loop",
+    severity=Severity.INFO,
+    why=f"{_DRAIN} In such a loop nothing else keeps the host from running ahead.",
+    fix=(
+        "Keep results on the device (`correct = correct + (prediction == target).sum()`), and read them once after the "
+        "loop."
+    ),
+    source=f"aten/src/ATen/native/mps/operations/Scalar.mm, Copy.mm (torch 2.13); {ITEM.source}",
+    example=Example(
+        bad="""
+            model.eval()
+            total = 0.0
+            with torch.no_grad():
+                for x in batches * 4:
+                    total += model(x.to(device)).mean().item()
+        """,
+        good="""
+            model.eval()
+            total = torch.zeros((), device=device)
+            with torch.no_grad():
+                for x in batches * 4:
+                    total = total + model(x.to(device)).mean()
+            print(total.item())
+        """,
+    ),
+)
+
+RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED, LOOPING)
 
 _BY_ID = {rule.id: rule for rule in RULES}
 _RULE_OF = {
@@ -179,16 +219,28 @@ _RULE_OF = {
     Wait.EVENT: DRAINED,
     Wait.EMPTY_CACHE: DRAINED,
 }
+_READING: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
+"""Those that read a value. Code that waits for the whole queue, by `synchronize()`, may be timing each round."""
+_PRINTED: Final = "Keep the results of several rounds on the device and print them together: one wait, not one each."
 
 
-def find(recording: Recording) -> Iterator[Finding]:
-    """Findings about host waits in every step."""
+def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
+    """Findings about host waits in every step, and in each round of other loops."""
+    away = Counter[tuple[str, int]]()  # copies to the CPU of round trips, which have a finding of their own
+    for trip in (finding for finding in others if rule_of(finding).both_lines):
+        for site in trip.related_sites:
+            away[site.file_line] += trip.count
+    yield from _in_steps(recording, away)
+    yield from _in_loops(recording, away)
+
+
+def _in_steps(recording: Recording, away: Mapping[tuple[str, int], int]) -> Iterator[Finding]:
     routine = [wait for wait in recording.waits() if wait.wait in _RULE_OF and is_every_step(recording, wait)]
     # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
     settled: dict[tuple[str, Advice], list[AtLine]] = {}
     packaged: dict[tuple[str, str], list[AtLine]] = {}
     printed: dict[tuple[str, int], tuple[Advice, list[AtLine]]] = {}  # one call over several lines
-    for rule, advice, line in advised(recording, by_line(routine)):
+    for rule, advice, line in _advised(recording, by_line(routine), away):
         if advice.elsewhere:
             settled.setdefault((rule.id, advice), []).append(line)
         elif package := package_of(line.site):
@@ -212,18 +264,17 @@ def find(recording: Recording) -> Iterator[Finding]:
         yield _in_every_step(recording, _BY_ID[rule_id], advice, lines, severity=Severity.INFO)
 
 
-def advised(recording: Recording, lines: Iterable[AtLine]) -> Iterator[tuple[Rule, Advice, AtLine]]:
+def _advised(
+    recording: Recording, lines: Iterable[AtLine], away: Mapping[tuple[str, int], int]
+) -> Iterator[tuple[Rule, Advice, AtLine]]:
     """The waits of lines, by the rule that they break in a training step, with what to do about them."""
-    away = Counter[tuple[str, int]]()  # copies of round trips, which have a finding of their own
-    for trip in chain.from_iterable(round_trips(recording)):
-        away[trip.other.file_line] += trip.occurrence.count
     for line in lines:
         for rule, mine in _by_rule(line):
-            if rule is not TO_CPU or away[line.site.file_line] < mine.count:
+            if rule is not TO_CPU or away.get(line.site.file_line, 0) < mine.count:
                 yield rule, _advice(recording, rule, mine), mine
 
 
-def finding_about(
+def _finding_about(
     rule: Rule, advice: Advice, lines: list[AtLine], often: str, per_step: float = 0.0, severity: Severity | None = None
 ) -> Finding:
     """One finding about lines with the same remedy, at the costliest of them; `often`: how often they waited."""
@@ -259,19 +310,14 @@ def _in_every_step(
 ) -> Finding:
     # The number that the table of waits has for the line: that of a typical step.
     typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
-    per_step = sum(
-        waits_per_step(recording, line.site, sum(typical[kind_at(line.site, wait)] for wait in _kinds(line)))
-        if line.site.known
-        else line.per_step
-        for line in lines
-    )
+    per_step = 0.0
+    for line in lines:
+        kinds = {kind_at(line.site, each.wait) for each in line.occurrences}
+        known = waits_per_step(recording, line.site, sum(typical.get(kind, 0.0) for kind in kinds))
+        per_step += known if line.site.known else line.per_step
     occurrences = (occurrence for line in lines for occurrence in line.occurrences)
     often = f"{times(per_step)} a step{some_steps(recording, occurrences)}"
-    return finding_about(rule, advice, lines, often, per_step, severity)
-
-
-def _kinds(line: AtLine) -> set[Wait]:
-    return {occurrence.wait for occurrence in line.occurrences}
+    return _finding_about(rule, advice, lines, often, per_step, severity)
 
 
 def _cost(line: AtLine) -> tuple[float, float]:
@@ -319,3 +365,33 @@ def _inside(recording: Recording, line: AtLine) -> Advice:
     if known is None:
         return Advice(f"{operators} made the host wait", fix)
     return Advice(f"{operators} made the host wait ({known.what})", fix, f"{known.source}; {ITEM.source}")
+
+
+def _in_loops(recording: Recording, away: Mapping[tuple[str, int], int]) -> Iterator[Finding]:
+    """One finding a line of the program's own, or one for all lines where one setting ends the waits."""
+    groups: dict[tuple[object, ...], tuple[Rule, Advice, list[AtLine]]] = {}
+    looping = (line for line in by_line(_repeated(recording)) if line.site.known and loops_untrained(recording, line))
+    for rule, advice, line in _advised(recording, looping, away):
+        key = (rule.id, advice) if advice.elsewhere else (rule.id, line.site)
+        groups.setdefault(key, (rule, advice, []))[2].append(line)
+    for rule, advice, lines in groups.values():
+        # A training logs; what an inference prints is its result, and none of it is to be left out.
+        prints = rule is PRINT and not recording.trains and "print(" in lines[0].site.source
+        whole = advice._replace(fix=advice.fix or rule.fix, source=advice.source or rule.source)
+        if prints:
+            whole = whole._replace(fix=_PRINTED, edit=None)
+        often = f"{times(sum(line.count for line in lines))}, in a loop without a training step"
+        yield _finding_about(LOOPING, whole, lines, often)
+
+
+def _repeated(recording: Recording) -> Iterator[Occurrence]:
+    """Waits of the program's own lines that are no training step's routine, and had something to wait for."""
+    busy = {kind_at(queue.site, queue.wait) for queue in recording.queues() if queue.operators}
+    for wait in recording.waits():
+        if (
+            wait.wait in _READING
+            and not is_library(wait.site)
+            and not is_every_step(recording, wait)
+            and kind_at(wait.site, wait.wait) in busy
+        ):
+            yield wait

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_every_step, is_library, number
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import emulates_bfloat16, has_half_parameters, made_at
 from anymps.record import Occurrence, Optimizer, Phase, Recording, Site
 

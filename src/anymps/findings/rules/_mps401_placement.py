@@ -6,12 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
-from anymps.findings.edits import fits, place_at, recorded_statements
+from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Recording, RefusalKind
+from anymps.source import fits, parse_expression
 
 DEVICES = Rule(
     id="MPS401",
@@ -159,10 +158,7 @@ def _old_maker(expression: str) -> str:
 
     It may be held by a parameter or have been filled: `nn.Parameter(Tensor(3).fill_(1))`.
     """
-    try:
-        node = ast.parse(expression, mode="eval").body
-    except (SyntaxError, ValueError):
-        return ""
+    node = parse_expression(expression)
     while isinstance(node, ast.Call):
         name = ast.unparse(node.func)
         if _OLD_MAKERS.fullmatch(name):

@@ -13,15 +13,14 @@ from typing import Final
 from anymps._errors import UnsupportedTorchError
 from anymps._text import listed
 from anymps.findings._costs import COPY
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine, made_on_device
-from anymps.findings.edits import Place, Safety, fits, place_at
+from anymps.findings.edits import Safety, place_at
 from anymps.record import Direction, Noted, Recording, Site, Wait
 from anymps.rules import Kind, coverage
+from anymps.source import Place, fits, names_given
 
 _COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
 
@@ -228,11 +227,9 @@ def _copied_once(name: str, site: Site) -> str:
     return f"Copy it once, before the loop: `{line}`." if shown else f"Copy `{name}` to mps once, before the loop."
 
 
-def _made_in_loop(place: Place) -> set[str]:
+def _made_in_loop(place: Place) -> frozenset[str]:
     """The names that the innermost loop around a line gives values to: before it they stand for something else."""
-    parts = (place.loop.target, *place.looped) if place.loop is not None else place.looped
-    nodes = (node for part in parts for node in ast.walk(part))
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return names_given(*([place.loop.target] if place.loop is not None else []), *place.looped)
 
 
 def _bytes(constant: Noted) -> int:
@@ -317,6 +314,7 @@ def _round_trip(trips: list[Noted]) -> Finding:
     per_step = sum(trip.occurrence.per_step for trip in trips)
     operators = _operators(trips)
     names = listed([f"`{name}`" for name in operators])
+    left = f" at {at(away)}" if away.known else ""
     between = "nothing had changed it" if not operators else f"only {names} had been applied to it"
     often = f"{times(per_step)} a step" if per_step else times(count)
     fix = "" if not operators else f"Leave it on mps: {names} {'runs' if len(operators) == 1 else 'run'} there too."
@@ -324,17 +322,13 @@ def _round_trip(trips: list[Noted]) -> Finding:
         fix = "`pack_padded_sequence` takes lengths on the CPU only: keep a copy there, beside the one on mps."
     return ROUND_TRIP.finding(
         back,
-        what=f"A tensor that {_copied(away)} came back {often}, and {between}.",
+        what=f"A tensor that was copied to the CPU{left} came back {often}, and {between}.",
         count=count,
         per_step=per_step,
         cost_ns=COPY.of(2 * count, 2 * moved),
         fix=fix,
         related_sites=[away],
     )
-
-
-def _copied(away: Site) -> str:
-    return f"was copied to the CPU at {at(away)}" if away.known else "was copied to the CPU"
 
 
 def _operators(trips: list[Noted]) -> list[str]:

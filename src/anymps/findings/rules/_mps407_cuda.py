@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anymps.findings._endings import ending
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.edits import LineEdit, Safety, chosen_by_name, portable
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
+from anymps.source import LineEdit
 
 CUDA = Rule(
     id="MPS407",
     title="CUDA requested on a Mac",
     severity=Severity.ERROR,
     refusal=True,
+    explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
     fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
     edit=LineEdit(portable),

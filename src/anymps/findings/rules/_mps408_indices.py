@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Final
 
 from anymps.findings._costs import COPY
-from anymps.findings._example import Example
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, loops_untrained, some_steps, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine
 from anymps.record import Recording
+from anymps.record.format import Picked
 
 INDEX = Rule(
     id="MPS408",
@@ -46,10 +47,18 @@ INDEX = Rule(
 
 RULES = (INDEX,)
 
+_CPU_INDICES: Final = Picked(
+    of="o.name IN ('aten::index.Tensor', 'aten::index.Tensor_out', 'aten::_index_put_impl_') "
+    "AND instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')"
+)
+"""What was indexed with CPU tensors; a value of no dimension that is assigned is none."""
+
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about indices, one a line of the program."""
-    for line in by_line(use for use in recording.cpu_indices() if use.site.known and not is_library(use.site)):
+    for line in by_line(
+        use for use in recording.occurrences(_CPU_INDICES) if use.site.known and not is_library(use.site)
+    ):
         routine = tuple(use for use in line.occurrences if is_every_step(recording, use))
         if routine or loops_untrained(recording, line):
             yield _index(recording, AtLine(line.site, routine or line.occurrences))
@@ -73,10 +82,9 @@ def _index(recording: Recording, line: AtLine) -> Finding:
 
 def _index_of(source: str) -> str:
     """The variable that indexes, where the line has just one: of `data[order[i : i + 2]]` it is `order`."""
-    statement = UserLine.of(source).statement
     names = {
         part.id if isinstance(part, ast.Name) else ast.unparse(part)
-        for node in (ast.walk(statement) if statement is not None else ())
+        for node in UserLine.of(source).parsed.nodes
         if isinstance(node, ast.Subscript)
         for part in [node.slice.value if isinstance(node.slice, ast.Subscript) else node.slice]
         if isinstance(part, (ast.Name, ast.Attribute))

@@ -10,18 +10,13 @@ from functools import partial
 from typing import Final
 
 from anymps.findings._endings import ending_messages
-from anymps.findings._example import Example
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.edits import (
-    LineEdit,
-    Place,
     Placed,
     Safety,
     asks_for_mps,
-    build,
     change_at,
     chooses_device,
     chosen_by_name,
@@ -33,6 +28,7 @@ from anymps.findings.edits import (
     tests_device,
 )
 from anymps.record import Noted, Recording, Site
+from anymps.source import LineEdit, Place, build
 
 _MEMORY_SINCE: Final = (2, 9)  # torch.accelerator.memory_allocated and the like
 _MOST_USERS: Final = 5  # lines that a finding names beside its own

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._memory_limits import first_allocation
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings._release import release_of
-from anymps.findings.rules._mps508_watermarks import first_line
 from anymps.record import Recording
 from anymps.rules.variables import nearest_variable, unread
 
@@ -86,7 +85,7 @@ def _variables(recording: Recording) -> Iterator[Finding]:
     meant = {name: nearest_variable(name) for name in told}
     instead = [f"`{right}` for `{name}`" for name, right in meant.items() if right not in ("", name)]
     yield UNREAD.finding(
-        first_line(recording),
+        first_allocation(recording),
         what="; ".join(f"`{name}` is set, but {why}" for name, why in told.items()) + ".",
         count=len(told),
         fix=f"Write {' and '.join(instead)}, if you meant that, or leave it out." if instead else "",

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from anymps._text import percent
-from anymps.findings._example import Example
 from anymps.findings._memory_limits import by_category, category_words, line_words, memory_limits
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.record import Category, Moment, Phase, Recording, RefusalKind, Site
 from anymps.rules.texts import format_size

@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import Final
 
 from anymps._text import step_name
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, number
 from anymps.findings._memory_limits import line_words
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.record import Allocation, Category, Holding, Noted, Phase, Recording, Site, StepMemory
 from anymps.rules.texts import format_size
 

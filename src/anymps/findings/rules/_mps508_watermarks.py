@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
-from anymps.findings._endings import ending
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.record import NOWHERE, Recording, Site
+from anymps.findings._memory_limits import ended_by_watermark, first_allocation
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.record import Recording
 from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, WATERMARKS, explain_watermark, watermark_ratio
 
 WATERMARK = Rule(
     id="MPS508",
     title="Watermark variable that removes the limit, or that torch rejects",
     severity=Severity.WARNING,
+    explains=ended_by_watermark,
     why=(
         "Without a limit macOS itself runs out of memory, which can end other programs or stop the Mac. Text that is "
         "not a number is read as 0, which means no limit. A ratio that torch rejects makes every allocation raise."
@@ -40,8 +38,6 @@ WATERMARK = Rule(
 
 RULES = (WATERMARK,)
 
-_REFUSED: Final = re.compile(r"invalid (?:high|low) watermark ratio .*")
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """A finding for each variable that takes the limit away or that torch refuses."""
@@ -52,9 +48,8 @@ def find(recording: Recording) -> Iterator[Finding]:
         text, wrong = explain_watermark(name, variables)
         if not wrong and not (name == HIGH_WATERMARK and watermark_ratio(name, variables) == 0):
             continue
-        yield WATERMARK.finding(
-            first_line(recording), what=f"{name}={variables[name]}: {text}.", count=1, fix=_watermark_fix(name, text)
-        )
+        what, fix = f"{name}={variables[name]}: {text}.", _watermark_fix(name, text)
+        yield WATERMARK.finding(first_allocation(recording), what=what, count=1, fix=fix)
 
 
 def _watermark_fix(name: str, text: str) -> str:
@@ -62,18 +57,3 @@ def _watermark_fix(name: str, text: str) -> str:
         return f"Unset {name}; if you need it, set it to a ratio from 0 to 1.4."
     _, _, needed = text.partition(f"; set {LOW_WATERMARK} to ")
     return f"Set {LOW_WATERMARK} to {needed}, or unset {name}." if needed else ""
-
-
-def ended_by_watermark(recording: Recording) -> bool:
-    """Whether torch refused the ratios at the first allocation, and nothing caught it."""
-    variables = recording.run.environment
-    wrong = any(explain_watermark(name, variables)[1] for name in WATERMARKS if name in variables)
-    return wrong and _REFUSED.fullmatch(ending(recording).message) is not None
-
-
-def first_line(recording: Recording) -> Site:
-    """Where the backend reads its variables: the first allocation of the run, which may have raised."""
-    if ended_by_watermark(recording):
-        return ending(recording).site
-    story = recording.memory_story
-    return next((one.site for one in story.allocations if one.born and one.site.known), NOWHERE)

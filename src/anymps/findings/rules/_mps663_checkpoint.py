@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import by_line, times
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.record import Phase, Recording
 
 CHECKPOINT = Rule(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import times
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.record import Recording, UnsafeCopy
 
 _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"

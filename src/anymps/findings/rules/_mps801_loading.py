@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import plural
-from anymps.findings._endings import ending
-from anymps.findings._example import Example
+from anymps.findings._endings import NOT_SENT, SPAWNING, ending
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.advice import made_at, persistent_workers, pinned_without_mps
-from anymps.findings.edits import Guard, LineEdit, Safety
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.advice import made_at
+from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
+from anymps.source import CallEdit, Guard, LineEdit, Place, Rewritten, Splice, argument, last_name, unpacks
 
 _SPAWN: Final = "macOS spawns workers (the default there since Python 3.8): each is a new Python process"
 _PROCESSES: Final = (
     "docs.python.org, multiprocessing, contexts and start methods (Python 3.8 and later); "
     "torch/utils/data/dataloader.py, torch 2.7 to 2.15"
 )
+
+# The error of a program whose workers did not start: torch 2.7 to 2.15.
+_DIED: Final = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+
+
+def _spawns(loader: Noted) -> bool:
+    workers = loader.facts.get("workers")
+    return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in SPAWNING
+
+
+def ended_by_workers(recording: Recording) -> bool:
+    """Whether the run ended at a DataLoader whose workers could not be started as macOS starts them."""
+    ended = ending(recording)
+    return any(
+        loader.occurrence.site.file_line == ended.site.file_line
+        and _spawns(loader)
+        and bool(
+            (loader.facts.get("guarded") is False and _DIED.search(ended.message))
+            or (loader.facts.get("unpicklable") and NOT_SENT.search(ended.message))
+        )
+        for loader in recording.noted("loader")
+    )
+
+
+_ORDER = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory")
+
+
+def pinned_without_mps(place: Place) -> Rewritten | None:
+    """`pin_memory=True` where there is no mps: everywhere else it is as it was."""
+    torch = place.names.torch
+    for call in place.code.calls:
+        given = argument(call, "pin_memory", _ORDER if last_name(call).endswith("DataLoader") else ())
+        if torch and isinstance(given, ast.Constant) and given.value is True:
+            pinned = f"not {torch}.backends.mps.is_available()"
+            return Rewritten((Splice(*place.code.span(given), pinned),), shown=place.code.span(call))
+    return None
+
+
+def persistent_workers(place: Place) -> Rewritten | None:
+    """Workers that stay from one epoch to the next. Without workers a DataLoader refuses that they stay."""
+    for call in place.code.calls:
+        if not last_name(call).endswith("DataLoader") or unpacks(call):
+            continue
+        workers = argument(call, "num_workers", _ORDER)
+        optional = isinstance(workers, (ast.Name, ast.Attribute, ast.Subscript))
+        value = f"{ast.unparse(workers)} > 0" if workers is not None and optional else "True"
+        edit = CallEdit((last_name(call),), set=(("persistent_workers", value),))
+        if (changed := edit.rewrite(place)) is not None:
+            return changed
+    return None
+
 
 PINNED = Rule(
     id="MPS801",
@@ -56,6 +108,7 @@ UNGUARDED = Rule(
     title='Workers without `if __name__ == "__main__"`',
     severity=Severity.ERROR,
     stops=True,
+    explains=ended_by_workers,
     why=(
         f"{_SPAWN} that imports the script again. Without the guard it reaches the loader too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase."
@@ -86,6 +139,7 @@ UNPICKLABLE = Rule(
     title="Workers cannot be given a lambda or a local function",
     severity=Severity.ERROR,
     stops=True,
+    explains=ended_by_workers,
     why=f"{_SPAWN}. The data set and its functions are sent to it with pickle, which stores functions by name only.",
     fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
     source=f"{_PROCESSES}; docs.python.org, pickle, what can be pickled",
@@ -171,11 +225,7 @@ ON_MPS = Rule(
 
 RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
-SPAWNING: Final = ("", "spawn", "forkserver")  # the empty one: whatever the system does, on a Mac spawn
 _FEWEST_EPOCHS: Final = 3
-# The errors of a program whose workers did not start: torch 2.7 to 2.15, and pickle of Python 3.10 to 3.14.
-_DIED: Final = re.compile(r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
-NOT_SENT: Final = re.compile(r"Can't (?:pickle|get local object)")
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -185,25 +235,6 @@ def find(recording: Recording) -> Iterator[Finding]:
     for group in by_line:
         yield from _on_mps(group)
         yield from _workers([loader for loader in group if _spawns(loader)])
-
-
-def _spawns(loader: Noted) -> bool:
-    workers = loader.facts.get("workers")
-    return isinstance(workers, int) and workers > 0 and loader.facts.get("start_method", "") in SPAWNING
-
-
-def ended_by_workers(recording: Recording) -> bool:
-    """Whether the run ended at a DataLoader whose workers could not be started as macOS starts them."""
-    ended = ending(recording)
-    return any(
-        loader.occurrence.site.file_line == ended.site.file_line
-        and _spawns(loader)
-        and bool(
-            (loader.facts.get("guarded") is False and _DIED.search(ended.message))
-            or (loader.facts.get("unpicklable") and NOT_SENT.search(ended.message))
-        )
-        for loader in recording.noted("loader")
-    )
 
 
 def _pinned(loaders: list[Noted]) -> Iterator[Finding]:

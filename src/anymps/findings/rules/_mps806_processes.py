@@ -6,20 +6,54 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._endings import ending
-from anymps.findings._example import Example
+from anymps.findings._endings import NOT_SENT, SPAWNING, ending
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings.edits import Guard, Safety
-from anymps.findings.rules._mps801_loading import NOT_SENT, SPAWNING
+from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory
+from anymps.source import Guard
+
+_WAITED: Final = ("Empty", "TimeoutError")
+"""What ends the wait for a tensor that was not sent, if anything does."""
+
+_SHARED: Final = re.compile(
+    "|".join(re.escape(shared_memory(strategy).text) for strategy in ("file_system", "file_descriptor"))
+)
+
+
+def ended_by_processes(recording: Recording) -> bool:
+    """Whether the run ended as a process could not be started as macOS starts it.
+
+    The process itself raises; its parent is told that a pool is broken, or that a manager's process has gone.
+    """
+    ended = ending(recording)
+    for process in recording.noted("process"):
+        site, facts = process.occurrence.site, process.facts
+        if facts.get("start_method", "") not in SPAWNING:
+            continue
+        here = site.file_line == ended.site.file_line
+        if facts.get("guarded") is False and (
+            ended.exception == "BrokenProcessPool" or (here and ended.exception == "EOFError")
+        ):
+            return True
+        if facts.get("unpicklable") and here and NOT_SENT.search(ended.message):
+            return True
+    return False
+
+
+def ended_by_sharing(recording: Recording) -> bool:
+    """Whether the run ended as torch was to share memory on mps, or as nothing came of it."""
+    ended = ending(recording)
+    return bool(_SHARED.search(ended.message) or (ended.exception in _WAITED and recording.noted("sent")))
+
 
 SENT = Rule(
     id="MPS806",
     title="Tensor on mps sent to another process",
     severity=Severity.ERROR,
     stops=True,
+    explains=ended_by_sharing,
     why="Memory on mps belongs to one process. Torch shares tensors through CPU memory only, and raises.",
     fix="Send a CPU copy, `x.cpu()`, and move it in the receiving process: `x.to(device)`.",
     source=(
@@ -60,6 +94,7 @@ UNGUARDED = Rule(
     title='Process without `if __name__ == "__main__"`',
     severity=Severity.ERROR,
     stops=True,
+    explains=ended_by_processes,
     why=(
         f"{_SPAWN} that imports the script again. Without the guard it reaches this line too, and raises "
         "RuntimeError: an attempt to start a process before the current one has finished its bootstrapping phase. "
@@ -87,6 +122,7 @@ UNPICKLABLE = Rule(
     title="Process cannot be given a lambda or a local function",
     severity=Severity.ERROR,
     stops=True,
+    explains=ended_by_processes,
     why=f"{_SPAWN}. Its function and arguments are sent to it with pickle, which stores functions by name only.",
     fix="Define it as a function at the top level of a module, and bind arguments with `functools.partial`.",
     source=f"{_SOURCE}; docs.python.org, pickle, what can be pickled",
@@ -112,12 +148,6 @@ _QUEUED: Final = (
     f"{shared_memory('file_system').text}. Whatever waits for the tensor waits forever."
 )
 _WORKER: Final = "in DataLoader worker process"
-_WAITED: Final = ("Empty", "TimeoutError")
-"""What ends the wait for a tensor that was not sent, if anything does."""
-
-_SHARED: Final = re.compile(
-    "|".join(re.escape(shared_memory(strategy).text) for strategy in ("file_system", "file_descriptor"))
-)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -157,29 +187,3 @@ def _not_started(processes: list[Noted]) -> Iterator[Finding]:
         name = unpicklable[0].facts["unpicklable"]
         what = f"`{name}` of a process is a lambda or a local function, which cannot be sent to it."
         yield UNPICKLABLE.finding(site, what=what, count=count_of(unpicklable))
-
-
-def ended_by_processes(recording: Recording) -> bool:
-    """Whether the run ended as a process could not be started as macOS starts it.
-
-    The process itself raises; its parent is told that a pool is broken, or that a manager's process has gone.
-    """
-    ended = ending(recording)
-    for process in recording.noted("process"):
-        site, facts = process.occurrence.site, process.facts
-        if facts.get("start_method", "") not in SPAWNING:
-            continue
-        here = site.file_line == ended.site.file_line
-        if facts.get("guarded") is False and (
-            ended.exception == "BrokenProcessPool" or (here and ended.exception == "EOFError")
-        ):
-            return True
-        if facts.get("unpicklable") and here and NOT_SENT.search(ended.message):
-            return True
-    return False
-
-
-def ended_by_sharing(recording: Recording) -> bool:
-    """Whether the run ended as torch was to share memory on mps, or as nothing came of it."""
-    ended = ending(recording)
-    return bool(_SHARED.search(ended.message) or (ended.exception in _WAITED and recording.noted("sent")))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from anymps._text import percent
 from anymps.findings._costs import LAUNCH
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, by_line, is_every_step, is_library, number
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
-from anymps.findings.edits import CallEdit, Safety, unpacks
-from anymps.record import Optimizer, Phase, PhaseShare, Recording
+from anymps.findings.edits import Safety
+from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
+from anymps.record import Flag, Optimizer, Phase, PhaseShare, Recording
+from anymps.record.format import ON_MPS, Picked
+from anymps.source import CallEdit, unpacks
 
 _MIN_SAVED = 50
 """Kernels a step that a finding must save; below that the step does not show it."""
@@ -21,12 +24,25 @@ _MIN_SAVED = 50
 _MIN_SHARE = 0.2
 """Of all kernels of the step, the optimizer's: with less, one kernel instead of them hardly shortens the step."""
 
+
+def _without_fills(finding: Finding, recording: Recording) -> float | None:
+    return seconds_saved(recording, lambda happenings: without_fills(happenings, round(finding.per_step)))
+
+
+def _with_fused(finding: Finding, recording: Recording) -> float | None:
+    """Where one optimizer steps once in a step; of several it is not known what the step would do."""
+    optimizers = recording.optimizers()
+    if finding.per_step != 1 or len(optimizers) != 1:
+        return None
+    return seconds_saved(recording, lambda happenings: with_fused_optimizer(happenings, optimizers[0].name))
+
+
 ZEROED = Rule(
     id="MPS811",
     title="Gradients filled with zeros in every step",
     severity=Severity.WARNING,
     needs_steps=True,
-    fewer_launches="fills",
+    price=_without_fills,
     edit=CallEdit(("zero_grad",), drop=("set_to_none",), order=("set_to_none",)),
     safety=Safety.PROVED,
     why="One kernel per gradient writes zeros, which backward then adds to. Without a gradient, backward just writes.",
@@ -57,7 +73,7 @@ UNFUSED = Rule(
     title="Optimizer without its fused kernel",
     severity=Severity.WARNING,
     needs_steps=True,
-    fewer_launches="optimizer",
+    price=_with_fused,
     edit=CallEdit(("Adam", "AdamW", "SGD"), set=(("fused", "True"),), drop=("foreach",)),
     safety=Safety.PROVED,
     why=(
@@ -93,6 +109,8 @@ UNFUSED = Rule(
 RULES = (ZEROED, UNFUSED)
 
 _ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
+_KERNELS: Final = Picked(condition=f"{ON_MPS} AND phase = {Phase.OPTIMIZER:d} AND NOT flags & {Flag.VIEW:d}")
+"""What an optimizer ran in kernels on mps."""
 _ZERO_GRAD = ("torch/optim/optimizer.py:zero_grad", "torch/nn/modules/module.py:zero_grad")
 
 
@@ -163,7 +181,7 @@ def _kernels(
         yield optimizers[0], kernels
         return
     at_line: Counter[tuple[str, int]] = Counter()
-    for ran in recording.kernels_of(Phase.OPTIMIZER):
+    for ran in recording.occurrences(_KERNELS):
         at_line[ran.site.file_line] += ran.count
     places = [optimizer.occurrence.site.file_line for optimizer in optimizers]
     for optimizer, place in zip(optimizers, places, strict=True):
@@ -173,9 +191,8 @@ def _kernels(
 
 def _otherwise(source: str) -> str:
     """What to do where the call cannot be written anew: perhaps its options hold `fused` already."""
-    line = UserLine.of(source)
-    for call in ast.walk(line.statement) if line.statement is not None else ():
-        if isinstance(call, ast.Call) and unpacks(call):
+    for call in UserLine.of(source).parsed.calls:
+        if unpacks(call):
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
             return f"Put `fused=True` into `{options}`"
     return "Pass `fused=True` to the optimizer"

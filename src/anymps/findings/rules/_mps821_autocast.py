@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import is_library
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings.advice import UserLine, has_half_parameters
-from anymps.findings.edits import TYPE_WITH_MPS, LineEdit, Safety, last_name, portable, recorded_statements
+from anymps.findings.edits import TYPE_WITH_MPS, Safety, portable, recorded_statements
 from anymps.record import Fate, Noted, Recording, Site
+from anymps.source import LineEdit, last_name
 
 OTHER_AUTOCAST = Rule(
     id="MPS821",
@@ -249,9 +248,8 @@ def _device(note: Noted) -> str:
 
 def _named_by(site: Site) -> str:
     """The name that the call at a line is given as its device, `device_type`; empty where it is a text."""
-    parsed = UserLine.at(site).parsed
-    for call in parsed.nodes if parsed is not None else ():
-        if isinstance(call, ast.Call) and last_name(call) in ("autocast", "GradScaler"):
+    for call in UserLine.at(site).parsed.calls:
+        if last_name(call) in ("autocast", "GradScaler"):
             given = [
                 *call.args[:1],
                 *(named.value for named in call.keywords if named.arg in ("device_type", "device")),

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, uses_mps
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.record import Noted, Recording
 
 BREAK = Rule(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Final
 
-from anymps.findings._endings import ending
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._endings import ending, kernel_limit
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.record import Recording
 
 KERNEL = Rule(
     id="MPS836",
     title="Kernel exceeds a Metal limit",
     severity=Severity.ERROR,
+    explains=lambda recording: bool(kernel_limit(ending(recording).message)),
     why=(
         "A Metal kernel may use 31 buffers, and 32 KiB of threadgroup memory. Inductor's fusion ignores both limits: "
         "a sum of many tensors becomes one kernel with a buffer for each."
@@ -49,22 +47,9 @@ KERNEL = Rule(
 
 RULES = (KERNEL,)
 
-_BUFFERS: Final = re.compile(
-    r"error: (number of constant buffers exceeds maximum supported \(31\)|no 'buffer' resource location available for "
-    r"'\w+')"
-)
-_MEMORY: Final = re.compile(r"Threadgroup memory size \(\d+\) exceeds the maximum threadgroup memory allowed \(\d+\)")
-
-
-def is_kernel_limit(message: str) -> bool:
-    """Whether an exception's text is Metal's about one of these limits."""
-    return bool(_BUFFERS.search(message) or _MEMORY.search(message))
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the exception that ended the run, if it is about such a kernel."""
     ended = ending(recording)
-    said = _BUFFERS.search(ended.message) or _MEMORY.search(ended.message)
-    if said is None:
-        return
-    yield KERNEL.finding(ended.site, what=f"Metal refused a kernel: {said[said.lastindex or 0]}.", count=1)
+    if said := kernel_limit(ended.message):
+        yield KERNEL.finding(ended.site, what=f"Metal refused a kernel: {said}.", count=1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.record import Recording
 
 _SPECIFICATION: Final = "Metal Shading Language Specification"

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from anymps.findings._example import Example
 from anymps.findings._loop import MIN_STEPS, is_library, times
-from anymps.findings._model import Finding, Rule, Severity
-from anymps.findings._places import at
+from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.record import ClockPair, Recording
 
 UNFINISHED = Rule(

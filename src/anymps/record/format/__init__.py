@@ -1,9 +1,8 @@
-"""The file format of a recording, for readers and writers: tables, their rows, packed entries, quoted source."""
+"""The file format of a recording, for readers and writers: tables, their rows, packed entries."""
 
 from __future__ import annotations
 
 from anymps.record.format._packed import ALLOCATION, ENTRY, MOST, RANGES
-from anymps.record.format._quote import Quote, quote_file, quote_text
 from anymps.record.format._schema import (
     APPLICATION_ID,
     OLDEST_VERSION,
@@ -13,6 +12,7 @@ from anymps.record.format._schema import (
     TABLES,
     ModuleRow,
     OperatorRow,
+    Picked,
     RefusalRow,
     RoundRow,
     SignatureRow,

@@ -9,7 +9,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from anymps._errors import RecordingError
 from anymps._vocabulary import Direction, Fate
@@ -77,6 +77,17 @@ ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direct
 ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
 
 _NOT_ZERO = re.compile(rb"[^\0]")
+
+
+class Picked(NamedTuple):
+    """Calls by what holds for their signature `s` with its operator `o` (`of`), and for their entry `e` (`condition`).
+
+    `values` stand for the `?` in both, in order.
+    """
+
+    of: str = "TRUE"
+    condition: str = "TRUE"
+    values: tuple[object, ...] = ()
 
 
 def create_tables(connection: sqlite3.Connection) -> None:

@@ -29,8 +29,8 @@ _MOST_DIVERGENCES: Final = 30
 _MOST_LOSSES: Final = 24
 
 
-def comparison_document(found: Comparison) -> Document:
-    """Everything that a comparison says, for every format that people read."""
+def comparison_document(found: Comparison, *, short: bool = False) -> Document:
+    """All that a comparison says, in the formats that people read; a `short` one of runs that agree is a line."""
     first, second = (side.name for side in found.sides)
     script = text.path(found.script)
     return Document(
@@ -40,7 +40,9 @@ def comparison_document(found: Comparison) -> Document:
         eyebrow=("anymps compare", script, f"{first} and {second}"),
         state=_state(found),
         verdict=words.verdict(found),
-        sections=(
+        sections=()
+        if short and found.agrees
+        else (
             *_first_divergence(found),
             *_stops(found),
             *_later_divergences(found),

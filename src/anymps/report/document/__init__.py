@@ -18,9 +18,10 @@ from anymps.report.document._console import (
 from anymps.report.document._glyphs import ASCII, BLOCKS, Glyphs, glyphs_for
 from anymps.report.document._html import as_page
 from anymps.report.document._markdown import as_markdown
-from anymps.report.document._rendered import READ_FORMS, print_document, rendered
+from anymps.report.document._rendered import print_document, rendered
 from anymps.report.document._terminal import as_text
 from anymps.report.document._tree import (
+    WORDS,
     Block,
     Cell,
     Change,

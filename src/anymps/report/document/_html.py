@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup, escape
 
-from anymps._own_imports import own_imports
 from anymps._version import __version__
 from anymps.report._text import shorten
 from anymps.report.document._tree import WORDS, Column, Document, Form
@@ -37,8 +36,7 @@ def as_page(document: Document) -> Iterator[str]:
 def _templates() -> Environment:
     """The templates of this package; everything that they are given is escaped."""
     # Here: jinja2 takes longer to load than the other forms to write.
-    with own_imports():
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("anymps.report", "templates"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TextIO
+from typing import TextIO
 
 from anymps.report.document._console import DEFAULT_WIDTH, look_of, written_to
 from anymps.report.document._glyphs import glyphs_for
@@ -12,12 +12,9 @@ from anymps.report.document._markdown import as_markdown
 from anymps.report.document._terminal import as_text
 from anymps.report.document._tree import Document
 
-READ_FORMS: Final = ("terminal", "html", "markdown")
-"""The forms that people read, by the names that commands know them by."""
-
 
 def rendered(document: Document, form: str, target: TextIO | None = None) -> Iterator[str]:
-    """The pieces of one of `READ_FORMS`; text as wide and coloured as fits `target`, else 100 columns and plain."""
+    """The pieces of one of `READ_FORMATS`; text as wide and coloured as fits `target`, else 100 columns and plain."""
     if form == "html":
         return as_page(document)
     if form == "markdown":

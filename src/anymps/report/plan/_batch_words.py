@@ -61,7 +61,8 @@ def knee(batches: Batches) -> str:
     share = text.percent(found.samples, most)
     reached = f"batch {found.batch:,} reaches {share} of the highest rate"
     if found.batch < batches.own:
-        reached += f" (the script's is {batches.own:,})"
+        whose = "--batch" if batches.asked else "the script's"
+        reached += f" ({whose} is {batches.own:,})"
     return f"On {batches.mac.name}, {reached}: a larger batch gives little more."
 
 
@@ -73,7 +74,8 @@ def speed(batches: Batches, batch_time: BatchTime) -> float:
 
 def _row(batches: Batches, batch_time: BatchTime, several: bool) -> tuple[str, ...]:
     time = batch_time.time
-    mark = " (script's)" if batch_time.batch == batches.own else ""
+    own = " (--batch)" if batches.asked else " (script's)"
+    mark = own if batch_time.batch == batches.own else ""
     return (
         *((batches.mac.name,) if several else ()),
         f"{batch_time.batch:,}{mark}",

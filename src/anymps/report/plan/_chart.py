@@ -9,17 +9,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps._text import duration_short, step_name
 from anymps.plan import Batches, Plan
-from anymps.record import Category, Sample
+from anymps.record import Category, MemoryStory, Sample
 from anymps.report import _text as text
 from anymps.report.document import Glyphs
 from anymps.report.plan._words import HIGH, LOW, needed
-
-if TYPE_CHECKING:
-    from anymps.record import MemoryStory
 
 WIDEST: Final = 78
 """Columns that a drawing takes at most: with its indentation the 80 of a terminal, or of a mail."""

@@ -19,7 +19,7 @@ TITLE: Final = "Which Mac?"
 
 _INTERVAL, _SAMPLES, _SPEED = 4, 5, 7  # columns
 _TIGHT: Final = "Tight: it fits only without other allocations."
-_HOST: Final = "The times leave out the program's own code and data loading."
+_HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
 
 
 def choice_table(plan: Plan, width: int | None = None) -> Table:
@@ -66,11 +66,11 @@ def by_memory(plan: Plan) -> str:
 
 def _memory_row(row: Row) -> str:
     """`fails`, `tight, batch 8`, or `batch 36` where it fits."""
-    verdict = row.outcome.verdict.value
+    verdict = row.outcome.verdict
     largest = largest_batch(row.largest_batch, row.larger_unknown) if row.largest_batch else ""
     if not largest:
-        return verdict
-    return f"batch {largest}" if verdict == "fits" else f"{verdict}, batch {largest}"
+        return verdict.value
+    return f"batch {largest}" if verdict is Verdict.FITS else f"{verdict.value}, batch {largest}"
 
 
 def largest_batch(number: int | None, larger_unknown: bool) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps.plan import Plan, Verdict
+from anymps.record import Moment
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
 from anymps.report._memory import beyond
@@ -32,9 +33,6 @@ from anymps.report.plan import _words as words
 from anymps.report.plan._chart import batch_chart, mac_chart, memory_chart, time_chart
 from anymps.report.plan._drawings import batch_drawings, choice_drawing, macs_drawing, times_drawing
 
-if TYPE_CHECKING:
-    from anymps.record import Moment
-
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
     Verdict.TIGHT: "warning",
@@ -45,8 +43,6 @@ _STATES: Final[dict[Verdict, State]] = {
 
 def plan_document(plan: Plan, *, short: bool = False) -> Document:
     """All that a plan says, for all forms that people read; a `short` one is what a person needs to decide."""
-    peak = plan.base.story.peak
-    assert peak is not None
     script = text.clean(plan.script)
     names = [mac.name for mac in plan.asked]
     return Document(
@@ -57,16 +53,16 @@ def plan_document(plan: Plan, *, short: bool = False) -> Document:
         state=_STATES[words.worst(plan)],
         verdict=words.headline(plan),
         messages=words.messages(plan),
-        sentences=tuple(filter(None, (words.summary(plan, peak), words.dropped(plan)))),
-        figures=tuple(_figures(plan, peak)),
-        sections=tuple(_short(plan) if short else _sections(plan, peak)),
+        sentences=tuple(filter(None, (words.summary(plan), words.dropped(plan)))),
+        figures=tuple(_figures(plan)),
+        sections=tuple(_short(plan) if short else _sections(plan)),
         dense=True,
     )
 
 
-def _figures(plan: Plan, peak: Moment) -> Iterator[tuple[str, str]]:
+def _figures(plan: Plan) -> Iterator[tuple[str, str]]:
     figures = (
-        ("peak in tensors", text.size(peak.allocated)),
+        ("peak in tensors", text.size(plan.base.peak.allocated)),
         ("peak of the heaps", text.size(plan.base.story.peak_reserved)),
         ("batch", text.count(plan.base.batch or 0)),
         ("sequence", text.count(plan.base.sequence or 0)),
@@ -87,7 +83,7 @@ def _short(plan: Plan) -> Iterator[Section]:
     yield Section("more", "", (Prose((choice_words.more(plan),), look="quiet"),), headed=Form.PAGE)
 
 
-def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
+def _sections(plan: Plan) -> Iterator[Section]:
     yield _choice(plan)
     yield Section(
         "macs",
@@ -101,7 +97,7 @@ def _sections(plan: Plan, peak: Moment) -> Iterator[Section]:
     )
     yield from _times(plan)
     yield from _batches(plan)
-    yield _memory(plan, peak)
+    yield _memory(plan)
     yield from _changes(plan)
     yield from _fixes(plan)
     assumptions = words.assumption_table(plan)
@@ -157,8 +153,8 @@ def _batches(plan: Plan) -> Iterator[Section]:
         yield Section("batches", batch_words.TITLE, tuple(blocks), nav="Batch", remark=remark)
 
 
-def _memory(plan: Plan, peak: Moment) -> Section:
-    growth = words.growth(plan)
+def _memory(plan: Plan) -> Section:
+    growth, peak = words.growth(plan), plan.base.peak
     blocks: list[Block] = [Prose((growth,), lead="It grows.")] if growth else []
     blocks.append(
         Drawing(

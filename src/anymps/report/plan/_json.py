@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anymps._version import __version__
+from anymps.cost import WalkedStep
 from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
-from anymps.record import Category, Site
-
-if TYPE_CHECKING:
-    from anymps.cost import WalkedStep
-    from anymps.record import Moment
+from anymps.record import Category, Moment, Site
 
 _POINTS: Final = 200
 """Points of the curve at most."""
@@ -20,8 +17,6 @@ _POINTS: Final = 200
 def plan_json(plan: Plan) -> str:
     """The plan as JSON: sizes in bytes, steps from 0 on, `margin` negative where the working set does not suffice."""
     story = plan.base.story
-    peak = story.peak
-    assert peak is not None
     names = [category.value for category in Category]
     document = {
         "format": "anymps-plan",
@@ -36,7 +31,7 @@ def plan_json(plan: Plan) -> str:
         "ended_after": plan.base.limit,
         "batch": plan.base.batch,
         "sequence": plan.base.sequence,
-        "peak": _peak(peak, story.peak_reserved),
+        "peak": _peak(plan.base.peak, story.peak_reserved),
         "step_memory": [
             {"step": step.step, "peak_allocated": step.peak, "left_allocated": step.after} for step in story.steps()
         ],

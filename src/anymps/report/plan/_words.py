@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anymps._text import estimate, step_name
 from anymps.forecast import bound_words
 from anymps.plan import Kind, NoLarger, Outcome, Plan, Row, Verdict
-from anymps.record import Phase
+from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.rules.variables import HIGH_WATERMARK, LOW_WATERMARK, watermark_ratio
-
-if TYPE_CHECKING:
-    from anymps.record import Holding, Moment
 
 HIGH: Final = watermark_ratio(HIGH_WATERMARK, {})
 LOW: Final = watermark_ratio(LOW_WATERMARK, {})
@@ -50,7 +47,8 @@ INTERVAL: Final = Column("80 %", "number", left_out=1)
 FEWEST: Final = "Each chip with its fewest GPU cores, and the least memory that holds the run."
 
 _ABOUT_TIMES: Final = (
-    "The times leave out the program's own code and data loading, because a plan does not run them at full speed."
+    "The times leave out the program's own code and data loading, because a plan does not run them at full speed; "
+    "`anymps run` times them, too, and predicts longer steps."
 )
 _SPEEDS: Final = "Speeds compare with the first Mac; --against adds intervals."
 
@@ -78,7 +76,7 @@ def headline(plan: Plan) -> str:
 def _meaning(row: Row) -> str:
     if row.recovery is not None:
         return f"memory runs out, and the script {_after_failure(row)}"
-    if row.outcome.verdict is Verdict.PAGES and row.outcome.with_others is Verdict.FAILS:
+    if row.outcome.verdict is Verdict.PAGES and row.outcome.hangs_on_others:
         return f"{_MEANING[Verdict.PAGES]}; it fails if other allocations take {text.size(row.outcome.others)}"
     return _MEANING[row.outcome.verdict]
 
@@ -102,8 +100,9 @@ def messages(plan: Plan) -> tuple[str, ...]:
     return tuple(f"{one.mac.name + ': ' if several else ''}{text.clean(one.message)}" for one in failed)
 
 
-def summary(plan: Plan, peak: Moment) -> str:
+def summary(plan: Plan) -> str:
     """The peak in one sentence."""
+    peak = plan.base.peak
     batch = f", batch {plan.base.batch}" if plan.base.batch else ""
     at = f", at {text.place(peak.site, os.getcwd())}" if peak.site.known else ""
     return (
@@ -293,7 +292,7 @@ def rate(number: float | None) -> str:
 
 def _on_macs(plan: Plan) -> Iterator[str]:
     """What the table of the Macs leaves open."""
-    if any("others" in verdict(row.outcome) for row in plan.rows):
+    if any(row.outcome.hangs_on_others for row in plan.rows):
         much = text.size(max(row.outcome.others for row in plan.rows))
         yield f"Others: memory that MPSGraph and Metal take besides the heaps, up to {much} here, as in public logs."
     if plan.no_larger is not None:
@@ -314,7 +313,7 @@ def verdict(outcome: Outcome) -> str:
     """`fits`, `fits only without others`, or `fails in step 1, forward`."""
     if outcome.verdict is Verdict.TIGHT:
         return "fits only without others"
-    if outcome.verdict is Verdict.PAGES and outcome.with_others is Verdict.FAILS:
+    if outcome.verdict is Verdict.PAGES and outcome.hangs_on_others:
         return "pages, fails with others"
     at = f" in {moment(outcome.failing.step, outcome.failing.phase)}" if outcome.failing is not None else ""
     return f"{outcome.verdict.value}{at}"
@@ -348,8 +347,7 @@ def needed(plan: Plan, outcome: Outcome) -> int:
 
 def change_table(plan: Plan) -> Table:
     """What each change would do; without rows where none was tried."""
-    peak = plan.base.story.peak
-    tensors = peak.allocated if peak is not None else 0
+    tensors = plan.base.peak.allocated
     rows = [("as written", text.size(tensors), text.size(plan.base.story.peak_reserved), "", "")]
     for change in plan.changes:
         if change.problem:

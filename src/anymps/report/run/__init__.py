@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anymps.report.run._forms import (
-    FORMATS,
     Renderer,
     Running,
     print_terminal,

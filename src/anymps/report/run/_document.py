@@ -25,6 +25,7 @@ from anymps.report._words import (
     verdict,
 )
 from anymps.report.document import (
+    WORDS,
     Block,
     Cell,
     Column,
@@ -46,12 +47,27 @@ from anymps.report.run._waits import waits_section
 # A page has an end: what lies beyond is summed up, and whole in the JSON report.
 _MOST_FINDINGS: Final = 200
 _MOST_OPERATORS: Final = 300
+_BRIEF: Final = (
+    Column("where", "path"),
+    Column("rule"),
+    Column("finding", wraps=True),
+    Column("cost a step", "number", left_out=1),
+)
+_MORE: Final = "-v shows each finding's line, fix and reason, this machine's own times, the Mac and the versions."
 
 
 def run_document(
-    story: Story, findings: Sequence[Finding], *, forms: Form = Form.ALL, running: Progress | None = None
+    story: Story,
+    findings: Sequence[Finding],
+    *,
+    forms: Form = Form.ALL,
+    running: Progress | None = None,
+    brief: bool = False,
 ) -> Document:
-    """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made."""
+    """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made.
+
+    A `brief` one has a line for each finding, and leaves out this machine's own times and the environment.
+    """
     notes = [note(f"finding-{number}", finding, story) for number, finding in enumerate(findings, 1)]
     ends = stops(story, findings)
     first, *others = verdict(story, findings, running=running is not None)
@@ -64,7 +80,9 @@ def run_document(
         verdict=first,
         sentences=tuple(filter(None, (*others, "" if ends else predicted_sentence(story)))),
         figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
-        sections=tuple(_sections(story, findings, notes, forms, running is not None)),
+        sections=tuple(_brief(story, findings, notes))
+        if brief
+        else tuple(_sections(story, findings, notes, forms, running is not None)),
         running=running,
     )
 
@@ -99,6 +117,24 @@ def _sections(
         "Limits",
         "Limits",
     )
+
+
+def _brief(story: Story, findings: Sequence[Finding], notes: Sequence[Note]) -> Iterator[Section]:
+    if notes:
+        rows = tuple(
+            (it.spot.where, f"{it.id} {WORDS[it.severity]}", it.title, text.duration_range(*finding.cost_per_step_ns))
+            for it, finding in zip(notes, findings, strict=True)
+        )
+        table = Table("findings-table", _BRIEF, rows)
+        costs = any(row[-1] for row in rows)
+        yield Section("findings", "What to change", (table if costs else table.of_columns((0, 1, 2)),))
+    yield from step_section(story, brief=True)
+    yield from waits_section(story, findings, brief=True)
+    yield from memory_section(story, brief=True)
+    yield lines_section(story)
+    if told := tuple(limits(story, brief=True)):
+        yield Section("limits", "Limits", (Items(told),))
+    yield Section("more", "", (Prose((_MORE,), look="quiet"),), headed=Form.PAGE)
 
 
 def _title(story: Story) -> str:

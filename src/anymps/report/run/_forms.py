@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from anymps._settings import FORMATS
 from anymps.findings import Finding, Story
 from anymps.report.document import DEFAULT_WIDTH, Form, as_text, print_document, rendered
 from anymps.report.run._document import run_document
@@ -41,9 +42,6 @@ _FOR_PROGRAMS: Final[dict[str, Callable[[Story, Sequence[Finding], str | None], 
     "junit": lambda story, findings, _: junit_pieces(story, findings),
 }
 
-FORMATS: Final = (*_SHOWN, *_FOR_PROGRAMS)
-"""The name of each form."""
-
 
 @dataclass(frozen=True)
 class Renderer:
@@ -68,21 +66,33 @@ class Renderer:
 
 
 def renderer(name: str, root: str | None = None) -> Renderer:
-    """The renderer of the form `name`. Raises KeyError for a name that is not in `FORMATS`."""
+    """The renderer of the form `name`. Raises KeyError for a name that names none."""
     if name not in FORMATS:
         raise KeyError(name)
     return Renderer(name, root)
 
 
 def render_terminal(
-    story: Story, findings: Sequence[Finding], *, width: int = DEFAULT_WIDTH, color: bool = False
+    story: Story,
+    findings: Sequence[Finding],
+    *,
+    width: int = DEFAULT_WIDTH,
+    color: bool = False,
+    brief: bool = False,
 ) -> str:
     """The report as text, by default 100 columns wide and without colour."""
-    return as_text(run_document(story, findings, forms=Form.TERMINAL), width=width, color=color)
+    return as_text(run_document(story, findings, forms=Form.TERMINAL, brief=brief), width=width, color=color)
 
 
 def print_terminal(
-    story: Story, findings: Sequence[Finding], stream: TextIO, *, width: int | None = None, color: bool | None = None
+    story: Story,
+    findings: Sequence[Finding],
+    stream: TextIO,
+    *,
+    width: int | None = None,
+    color: bool | None = None,
+    brief: bool = False,
 ) -> None:
     """Write the report to `stream`, as wide as its terminal and coloured if it is one."""
-    print_document(run_document(story, findings, forms=Form.TERMINAL), stream, width=width, color=color)
+    document = run_document(story, findings, forms=Form.TERMINAL, brief=brief)
+    print_document(document, stream, width=width, color=color)

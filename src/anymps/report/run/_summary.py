@@ -38,6 +38,7 @@ from anymps.report.document import (
     printed,
     written_to,
 )
+from anymps.report.run._waits import waits_without_findings
 
 _MOST_ROWS = 5  # of the table; the rest is one line
 _PLACE_WIDTH = 44  # characters that leave a rule and most titles their line of 100; the full report has the whole place
@@ -87,6 +88,8 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield from _table(story, others, "Then:" if first is not None else "Findings:")
     if not ends and (time := time_on_mac(story)):
         yield Text(time)
+    if not findings and (told := waits_without_findings(story, findings)):
+        yield Text(told)
     step = _step(story, findings)
     if step:
         yield Text(step)

@@ -20,6 +20,7 @@ _HERE: Final = (
     Column("work", "number", left_out=2),
     Column("cost a step", "number"),
 )
+_OWN_TIMES: Final = ("host", "work")
 _ON_MAC: Final = (
     *_FIRST,
     Column("queued", "number", left_out=3),
@@ -28,12 +29,19 @@ _ON_MAC: Final = (
 )
 _BELONGING: Final = (*_FIRST[:2], Column("times", "number"), Column("why", wraps=True))
 MOST_BELONGING: Final = 8
+_FOR_COPIES: Final = (
+    " Data that fits can stay on mps. `non_blocking=True` spares the wait if the script keeps the CPU tensor unchanged "
+    "until the next wait (MPS701, MPS702)."
+)
 _SHARE: Final = 0.1
 """The part of a step from which on waits are not called fine."""
 
 
-def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Section]:
-    """The waits that hurt with their queue, then those that belong; nothing if there was none."""
+def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool = False) -> Iterator[Section]:
+    """The waits that hurt with their queue, then those that belong; nothing if there was none.
+
+    A `brief` one has no times of a machine that is no Mac.
+    """
     places = story.waits
     if not places:
         return
@@ -43,17 +51,19 @@ def waits_section(story: Story, findings: Sequence[Finding] = ()) -> Iterator[Se
     avoidable = [(place, ids) for place, ids in others if ids]
     belonging = [place for place, ids in others if not ids]
     costly = _costly(story, belonging)
-    belonging = [place for place in belonging if place not in costly]
+    belonging = [place for place in belonging if not any(place in parts for _, parts in costly)]
     on_mac = standing_seconds(story) if not story.run.on_mac else {}
     remarks = (
         *_avoidable(avoidable, directory),
-        *_told_costly(costly, directory),
-        *_remarks(story, hurting, directory, on_mac=bool(on_mac)),
+        *(_told_costly(whole, parts, directory) for whole, parts in costly),
+        *_remarks(story, hurting, directory, on_mac=bool(on_mac), brief=brief),
     )
     blocks: list[Block] = []
     if hurting:
         rows = tuple(_hurting(place, directory, on_mac) for place in hurting)
-        blocks.append(hurting_table(rows, on_mac=bool(on_mac)))
+        table = hurting_table(rows, on_mac=bool(on_mac))
+        shown = [at for at, name in enumerate(table.names) if not brief or name not in _OWN_TIMES]
+        blocks.append(table if on_mac or story.run.on_mac else table.of_columns(shown))
     if remarks:
         blocks.append(Prose(remarks, look="quiet"))
     if belonging:
@@ -110,33 +120,41 @@ def _avoidable(places: Sequence[tuple[WaitPlace, Sequence[str]]], directory: str
     return remarks
 
 
-def _costly(story: Story, places: Sequence[WaitPlace]) -> dict[WaitPlace, float]:
-    """The waits that no finding is about and that yet take a good part of the predicted step, each with its part."""
-    step = story.timed
-    parts = {
-        place: sum(
-            wait.seconds
-            for wait in (step.waits if step is not None else ())
-            if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
-        )
-        for place in places
-    }
-    whole = step.time.seconds if step is not None else 0.0
-    if not whole or sum(parts.values()) < _SHARE * whole:
-        return {}
-    return {place: seconds / whole for place, seconds in parts.items() if seconds}
+def _costly(story: Story, places: Sequence[WaitPlace]) -> list[tuple[str, dict[WaitPlace, float]]]:
+    """The waits that no finding is about and that yet take a good part of the predicted time, and of what time."""
+    steps = [("a predicted step", story.timed, 1.0, None)] if story.timed is not None else []
+    seldom = [("the predicted time of all steps", one.step, one.part, one.places) for one in story.seldom]
+    found = []
+    for whole, step, part, among in (*steps, *seldom):
+        waits = [wait for wait in step.waits if among is None or wait.place in among]
+        seconds = {
+            place: sum(
+                wait.seconds
+                for wait in waits
+                if (wait.place.file, wait.place.line) == place.site.file_line and wait.place.wait in place.kinds
+            )
+            for place in places
+        }
+        parts = {place: part * taken / step.time.seconds for place, taken in seconds.items() if taken}
+        if sum(parts.values()) >= _SHARE:
+            found.append((whole, parts))
+    return found
 
 
-def _told_costly(costly: Mapping[WaitPlace, float], directory: str) -> list[str]:
-    lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in costly]
-    if not lines:
-        return []
-    this, it = ("This wait takes", "it comes") if len(lines) == 1 else ("These waits take", "they come")
-    share = percent(sum(costly.values()))
-    return [
-        f"{this} about {share} of a predicted step, and no finding is about that: {'; '.join(lines)}. With a larger "
-        f"batch {it} less often."
-    ]
+def _told_costly(whole: str, parts: Mapping[WaitPlace, float], directory: str) -> str:
+    lines = [f"{text.place(place.site, directory)} ({_kinds(place)}, {place.reason})" for place in parts]
+    this, them = ("This wait takes", "it") if len(lines) == 1 else ("These waits take", "them")
+    more = _FOR_COPIES if all(map(_moves, parts)) else " Nothing else helps that anymps knows."
+    return (
+        f"{this} about {percent(sum(parts.values()))} of {whole}, and no finding is about that: {'; '.join(lines)}. "
+        f"A larger batch makes {them} rarer.{more}"
+    )
+
+
+def waits_without_findings(story: Story, findings: Sequence[Finding]) -> str:
+    """Which waits take a good part of the predicted step though no finding is about them, and what would help."""
+    others = [place for place in story.waits if not place.hurts and not _findings_about(place, findings)]
+    return " ".join(_told_costly(whole, parts, story.run.directory) for whole, parts in _costly(story, others))
 
 
 def queued(queue: WaitQueue) -> str:
@@ -181,7 +199,7 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool) -> list[str]:
+def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool, brief: bool) -> list[str]:
     if not hurting:
         return []
     remarks = []
@@ -195,12 +213,12 @@ def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_m
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
             "that work to do, so a step saves less."
         )
-    elif not story.run.on_mac:
+    elif story.run.on_mac:
+        meaning += " Host and work: the host's time between and inside the calls of these operators."
+    elif not brief:
         meaning += (
             " Host: this machine's time between them, in which the host prepares them; work: the time inside them. "
             "On a Mac the GPU works meanwhile, at its own speed, and the wait lasts until it is done."
         )
-    else:
-        meaning += " Host and work: the host's time between and inside the calls of these operators."
     remarks.append(meaning)
     return remarks

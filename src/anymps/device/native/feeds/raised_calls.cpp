@@ -57,10 +57,6 @@ bool expect(std::function<void(PyObject*)> found) {
   return true;
 }
 
-bool is_expected() {
-  return static_cast<bool>(expected);
-}
-
 void forget() {
   if (!expected) {
     return;

@@ -12,7 +12,6 @@ namespace anymps::raised_calls {
 bool expect(std::function<void(PyObject* exception)> found);
 
 // Whatever the thread still expects does not come: the exception was caught on the way.
-bool is_expected();
 void forget();
 
 }  // namespace anymps::raised_calls

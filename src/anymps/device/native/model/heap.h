@@ -98,7 +98,6 @@ class HeapModel {
 
   uint64_t current() const;  // bytes of blocks in use (torch.mps.current_allocated_memory)
   uint64_t total() const;    // bytes of heaps ("MPS allocated" of the error text)
-  std::pair<uint64_t, uint64_t> current_and_total() const;
   uint64_t driver() const;   // total() + driver_baseline (torch.mps.driver_allocated_memory)
   uint64_t peak_current() const;
   uint64_t peak_total() const;
@@ -114,6 +113,8 @@ class HeapModel {
   static uint32_t block_id(const Block* block);       // number of its Metal buffer, from 1
   static uint64_t block_size(const Block* block);     // bytes it is charged with
   static uint64_t block_nbytes(const Block* block);   // bytes that were asked for
+  static uint64_t block_current(const Block* block);  // current() and total() as they were just after its allocation
+  static uint64_t block_total(const Block* block);
   static uint64_t block_address(const Block* block);  // virtual, deterministic; never to be dereferenced
   static uint64_t block_offset(const Block* block);   // in its heap
   static uint32_t heap_id(const Block* block);        // from 1

@@ -80,6 +80,7 @@ struct Block {
   uint64_t address = 0;
   uint64_t size = 0;
   uint64_t nbytes = 0;
+  uint64_t current = 0, total = 0;  // of the model, just after the allocation
   MetalHeap* heap = nullptr;
   FreeBucket* bucket = nullptr;  // where it was free last
   Block* next = nullptr;     // G3: in the heap, by offset

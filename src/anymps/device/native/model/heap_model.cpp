@@ -50,11 +50,6 @@ Statistic HeapModel::reserved() const {
   return state_->reserved;
 }
 
-std::pair<uint64_t, uint64_t> HeapModel::current_and_total() const {
-  std::lock_guard<std::mutex> guard(state_->lock);
-  return {state_->allocated.current, state_->reserved.current};
-}
-
 uint64_t HeapModel::driver() const {
   std::lock_guard<std::mutex> guard(state_->lock);
   return state_->driver();
@@ -93,6 +88,8 @@ uint64_t HeapModel::peak_total() const { return reserved().peak; }
 uint32_t HeapModel::block_id(const Block* block) { return block->id; }
 uint64_t HeapModel::block_size(const Block* block) { return block->size; }
 uint64_t HeapModel::block_nbytes(const Block* block) { return block->nbytes; }
+uint64_t HeapModel::block_current(const Block* block) { return block->current; }
+uint64_t HeapModel::block_total(const Block* block) { return block->total; }
 uint64_t HeapModel::block_address(const Block* block) { return block->address; }
 uint64_t HeapModel::block_offset(const Block* block) { return block->address - block->heap->base; }
 uint32_t HeapModel::heap_id(const Block* block) { return block->heap->id; }

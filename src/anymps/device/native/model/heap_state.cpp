@@ -102,6 +102,8 @@ Block* HeapModel::State::allocate(uint64_t nbytes) {
   block->in_use = true;
   ++live;
   increase(allocated, block->size);  // the block's size, not nbytes
+  block->current = allocated.current;
+  block->total = reserved.current;
   return block;
 }
 

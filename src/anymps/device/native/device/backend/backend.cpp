@@ -8,6 +8,7 @@
 #include "device/memory/pinned.h"
 #include "device/backend/streams.h"
 #include "device/memory/waits.h"
+#include "patches/patches.h"
 #include "recorder/recorder.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -18,13 +19,6 @@
 #include <cstring>
 #include <new>
 #include <sstream>
-
-#if defined(_WIN32)
-#include <windows.h>
-#else
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
 
 namespace anymps {
 namespace {
@@ -280,21 +274,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 Hooks the_hooks;
 
-void write_protected(void** slot, void* value) {
-#if defined(_WIN32)
-  DWORD former = 0;
-  VirtualProtect(slot, sizeof(void*), PAGE_READWRITE, &former);
-  *slot = value;
-  VirtualProtect(slot, sizeof(void*), former, &former);
-#else
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  auto* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page - 1));
-  TORCH_CHECK(mprotect(start, page, PROT_READ | PROT_WRITE) == 0, "anymps: cannot take CUDA out of sight (mprotect failed)");
-  *slot = value;
-  mprotect(start, page, PROT_READ);  // vtables are read-only after relocation
-#endif
-}
-
 bool answer_false(const void*) {
   return false;
 }
@@ -308,9 +287,8 @@ bool is_macos_at_least(unsigned major, unsigned minor) {
 void install_backend(const MacFacts& mac) {
   facts = mac;
   // The hooks object is made once, at the first question, and then kept for good: a subclass registered later would never
-  // be asked. Both classes are without data, so the live object becomes ours by taking over our table of virtuals.
-  auto& live = const_cast<at::MPSHooksInterface&>(at::detail::getMPSHooks());
-  std::memcpy(static_cast<void*>(&live), static_cast<const void*>(&the_hooks), sizeof(void*));
+  // be asked.
+  patches::replace_virtuals(const_cast<at::MPSHooksInterface*>(&at::detail::getMPSHooks()), &the_hooks);
   c10::impl::DeviceGuardImplRegistrar registrar(c10::DeviceType::MPS, new Guard);
 }
 
@@ -326,8 +304,9 @@ void hide_cuda() {
   auto member = &at::AcceleratorHooksInterface::isBuilt;
   uintptr_t offset = 0;
   std::memcpy(&offset, &member, sizeof(offset));
-  auto* table = *reinterpret_cast<void***>(const_cast<at::CUDAHooksInterface*>(&live));
-  write_protected(table + (offset - 1) / sizeof(void*), reinterpret_cast<void*>(&answer_false));
+  TORCH_CHECK(
+      patches::replace_virtual(&live, offset - 1, reinterpret_cast<void*>(&answer_false)),
+      "anymps: cannot take CUDA out of sight (mprotect failed)");
 #endif
 }
 

@@ -1,6 +1,8 @@
 // How torch's functions and classes come by other names of devices than they were given.
 #include "device/backend/cuda_names.h"
 
+#include "patches/patches.h"
+
 #include <torch/csrc/Device.h>
 
 #include <array>
@@ -175,22 +177,10 @@ PyObject* make_named(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return made;
 }
 
-PyMethodDef* method_of(PyObject* function) {
-  if (PyCFunction_CheckExact(function)) {
-    return reinterpret_cast<PyCFunctionObject*>(function)->m_ml;
-  }
-  if (Py_IS_TYPE(function, &PyMethodDescr_Type)) {
-    return reinterpret_cast<PyMethodDescrObject*>(function)->d_method;
-  }
-  return nullptr;
-}
-
-// The definition of a function is entered, so every object made from it is: a method bound to its tensor, too. CPython
-// hashes a built-in function by its definition's pointer, so sets that hold one must be made anew (_install.py).
+// CPython hashes a built-in function by its definition's pointer, so sets that hold one must be made anew (_install.py).
 bool enter_function(PyObject* function) {
-  PyMethodDef* method = method_of(function);
-  const int as_given = METH_VARARGS | METH_KEYWORDS;
-  if (method == nullptr || (method->ml_flags & (as_given | METH_FASTCALL | METH_METHOD)) != as_given) {
+  PyMethodDef* method = patches::definition_of(function, METH_VARARGS | METH_KEYWORDS);
+  if (method == nullptr) {
     PyErr_Format(PyExc_TypeError, "anymps: %R is not called as torch's functions are", function);
     return false;
   }
@@ -203,9 +193,7 @@ bool enter_function(PyObject* function) {
     PyErr_SetString(PyExc_RuntimeError, "anymps: more functions take a device than this core has entries for");
     return false;
   }
-  entered[entered_count] = {
-      method, reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(method->ml_meth))};
-  method->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(kEntries[entered_count]));
+  entered[entered_count] = {method, patches::replace_method(method, kEntries[entered_count])};
   ++entered_count;
   return true;
 }

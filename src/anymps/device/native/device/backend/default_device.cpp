@@ -1,6 +1,8 @@
 // How torch's functions that make tensors are entered by another way.
 #include "device/backend/default_device.h"
 
+#include "patches/patches.h"
+
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/PyInterpreter.h>
 
@@ -59,8 +61,7 @@ PyObject* call_factory(PyObject* function, PyObject* const* args, size_t flags, 
 
 }  // namespace
 
-// The functions stay the objects that they are, so that names imported from torch before lead here too, and torch.compile
-// and other modes know them. Such a function has no vectorcall of its own (CPython 3.10 to 3.14, PyCMethod_New).
+// A function of this kind has no vectorcall of its own (CPython 3.10 to 3.14, PyCMethod_New).
 bool watch_factories(PyObject* functions, PyObject* context) {
   if (context_class != nullptr) {
     return true;
@@ -74,9 +75,7 @@ bool watch_factories(PyObject* functions, PyObject* context) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(all);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* function = PySequence_Fast_GET_ITEM(all, i);
-    if (!PyCFunction_CheckExact(function) ||
-        (PyCFunction_GET_FLAGS(function) & (METH_VARARGS | METH_KEYWORDS | METH_FASTCALL | METH_METHOD)) !=
-            (METH_VARARGS | METH_KEYWORDS)) {
+    if (!PyCFunction_CheckExact(function) || patches::definition_of(function, METH_VARARGS | METH_KEYWORDS) == nullptr) {
       Py_DECREF(all);
       PyErr_Format(PyExc_TypeError, "anymps: %R is not called as torch's functions are", function);
       return false;
@@ -84,8 +83,7 @@ bool watch_factories(PyObject* functions, PyObject* context) {
   }
   context_class = Py_NewRef(context);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* function = PySequence_Fast_GET_ITEM(all, i);
-    reinterpret_cast<PyCFunctionObject*>(Py_NewRef(function))->vectorcall = &call_factory;
+    patches::replace_entry(Py_NewRef(PySequence_Fast_GET_ITEM(all, i)), &call_factory);
   }
   Py_DECREF(all);
   return true;

@@ -179,11 +179,6 @@ c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
   return alias_over(tensor, alias_storage(storage), keys);
 }
 
-Buffer* buffer_of_alias(const c10::StorageImpl* storage) noexcept {
-  const at::DataPtr& data = storage->data_ptr();
-  return data.get_deleter() == &leave_to_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
-}
-
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes) {
   auto storage = new_storage(at::DataPtr(bytes, c10::DeviceType::CPU), tensor->unsafe_storage().unsafeGetStorageImpl()->nbytes());
   return alias_over(tensor, c10::Storage(std::move(storage)), host_keys(tensor->key_set()));

@@ -16,10 +16,6 @@ void learn_plain_keys();
 // What a kernel computes on in place of `tensor` (strided, on mps).
 c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
 
-struct Buffer;
-// The buffer whose bytes a storage of aliases has; null for any other storage, and for a piece of a buffer's.
-Buffer* buffer_of_alias(const c10::StorageImpl* storage) noexcept;
-
 // A CPU tensor with the geometry of `tensor` over `bytes`, as many as its storage has.
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes);
 

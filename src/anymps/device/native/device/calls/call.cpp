@@ -37,12 +37,6 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
   return at::Tensor(std::move(host));
 }
 
-void Call::show(const at::Tensor& tensor, bool written, size_t position) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  look_at(tensor, position);
-  arguments_.push_back({impl, {}, written});
-}
-
 void Call::look_at(const at::Tensor& tensor, size_t position) {
   span_.input(tensor.unsafeGetTensorImpl());
   if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
@@ -172,7 +166,7 @@ void Call::abandon() noexcept {
     // The Mac, or this machine, has no room for the resized tensor, which stays as it was.
   }
   try {
-    if (span_.on() && !tape::take_refusal_note()) {
+    if (span_.on() && !span_.take_refusal()) {
       span_.raised();  // a refusal has written its own entry
     }
   } catch (...) {
@@ -183,12 +177,17 @@ void Call::abandon() noexcept {
 void Call::finish() {
   carry_back();
   finished_ = true;
-  if (span_.on() && !tape::take_refusal_note()) {  // a delayed error has written its own entry
+  if (span_.on() && !span_.take_refusal()) {  // a delayed error has written its own entry
     c10::SmallVector<const c10::TensorImpl*, 6> inputs;
-    for (const Argument& argument : arguments_) {
-      inputs.push_back(argument.original);
-    }
-    span_.end(inputs, results_);
+    span_.end_with(
+        [&]() -> Span::Tensors {
+          inputs.clear();
+          for (const Argument& argument : arguments_) {
+            inputs.push_back(argument.original);
+          }
+          return inputs;
+        },
+        results_);
   }
   if (C10_UNLIKELY(span_.waits())) {
     host_has_waited();

@@ -73,10 +73,6 @@ class Call {
   // What to hand to a kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
   at::Tensor to_alias(const at::Tensor& tensor, bool written, size_t position);
 
-  // For a call whose kernel others run: the same checks and the same place in the entry for an argument on mps, and no alias.
-  // It must neither be sparse nor be laid out anew.
-  void show(const at::Tensor& tensor, bool written, size_t position);
-
   // The mps tensor to hand out in place of a kernel's result.
   at::Tensor to_mps(at::Tensor&& result);
 
@@ -93,7 +89,7 @@ class Call {
   // take the GIL twice (torch 2.13, c10/util/intrusive_ptr.h).
   struct Argument {
     c10::TensorImpl* original;
-    c10::intrusive_ptr<c10::TensorImpl> host;  // null if it was only shown
+    c10::intrusive_ptr<c10::TensorImpl> host;
     bool written;
     at::Tensor tensor() const {
       return at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(original));

@@ -89,8 +89,7 @@ uint32_t row_of_birth(const Block* block) {
   if (C10_LIKELY(!told_by_device()) || !ledger::is_kept() || block == nullptr) {
     return 0;
   }
-  const auto [current, total] = books().model().current_and_total();
-  return ledger::born(size_of(block), current, total);
+  return ledger::born(size_of(block), HeapModel::block_current(block), HeapModel::block_total(block));
 }
 
 }  // namespace

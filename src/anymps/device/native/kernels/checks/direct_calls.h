@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "kernels/checks/guarded_arguments.h"
+#include "kernels/redirect/unboxed.h"
 
 #include <ATen/ops/empty.h>
 
@@ -23,7 +24,9 @@ inline bool put(const at::Tensor& place, at::Tensor&& harmless) {
   return true;
 }
 
-struct Look {
+struct Look : OnCpu {
+  static constexpr bool is_looked_at = true;
+
   template <class R, class... Args>
   static void finish(R&, const Args&...) {}
 };
@@ -60,7 +63,7 @@ struct EmbeddingBackward : Look {
 };
 
 // Without training, the statistics are the running ones, and the other two results are empty.
-struct BatchNorm {
+struct BatchNorm : Look {
   using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
   using Given = std::optional<at::Tensor>;
 

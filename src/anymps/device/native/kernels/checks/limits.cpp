@@ -39,7 +39,7 @@ c10::DispatchKeySet key_of(const at::Tensor& tensor) {
       tensor.is_meta() ? c10::DispatchKey::Meta : (tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU));
 }
 
-struct AdaptiveAveragePool {
+struct AdaptiveAveragePool : HostKernel {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, c10::SymIntArrayRef output) {
     if (self.dim() >= 3 && output.size() == 2) {
       const int64_t in[2] = {self.size(-2), self.size(-1)};
@@ -93,7 +93,7 @@ at::Tensor in_order_of(const at::Tensor& result, const at::Tensor& input, const 
   return wanted && !result.is_contiguous(last) ? at::empty(result.sizes(), result.options(), last) : result;
 }
 
-struct Convolution {
+struct Convolution : HostKernel {
   static at::Tensor call(
       const Rule& rule,
       const at::Tensor& input,
@@ -230,7 +230,7 @@ at::Tensor traced_convolution(
 }
 
 // Up to torch 2.14 the factors are read as doubles, which a complex number with an imaginary part is not.
-struct Addmm {
+struct Addmm : HostKernel {
   static at::Tensor call(
       const Rule& rule,
       const at::Tensor& self,
@@ -250,7 +250,7 @@ struct Addmm {
 };
 
 // Where the bounds are read as the result's type, a negative number is none for uint8.
-struct Arange {
+struct Arange : HostKernel {
   static at::Tensor& call(const c10::Scalar& start, const c10::Scalar& end, const c10::Scalar& step, at::Tensor& out) {
     if (release::arange_bounds_as_result && out.scalar_type() == c10::ScalarType::Byte) {
       start.toByte();  // raises: value cannot be converted to type uint8_t without overflow
@@ -262,7 +262,7 @@ struct Arange {
 
 // Weights other than float32, float16 and int32 are cast to int32, and the counts have the dtype of the weights, where
 // the CPU gives float64 (torch 2.13, Bincount.mm).
-struct Bincount {
+struct Bincount : HostKernel {
   static at::Tensor call(const at::Tensor& self, const std::optional<at::Tensor>& weights, const c10::SymInt& length) {
     at::Tensor counts;
     if (!weights.has_value() || !weights->defined() || self.numel() == 0) {
@@ -277,7 +277,7 @@ struct Bincount {
   }
 };
 
-struct Softmax {
+struct Softmax : HostKernel {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t dim, bool half_to_float) {
     if (C10_UNLIKELY(half_to_float)) {
       refuse_limit(rule, "softmax cast", self);
@@ -289,7 +289,7 @@ struct Softmax {
   }
 };
 
-struct MaskedScatter {
+struct MaskedScatter : HostKernel {
   static constexpr bool reads_memory = true;  // a mask of more places than values stops a card
 
   static at::Tensor& call(const Rule& rule, at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
@@ -302,7 +302,7 @@ struct MaskedScatter {
 };
 
 // Its kernel is behind a dispatch stub in which mps has no place, on a Mac neither.
-struct KaiserWindow {
+struct KaiserWindow : HostKernel {
   template <class... Args>
   static at::Tensor call(const Rule& rule, int64_t length, Args... args) {
     if (length > 1) {

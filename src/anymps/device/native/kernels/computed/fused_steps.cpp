@@ -53,7 +53,7 @@ struct Sgd {
   float scale;
 
   template <class T>
-  void step(const std::vector<T*>& lists, const T*, int64_t begin, int64_t end) const {
+  void step(const std::vector<T*>& lists, float, int64_t begin, int64_t end) const {
     T *const params = lists[0], *const gradients = lists[1], *const momenta = lists.size() > 2 ? lists[2] : nullptr;
     for (int64_t i = begin; i < end; ++i) {
       const float param = static_cast<float>(params[i]);
@@ -85,9 +85,8 @@ struct Adam {
     }
   }
 
-  template <class T, class Count>
-  void step(const std::vector<T*>& lists, const Count* count, int64_t begin, int64_t end) const {
-    const float steps = static_cast<float>(*count);
+  template <class T>
+  void step(const std::vector<T*>& lists, float steps, int64_t begin, int64_t end) const {
     const float size = rate / (1 - std::pow(beta1, steps));
     const float correction = std::sqrt(1 - std::pow(beta2, steps));
     T *const params = lists[0], *const gradients = lists[1], *const firsts = lists[2], *const seconds = lists[3];
@@ -114,33 +113,25 @@ struct Adam {
   }
 };
 
-// The step over tensor `at` of each list. Their elements lie alike, side by side (limit_checks.cpp).
-template <class T, class Count, class Settings>
-void step_tensor(const Settings& settings, const Lists& lists, size_t at, const at::Tensor* count) {
-  std::vector<T*> data;
-  for (const std::vector<at::Tensor>& list : lists) {
-    data.push_back(static_cast<T*>(list[at].data_ptr()));
-  }
-  const auto* steps = count == nullptr ? nullptr : static_cast<const Count*>(count->const_data_ptr());
-  drawing::launch().parallel_for(
-      lists[0][at].numel(), [&](int64_t begin, int64_t end) { settings.step(data, steps, begin, end); });
-}
-
-template <class T>
-void step_all(const Sgd& settings, const Lists& lists, const std::vector<at::Tensor>&) {
-  for (size_t at = 0; at < lists[0].size(); ++at) {
-    step_tensor<T, T>(settings, lists, at, nullptr);
+float count_of(const at::Tensor& steps) {
+  switch (steps.scalar_type()) {
+    case c10::ScalarType::Half: return static_cast<float>(*steps.const_data_ptr<c10::Half>());
+    case c10::ScalarType::BFloat16: return static_cast<float>(*steps.const_data_ptr<c10::BFloat16>());
+    default: return *steps.const_data_ptr<float>();
   }
 }
 
-template <class T>
-void step_all(const Adam& settings, const Lists& lists, const std::vector<at::Tensor>& counts) {
+// The step over each tensor of the lists, whose elements lie alike, side by side (limit_checks.cpp).
+template <class T, class Settings>
+void step_all(const Settings& settings, const Lists& lists, const std::vector<at::Tensor>& counts) {
   for (size_t at = 0; at < lists[0].size(); ++at) {
-    switch (counts[at].scalar_type()) {
-      case c10::ScalarType::Half: step_tensor<T, c10::Half>(settings, lists, at, &counts[at]); break;
-      case c10::ScalarType::BFloat16: step_tensor<T, c10::BFloat16>(settings, lists, at, &counts[at]); break;
-      default: step_tensor<T, float>(settings, lists, at, &counts[at]); break;
+    std::vector<T*> data;
+    for (const std::vector<at::Tensor>& list : lists) {
+      data.push_back(static_cast<T*>(list[at].data_ptr()));
     }
+    const float steps = counts.empty() ? 0 : count_of(counts[at]);
+    drawing::launch().parallel_for(
+        lists[0][at].numel(), [&](int64_t begin, int64_t end) { settings.step(data, steps, begin, end); });
   }
 }
 

@@ -122,7 +122,7 @@ std::tuple<at::Tensor, at::Tensor> step_cell_back(
   return {std::move(to_gates), to_this.mul(gate[1])};
 }
 
-struct Lstm {
+struct Lstm : HostKernel {
   using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
   static Results call(
@@ -216,7 +216,7 @@ struct Lstm {
   }
 };
 
-struct LstmBackward {
+struct LstmBackward : HostKernel {
   using Results = std::tuple<at::Tensor, std::vector<at::Tensor>, std::vector<at::Tensor>>;
 
   static Results call(
@@ -338,7 +338,7 @@ struct LstmBackward {
 };
 
 // The CPU's kernel needs to know where the maxima are.
-struct MaxPoolBackward {
+struct MaxPoolBackward : HostKernel {
   static at::Tensor call(
       const at::Tensor& gradient,
       const at::Tensor& input,

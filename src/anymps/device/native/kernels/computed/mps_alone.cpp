@@ -30,7 +30,7 @@ namespace {
 
 // aten/src/ATen/native/mps/operations/Quantized.mm and the kernel weight_to_int4pack: the two halves of each byte change
 // places, the rest lies as it lay. The shape says how much there is, not how it lies.
-struct PackInt4 {
+struct PackInt4 : HostKernel {
   static at::Tensor call(const Rule& rule, const at::Tensor& self, int64_t tiles) {
     static constexpr const char* name = "_convert_weight_to_int4pack_mps";
     TORCH_CHECK(self.dim() == 2, name, " : expect weight to be 2D tensor.");
@@ -48,7 +48,7 @@ struct PackInt4 {
 };
 
 // The kernel int4pack_mm: scales and zeros in the dtype of `self`, sums in float.
-struct MultiplyInt4 {
+struct MultiplyInt4 : HostKernel {
   static at::Tensor call(
       const Rule& rule, const at::Tensor& self, const at::Tensor& packed, int64_t group, const at::Tensor& scales_and_zeros) {
     static constexpr const char* name = "_weight_int4pack_mm_mps";
@@ -84,7 +84,7 @@ struct MultiplyInt4 {
 };
 
 // aten/src/ATen/native/mps/operations/Convolution.mm; a convolution of mps tensors is another operator here.
-struct Convolve {
+struct Convolve : HostKernel {
   static at::Tensor call(
       const at::Tensor& self,
       const at::Tensor& weight,
@@ -98,7 +98,7 @@ struct Convolve {
   }
 };
 
-struct ConvolveTransposed {
+struct ConvolveTransposed : HostKernel {
   static at::Tensor call(
       const at::Tensor& self,
       const at::Tensor& weight,
@@ -111,7 +111,7 @@ struct ConvolveTransposed {
   }
 };
 
-struct ConvolveBackward {
+struct ConvolveBackward : HostKernel {
   static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
       const at::Tensor& self,
       const at::Tensor& gradient,
@@ -128,7 +128,7 @@ struct ConvolveBackward {
   }
 };
 
-struct ConvolveTransposedBackward {
+struct ConvolveTransposedBackward : HostKernel {
   static std::tuple<at::Tensor, at::Tensor> call(
       const at::Tensor& self,
       const at::Tensor& gradient,

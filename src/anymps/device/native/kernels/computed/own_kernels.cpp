@@ -33,7 +33,7 @@ at::Tensor as_rows(const at::Tensor& tensor) {
 }
 
 // From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
-struct AssertAsync {
+struct AssertAsync : HostKernel {
   static constexpr bool reads_memory = true;  // a kernel that stops a card must not run
 
   static void call(const Rule& rule, const at::Tensor& self) {
@@ -45,7 +45,7 @@ struct AssertAsync {
   }
 };
 
-struct AssertAsyncMessage {
+struct AssertAsyncMessage : HostKernel {
   static constexpr bool reads_memory = true;
 
   static void call(const Rule& rule, const at::Tensor& self, std::string_view message) {
@@ -57,7 +57,7 @@ struct AssertAsyncMessage {
   }
 };
 
-struct LinearBackward {
+struct LinearBackward : HostKernel {
   static std::tuple<at::Tensor, at::Tensor, at::Tensor> call(
       const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight, std::array<bool, 3> wanted) {
     if (weight.dim() == 1) {  // a single row, whose result has no dimension of its own
@@ -79,7 +79,7 @@ struct LinearBackward {
   }
 };
 
-struct AttentionMath {
+struct AttentionMath : HostKernel {
   // The last argument, grouped queries, came after torch 2.11.
   template <class... Grouped>
   static std::tuple<at::Tensor, at::Tensor> call(

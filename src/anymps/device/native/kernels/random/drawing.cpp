@@ -3,11 +3,14 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <mutex>
+
 namespace anymps {
 namespace drawing {
 namespace {
 
 constexpr int64_t kGrain = 4096;  // blocks a thread takes at least
+constexpr int64_t kDrawnOnCard = 4096;  // fewer numbers are sooner drawn here and sent than a card's kernel is launched
 
 // Splits the work over torch's threads. at::parallel_for is inline and would be compiled here, serial without OpenMP;
 // TensorIterator's loop over imagined bytes reaches the one inside torch, with its pool and its number of threads.
@@ -63,6 +66,71 @@ void report(const Rule& rule, const std::string& message) {
   } else {
     refuse(Refusal::Argument, rule, ErrorClass::Runtime, message);
   }
+}
+
+void draw(const Rule& rule, const MaybeGenerator& given, c10::function_ref<void(RandomState&)> body) {
+  if constexpr (!release::metal_philox) {
+    TORCH_WARN_ONCE(
+        "anymps: on a Mac the random numbers of torch 2.11 and 2.12 come from Apple's MPSGraph, whose stream is not public; "
+        "these come from the Metal generator of torch 2.13, so that the same seed gives other numbers");
+  }
+  const at::Generator generator = mps_generator(rule, given);
+  try {
+    auto* mps = generator.get<MpsGenerator>();
+    std::lock_guard<std::mutex> lock(mps->mutex_);
+    body(mps->state());
+  } catch (const KernelMissing& missing) {
+    refuse(Refusal::Dtype, rule, ErrorClass::Runtime, missing.what());
+  } catch (const TypeRefused& refused) {
+    refuse(Refusal::Dtype, rule, ErrorClass::Type, refused.what());
+  } catch (const DispatchMissing& missing) {
+    refuse(Refusal::Dtype, rule, ErrorClass::NotImplemented, missing.what());
+  } catch (const RangeRefused& refused) {
+    refuse(Refusal::Dtype, rule, ErrorClass::Runtime, refused.what());
+  } catch (const std::length_error& too_long) {
+    refuse(Refusal::Memory, rule, ErrorClass::Runtime, too_long.what());
+  }
+}
+
+void fill(
+    const Rule& rule,
+    at::TensorIteratorBase& iter,
+    const MaybeGenerator& given,
+    const char* kernel,
+    Write write,
+    const CardDraw* on_card) {
+  if (iter.numel() == 0) {
+    return;
+  }
+  if (!iter.is_contiguous()) {
+    const at::Tensor target = iter.tensor(0);
+    const at::Tensor rows = at::empty(target.sizes(), target.options());
+    auto rows_iter = at::TensorIterator::borrowing_nullary_op(rows);
+    fill(rule, rows_iter, given, kernel, write, on_card);
+    target.copy_(rows);
+    return;
+  }
+  if (C10_UNLIKELY(!iter.tensor(0).is_cpu())) {
+    const at::Tensor target = at::Tensor(iter.tensor(0)).as_strided({iter.numel()}, {1});
+    bool drawn = false;
+    if (on_card != nullptr && iter.numel() >= kDrawnOnCard) {
+      draw(rule, given, [&](RandomState& state) {
+        drawn = draw_on_card(*on_card, state, target, element_type(kernel, iter.dtype(0)), launch().release);
+      });
+    }
+    if (drawn) {
+      return;
+    }
+    const at::Tensor room = substrate().sending_room({iter.numel()}, iter.dtype(0));
+    draw(rule, given, [&](RandomState& state) {
+      write(state, room.mutable_data_ptr(), iter.numel(), element_type(kernel, iter.dtype(0)));
+    });
+    target.copy_(room, /*non_blocking=*/true);
+    return;
+  }
+  draw(rule, given, [&](RandomState& state) {
+    write(state, iter.data_ptr(0), iter.numel(), element_type(kernel, iter.dtype(0)));
+  });
 }
 
 }  // namespace drawing

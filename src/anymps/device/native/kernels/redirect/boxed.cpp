@@ -236,8 +236,15 @@ c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
   return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Redirect>(rule, host_key));
 }
 
-c10::KernelFunction make_arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory) {
-  return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Arranged>(rule, std::move(kernel), reads_memory));
+void BoxedWays::arrange(const Rule& rule, Own own, bool is_looked_at, bool reads_memory) {
+  if (rule.widened != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
+    redirect = make_redirect(rule, c10::DispatchKey::CPU);
+  }
+  if (!substrate().computes_at_once()) {
+    arranged = c10::KernelFunction::makeFromBoxedFunctor(
+        std::make_unique<Arranged>(rule, own == nullptr ? c10::KernelFunction() : own(rule), reads_memory));
+    plain = own == nullptr ? substrate().computes_plainly(rule, is_looked_at) : !reads_memory && substrate().computes_at_will(rule);
+  }
 }
 
 c10::KernelFunction make_fallback(const Rule& rule) {

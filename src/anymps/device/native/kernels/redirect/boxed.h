@@ -10,9 +10,16 @@ namespace anymps {
 // Runs the kernel of `host_key` (CPU or SparseCPU) on aliases of the arguments: what stands for a native MPS kernel.
 c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key);
 
-// What a typed kernel calls with aliases, for a substrate that does not compute at once: the operator's own kernels, or
-// `kernel`, if it is valid, which takes aliases unless it `reads_memory` itself.
-c10::KernelFunction make_arranged(const Rule& rule, c10::KernelFunction kernel, bool reads_memory);
+// The ways of a typed kernel's calls that need more than the CPU's kernel.
+struct BoxedWays {
+  // Makes what is called with aliases in place of the operator's own kernels, unless it `reads_memory` itself.
+  using Own = c10::KernelFunction (*)(const Rule&);
+  void arrange(const Rule& rule, Own own, bool is_looked_at, bool reads_memory);
+
+  c10::KernelFunction redirect;
+  c10::KernelFunction arranged;  // for a substrate that does not compute at once; not valid for others
+  bool plain = false;            // there: whether the operator's kernel, or the host, is tried first
+};
 
 // Copies to the CPU, runs there, copies back, with the real backend's warnings: for operators that always fall back.
 c10::KernelFunction make_fallback(const Rule& rule);

@@ -176,10 +176,20 @@ template <class T>
 constexpr bool is_one_tensor =
     std::is_same_v<std::decay_t<T>, at::Tensor> || std::is_same_v<std::decay_t<T>, std::optional<at::Tensor>>;
 
-// Runs the operator's CPU kernel.
-struct OnCpu {};
-// The same for arithmetic of two tensors, of which the second one may be a number of Python's.
-struct OnCpuWithNumber {};
+// What computes a typed kernel: a type with a static `call` of the operator's signature, perhaps with the rule before it, that
+// computes on aliases. One made of operators of torch finds the kernels of any device.
+struct HostKernel {
+  static constexpr bool is_operator = false;   // the operator's own kernel, without a `call`
+  static constexpr bool takes_number = false;  // arithmetic of two tensors, of which the second one may be a number of Python's
+  static constexpr bool is_looked_at = false;  // with a look at arguments and results where a card computes (direct_calls.h)
+  static constexpr bool reads_memory = false;  // looks into memory, which has to be the CPU's then
+};
+struct OnCpu : HostKernel {
+  static constexpr bool is_operator = true;
+};
+struct OnCpuWithNumber : OnCpu {
+  static constexpr bool takes_number = true;
+};
 
 template <class Host, class Void, class... Args>
 struct TakesRule : std::false_type {};
@@ -187,70 +197,47 @@ template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
 
-// The same with a look at arguments and results where a card computes (kernels/checks/direct_calls.h).
-template <class Looker>
-struct OnCpuLookedAt {};
+template <class R, class... Args>
+C10_NOINLINE R call_boxed(const c10::KernelFunction& kernel, const Rule& rule, c10::DispatchKeySet keys, Args... args) {
+  return kernel.call<R, Args...>(rule.op, keys, std::forward<Args>(args)...);
+}
 
-template <class Host>
-struct LookOf {
-  using Type = void;
-};
-template <class Looker>
-struct LookOf<OnCpuLookedAt<Looker>> {
-  using Type = Looker;
-};
-template <class Host>
-constexpr bool is_looked_at_typed = !std::is_void_v<typename LookOf<Host>::Type>;
+inline bool is_on(c10::DeviceType type, const at::Tensor& tensor) {
+  return tensor.device().type() == type;
+}
+template <class T>
+bool is_on(c10::DeviceType, const T&) {
+  return false;
+}
 
-// Whether a `Host` looks into memory, which has to be the CPU's then; others are made of operators of torch, which find the
-// kernels of any device.
-template <class Host, class Void = void>
-struct ReadsMemory : std::false_type {};
-template <class Host>
-struct ReadsMemory<Host, std::enable_if_t<Host::reads_memory>> : std::true_type {};
-
-template <class Host>
-constexpr bool is_operator_itself = std::is_same_v<Host, OnCpu> || std::is_same_v<Host, OnCpuWithNumber> || is_looked_at_typed<Host>;
-
-// `Host` as a kernel of its operator, on aliases.
-template <class Signature, class Host>
-class OnAliases;
-
-template <class Host, class R, class... Args>
-class OnAliases<R(Args...), Host> final : public c10::OperatorKernel {
- public:
-  explicit OnAliases(const Rule& rule) : rule_(rule) {}
-
-  R operator()(Args... args) {
-    if constexpr (TakesRule<Host, void, Args...>::value) {
-      return Host::call(rule_, std::forward<Args>(args)...);
-    } else {
-      return Host::call(std::forward<Args>(args)...);
-    }
-  }
-
- private:
-  const Rule& rule_;
-};
-
-// `Host` is OnCpu, OnCpuWithNumber, or a type with a static `call` of the operator's signature, perhaps with the rule before it, that
-// computes on host tensors.
-template <class Signature, class Host>
+// One of an operator that mps `shares` gets calls with CPU tensors, too (kernels/random/drawing.h).
+template <class Signature, class Host, bool shares = false>
 class Unboxed;
 
-template <class Host, class R, class... Args>
-class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
+template <class Host, bool shares, class R, class... Args>
+class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
  public:
-  explicit Unboxed(const Rule& rule) : rule_(rule), op_(rule.op.typed<R(Args...)>()) {
-    if (rule.widened != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
-      boxed_ = make_redirect(rule, c10::DispatchKey::CPU);
+  explicit Unboxed(const Rule& rule, bool on_aliases = false)
+      : rule_(rule), op_(rule.op.typed<R(Args...)>()), on_aliases_(on_aliases) {
+    if (!on_aliases) {
+      ways_.arrange(rule, own(), Host::is_looked_at, Host::reads_memory);
     }
-    if (C10_UNLIKELY(!substrate().computes_at_once())) {
-      arrange();
-    }
+  }
+  static c10::KernelFunction make(const Rule& rule, bool on_aliases = false) {
+    return c10::KernelFunction::makeFromUnboxedFunctor<false, Unboxed>(std::make_unique<Unboxed>(rule, on_aliases));
   }
 
   R operator()(Args... args) {
+    if constexpr (!Host::is_operator) {
+      if (C10_UNLIKELY(on_aliases_)) {
+        return call_host(rule_, std::forward<Args>(args)...);
+      }
+    }
+    if constexpr (shares) {
+      if (C10_UNLIKELY(!(is_on(c10::DeviceType::MPS, args) || ...) && (is_on(c10::DeviceType::CPU, args) || ...))) {
+        return op_.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), std::forward<Args>(args)...);
+      }
+    }
     try {
       return enter(std::forward<Args>(args)...);
     } catch (const c10::Error& error) {
@@ -260,12 +247,10 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
  private:
   R enter(Args... args) {
-    if constexpr (c10::impl::can_box_all<Args...>::value) {
-      const bool offered = is_operator_itself<Host> && rule_.offered;
-      if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) ||
-          C10_UNLIKELY((lacks_kernel(args) || ...)) || C10_UNLIKELY(alerts(rule_))) {
-        return boxed_.template call<R, Args...>(rule_.op, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
-      }
+    const bool offered = Host::is_operator && rule_.offered;
+    if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) ||
+        C10_UNLIKELY((lacks_kernel(args) || ...)) || C10_UNLIKELY(alerts(rule_))) {
+      return call_boxed<R, Args...>(ways_.redirect, rule_, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
     }
     if (C10_UNLIKELY(rule_.hazards != nullptr)) {  // the boxed form looks by itself
       check_hazards(rule_, args...);
@@ -307,7 +292,7 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     // Braces keep the order: left to right, as the real kernels check their arguments.
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
-    if constexpr (std::is_same_v<Host, OnCpuWithNumber>) {
+    if constexpr (Host::takes_number) {
       take_number_in_dtype_of(slots[0].tensor, slots[1].tensor);
     }
     if constexpr (std::is_void_v<R>) {
@@ -322,16 +307,17 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
     }
   }
 
-  void arrange() {
-    if constexpr (c10::impl::can_box_all<Args...>::value) {
-      c10::KernelFunction own;
-      if constexpr (!is_operator_itself<Host>) {
-        own = c10::KernelFunction::makeFromUnboxedFunctor<false, OnAliases<R(Args...), Host>>(
-            std::make_unique<OnAliases<R(Args...), Host>>(rule_));
-      }
-      arranged_ = make_arranged(rule_, std::move(own), ReadsMemory<Host>::value);
-      plain_ = is_operator_itself<Host> ? substrate().computes_plainly(rule_, is_looked_at_typed<Host>)
-                                        : !ReadsMemory<Host>::value && substrate().computes_at_will(rule_);
+  // `Host` as a kernel of its operator that is called with aliases.
+  static BoxedWays::Own own() {
+    return Host::is_operator ? BoxedWays::Own() : [](const Rule& rule) { return make(rule, /*on_aliases=*/true); };
+  }
+
+  template <class... HostArgs>
+  static R call_host(const Rule& rule, HostArgs&&... args) {
+    if constexpr (TakesRule<Host, void, HostArgs...>::value) {
+      return Host::call(rule, std::forward<HostArgs>(args)...);
+    } else {
+      return Host::call(std::forward<HostArgs>(args)...);
     }
   }
 
@@ -339,34 +325,27 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
   // then, so that none is moved from.
   template <class... HostArgs>
   R compute_arranged(const Call& call, HostArgs&... args) {
-    if constexpr (c10::impl::can_box_all<Args...>::value) {
-      if (C10_LIKELY(plain_)) {
-        const uint64_t refusals = refusals_of_this_thread();
-        try {
-          if constexpr (is_looked_at_typed<Host>) {
-            using Looker = typename LookOf<Host>::Type;
-            if (Looker::prepare(rule_, args...)) {
-              R result = op_.redispatch(call.key(), args...);
-              Looker::finish(result, args...);
-              return result;
-            }
-          } else if constexpr (is_operator_itself<Host>) {
-            return op_.redispatch(call.key(), args...);
-          } else if constexpr (TakesRule<Host, void, HostArgs&...>::value) {
-            return Host::call(rule_, args...);
-          } else {
-            return Host::call(args...);
+    if (C10_LIKELY(ways_.plain)) {
+      const uint64_t refusals = refusals_of_this_thread();
+      try {
+        if constexpr (Host::is_looked_at) {
+          if (Host::prepare(rule_, args...)) {
+            R result = op_.redispatch(call.key(), args...);
+            Host::finish(result, args...);
+            return result;
           }
-        } catch (const c10::Error&) {
-          if (refusals_of_this_thread() != refusals) {
-            throw;  // the Mac's own
-          }  // else below it says so again, or the CPU knows better
+        } else if constexpr (Host::is_operator) {
+          return op_.redispatch(call.key(), args...);
+        } else {
+          return call_host(rule_, args...);
         }
+      } catch (const c10::Error&) {
+        if (refusals_of_this_thread() != refusals) {
+          throw;  // the Mac's own
+        }  // else below it says so again, or the CPU knows better
       }
-      return arranged_.template call<R, Args...>(rule_.op, call.key(), args...);
-    } else {
-      TORCH_INTERNAL_ASSERT(false, "anymps: ", rule_.name, " has arguments that cannot be boxed");
     }
+    return call_boxed<R, Args...>(ways_.arranged, rule_, call.key(), args...);
   }
 
   template <class T>
@@ -378,36 +357,27 @@ class Unboxed<R(Args...), Host> final : public c10::OperatorKernel {
 
   template <class... HostArgs>
   R compute(const Call& call, HostArgs&&... args) {
-    if (C10_UNLIKELY(arranged_.isValid()) && !call.on_host()) {
+    if (C10_UNLIKELY(ways_.arranged.isValid()) && !call.on_host()) {
       return compute_arranged(call, args...);
     }
     const OneThread alone(call.is_small());
-    if constexpr (is_operator_itself<Host>) {
+    if constexpr (Host::is_operator) {
       return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
-    } else if constexpr (TakesRule<Host, void, HostArgs...>::value) {
-      return Host::call(rule_, std::forward<HostArgs>(args)...);
     } else {
-      return Host::call(std::forward<HostArgs>(args)...);
+      return call_host(rule_, std::forward<HostArgs>(args)...);
     }
   }
 
   const Rule& rule_;
   c10::TypedOperatorHandle<R(Args...)> op_;
-  c10::KernelFunction boxed_;  // for calls that need more than the CPU kernel
-  c10::KernelFunction arranged_;  // for a substrate that does not compute at once; not valid for others
-  bool plain_ = false;  // there: whether the operator's kernel, or `Host`, is tried first
+  const bool on_aliases_;
+  BoxedWays ways_;
 };
 
-template <class Op, class Host = OnCpu>
-c10::KernelFunction make_unboxed(const Rule& rule) {
-  using Kernel = Unboxed<typename Op::schema, Host>;
-  return c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(rule));
-}
-
 // Enters a typed kernel of an operator into the table.
-template <class Op, class Host = OnCpu>
+template <class Op, class Host = OnCpu, bool shares = false>
 void add_unboxed(KernelTable& table) {
-  table.rows.emplace_back(full_name<Op>(), &make_unboxed<Op, Host>);
+  table.rows.emplace_back(full_name<Op>(), [](const Rule& rule) { return Unboxed<typename Op::schema, Host, shares>::make(rule); });
 }
 
 }  // namespace anymps

@@ -4,8 +4,6 @@
 #include "locks/locks.h"
 #include "recorder/program/progress.h"
 
-#include <c10/util/SmallVector.h>
-
 #include <atomic>
 #include <mutex>
 #include <vector>
@@ -36,14 +34,6 @@ std::atomic<bool> kept_at_all{false};
 
 constexpr uint32_t kSlotBits = 24;
 constexpr uint32_t kSlotMask = (uint32_t(1) << kSlotBits) - 1;
-
-// A buffer that no entry has claimed yet; `named` once an allocation of its own has.
-struct Unattributed {
-  uint32_t number;
-  bool named;
-  uint32_t site;
-};
-thread_local c10::SmallVector<Unattributed, 8> unattributed;
 
 Row* find(State& s, uint32_t number) {
   const uint32_t slot = number & kSlotMask;
@@ -89,7 +79,7 @@ uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved) {
     row->born_ns = now_ns();
     row->allocated = allocated;
     row->reserved = reserved;
-    unattributed.push_back({number, false, 0});
+    progress::mine().unattributed.push_back({number, false, 0});
   }
   return number;
 }
@@ -120,10 +110,6 @@ void died(uint32_t number) noexcept {
   s.free.push_back(number & kSlotMask);
 }
 
-bool has_unattributed() {
-  return !unattributed.empty();
-}
-
 static void write(State& s, uint32_t number, const Entry& entry) {
   if (Row* row = find(s, number)) {
     row->signature = entry.signature;
@@ -139,22 +125,24 @@ static void write(State& s, uint32_t number, const Entry& entry) {
 void attribute(const Entry& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  for (const Unattributed& one : unattributed) {
+  std::vector<Unattributed>& mine = progress::mine().unattributed;
+  for (const Unattributed& one : mine) {
     if (!one.named || one.site == entry.site) {
       write(s, one.number, entry);
     }
   }
-  unattributed.clear();
+  mine.clear();
 }
 
 bool has_unnamed() {
-  return !unattributed.empty() && !unattributed.back().named;
+  const std::vector<Unattributed>& mine = progress::mine().unattributed;
+  return !mine.empty() && !mine.back().named;
 }
 
 void name(const Entry& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  for (Unattributed& one : unattributed) {
+  for (Unattributed& one : progress::mine().unattributed) {
     if (!one.named) {
       one.named = true;
       one.site = entry.site;

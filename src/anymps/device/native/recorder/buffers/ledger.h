@@ -39,8 +39,13 @@ bool is_kept();
 uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved);
 void died(uint32_t row) noexcept;
 
+// A buffer that no entry has claimed yet; `named` once an allocation of its own has.
+struct Unattributed {
+  uint32_t number;
+  bool named;
+  uint32_t site;
+};
 // What the calling thread's buffers since its last entry were made by.
-bool has_unattributed();
 void attribute(const Entry& entry);
 
 // A bare allocation (torch.empty) writes no entry; `entry` says where it was made. The next entry takes its buffer over

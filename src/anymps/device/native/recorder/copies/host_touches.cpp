@@ -3,6 +3,7 @@
 
 #include "recorder/copies/host_touches.h"
 
+#include "patches/patches.h"
 #include "recorder/copies/pending_copies.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -123,12 +124,9 @@ template <class Function>
 void enter(const char* name, int flags, Function ours, Function& theirs) {
   PyObject* base = theirs == nullptr ? PyObject_GetAttrString(THPVariableClass, "__base__") : nullptr;
   PyObject* method = base == nullptr ? nullptr : PyObject_GetAttrString(base, name);
-  if (method != nullptr && Py_IS_TYPE(method, &PyMethodDescr_Type)) {
-    PyMethodDef* definition = reinterpret_cast<PyMethodDescrObject*>(method)->d_method;
-    if (definition->ml_flags == flags) {
-      theirs = reinterpret_cast<Function>(reinterpret_cast<void*>(definition->ml_meth));
-      definition->ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(ours));
-    }
+  PyMethodDef* definition = method == nullptr ? nullptr : patches::definition_of(method, flags);
+  if (definition != nullptr) {
+    theirs = patches::replace_method(definition, ours);
   }
   Py_XDECREF(method);
   Py_XDECREF(base);

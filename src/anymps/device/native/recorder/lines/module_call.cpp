@@ -1,6 +1,7 @@
 // Another way into torch.nn.Module.__call__.
 #include "recorder/lines/module_call.h"
 
+#include "patches/patches.h"
 #include "recorder/program/progress.h"
 #include "recorder/program/python_bridge.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr uint32_t kSomeModule = 1;  // where only matters that there is one
 
 std::unordered_map<PyObject*, uint32_t> numbers;  // of modules, by address; guarded by the GIL
-PyFunctionObject* watched = nullptr;
+PyObject* watched = nullptr;
 vectorcallfunc former = nullptr;
 
 uint32_t number_of(PyObject* module) {
@@ -48,19 +49,10 @@ PyObject* call(PyObject* function, PyObject* const* args, size_t flags, PyObject
   return result;
 }
 
-void set_entry(PyFunctionObject* function, vectorcallfunc entry) {
-#if PY_VERSION_HEX >= 0x030C0000
-  PyFunction_SetVectorcall(function, entry);
-#else
-  function->vectorcall = entry;
-#endif
-}
-
 }  // namespace
 
-// The function stays the object that it is, and another way leads into it: torch.compile compares it with the one that
-// it knows and translates its code (torch/_dynamo/variables/nn_module.py). Native code in its place would be
-// "Unsupported", and a Mac compiles. `module(x)` enters by that way in all versions of Python; in 3.11 a call written as
+// torch.compile compares the function with the one that it knows and translates its code
+// (torch/_dynamo/variables/nn_module.py). Native code in its place would be "Unsupported", and a Mac compiles. `module(x)` enters by that way in all versions of Python; in 3.11 a call written as
 // `Module.__call__(module, x)` does not.
 bool watch_module_calls(PyObject* function) {
   if (!PyFunction_Check(function)) {
@@ -68,15 +60,14 @@ bool watch_module_calls(PyObject* function) {
     return false;
   }
   unwatch_module_calls();
-  watched = reinterpret_cast<PyFunctionObject*>(Py_NewRef(function));
-  former = watched->vectorcall;
-  set_entry(watched, &call);
+  watched = Py_NewRef(function);
+  former = patches::replace_entry(watched, &call);
   return true;
 }
 
 void unwatch_module_calls() {
   if (watched != nullptr) {
-    set_entry(watched, former);
+    patches::replace_entry(watched, former);
     Py_CLEAR(watched);
   }
 }

@@ -25,16 +25,14 @@ int64_t now_ns() {
   return steady_ns() - origin_ns.load(std::memory_order_relaxed);
 }
 
-static thread_local int muted_depth = 0;
-
 Muted::Muted() {
-  ++muted_depth;
+  ++progress::mine().muted;
 }
 Muted::~Muted() {
-  --muted_depth;
+  --progress::mine().muted;
 }
 bool muted() {
-  return muted_depth > 0;
+  return progress::mine().muted > 0;
 }
 
 namespace progress {

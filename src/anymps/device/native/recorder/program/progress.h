@@ -1,6 +1,7 @@
 // Where the program is: whether it is recorded, since when, in which step, phase and module; per thread where that differs.
 #pragma once
 
+#include "recorder/buffers/ledger.h"
 #include "rules/rules.h"
 
 #include <atomic>
@@ -64,8 +65,10 @@ struct Call {
 struct Thread {
   uint8_t phase = 0;
   bool wrote = false;  // anything of the outermost call of a module has reached the tape
+  int muted = 0;
   Call call;
   std::vector<Call> stack;
+  std::vector<ledger::Unattributed> unattributed;
   // The module call that is no other's part and runs now.
   uint32_t outermost = 0, outermost_site = 0;
   int64_t outermost_start = 0;

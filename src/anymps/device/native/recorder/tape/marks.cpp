@@ -9,8 +9,6 @@
 #include "recorder/tape/signatures.h"
 #include "recorder/tape/thread_tape.h"
 
-#include <utility>
-
 namespace anymps::tape {
 namespace {
 
@@ -33,10 +31,6 @@ void put(const Rule& rule, Fate fate, Entry entry) {
 }
 
 }  // namespace
-
-bool take_refusal_note() {
-  return std::exchange(my_tape().refusal_noted, false);
-}
 
 Place here() {
   return recording() ? Place{current_place(), in_backward()} : Place{};

@@ -9,7 +9,6 @@
 
 namespace anymps::tape {
 
-bool take_refusal_note();  // whether the calling thread has noted a refusal since it last asked
 // Where a refused call was, if it is not the line that runs.
 struct Place {
   uint32_t site = 0;

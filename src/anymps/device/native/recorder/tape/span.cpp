@@ -11,6 +11,8 @@
 
 #include <ATen/SequenceNumber.h>
 
+#include <utility>
+
 namespace anymps {
 
 void Span::leave() {
@@ -19,6 +21,10 @@ void Span::leave() {
 
 void Span::begin() {
   tape_ = &my_tape();
+  on_ = tape_->where.muted == 0;
+  if (C10_UNLIKELY(!on_)) {
+    return;
+  }
   ++tape_->spans;
   tape_->refusal_noted = false;  // one from outside any call is not this call's
   start_ = now_ns();
@@ -29,8 +35,8 @@ void Span::begin() {
 
 void Span::mix_tensor(const c10::TensorImpl* tensor) {
   // Copies of either direction have the same operator, sizes and dtypes.
-  uint64_t hash = mix(hash_ + (tensor->is_mps() ? 0 : 1), (static_cast<uint64_t>(tensor->dtype() == caffe2::TypeMeta::Make<float>() ? 0 : 1 +
-      static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype()))) << 8) | static_cast<uint64_t>(tensor->dim()));
+  const auto dtype = static_cast<uint64_t>(c10::typeMetaToScalarType(tensor->dtype()));
+  uint64_t hash = mix(hash_, static_cast<uint64_t>(tensor->is_mps()) << 40 | dtype << 32 | static_cast<uint64_t>(tensor->dim()));
   if (C10_LIKELY(!tensor->is_sparse())) {
     for (const int64_t size : tensor->sizes()) {
       hash = mix(hash, static_cast<uint64_t>(size));
@@ -40,7 +46,11 @@ void Span::mix_tensor(const c10::TensorImpl* tensor) {
   hash_ = hash;
 }
 
-void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
+bool Span::take_refusal() {
+  return std::exchange(tape_->refusal_noted, false);
+}
+
+void Span::write(c10::function_ref<Tensors()> inputs, Tensors outputs) {
   const int64_t end = now_ns();
   const bool on_cpu = fate_ == Fate::Fallback || fate_ == Fate::AlwaysFallback;
   ThreadTape& tape = *tape_;
@@ -51,7 +61,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   BackwardNode node;
   const bool in_backward = current_backward(node);
   if (C10_UNLIKELY(overwritten::any.load(std::memory_order_relaxed))) {
-    for (const auto& [name, site] : overwritten::read_by(rule_, inputs)) {
+    for (const auto& [name, site] : overwritten::read_by(rule_, inputs())) {
       tape::note_hazard(mark_rule(name), site);
     }
   }
@@ -64,7 +74,8 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   }
   uint64_t hash = mix(hash_, static_cast<uint64_t>(fate_)) | 1;
   if (!form_.plain()) {
-    form_.settle(inputs.empty() ? 0 : inputs[0]->dim());
+    const Tensors first = inputs();
+    form_.settle(first.empty() ? 0 : first[0]->dim());
     hash = form_.mixed_into(hash) | 1;
   }
   Entry entry{};
@@ -82,7 +93,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     if (known->key == hash) {
       entry.signature = known->signature;
     } else {
-      entry.signature = signatures::intern(hash, rule_, fate_, inputs, outputs, form_);
+      entry.signature = signatures::intern(hash, rule_, fate_, inputs(), outputs, form_);
       if (tape.known->used < kMaxKnown) {
         tape.known->insert(hash, entry.signature, 0);
       }
@@ -94,7 +105,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
     entry.module = where.call.module;
     const uint64_t sequence = at::sequence_number::peek();
     entry.sequence = static_cast<int64_t>(sequence) - 1;
-    tape.place(entry, hash, matters, [&] { return signatures::intern(hash, rule_, fate_, inputs, outputs, form_); });
+    tape.place(entry, hash, matters, [&] { return signatures::intern(hash, rule_, fate_, inputs(), outputs, form_); });
     places::remember_forward(tape.torch_thread, sequence, entry.module, [&] { return entry.site; });
   }
   entry.start_ns = start_;
@@ -108,7 +119,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
   entry.delayed_us = in_microseconds(delayed_);
   tape.next() = entry;
   tape.publish();
-  if (ledger::has_unattributed()) {
+  if (!where.unattributed.empty()) {
     ledger::attribute(entry);
   }
 }
@@ -116,7 +127,7 @@ void Span::write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<con
 void Span::raised() {
   flags_ |= kRaised;
   hash_ = mix(hash_, kRaised);  // a signature of its own, as its results are unknown
-  write({}, {});
+  write([] { return Tensors(); }, {});
 }
 
 }  // namespace anymps

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/FunctionRef.h>
 
 #include <cstdint>
 
@@ -19,7 +20,7 @@ class Span {
  public:
   enum class Source : uint8_t { Device, Observer };  // who tells; the other one's are silent
   explicit Span(const Rule& rule, Source source = Source::Device)
-      : rule_(rule), on_((source == Source::Device ? told_by_device() : observed()) && !muted()) {
+      : rule_(rule), on_(source == Source::Device ? told_by_device() : observed()) {
     if (on_) {
       begin();
     }
@@ -59,10 +60,18 @@ class Span {
   void fate(Fate fate) {
     fate_ = fate;
   }
+  using Tensors = c10::ArrayRef<const c10::TensorImpl*>;
+
+  // Whether the call has refused something, once: that has written an entry already.
+  bool take_refusal();
   // The call ended with an exception: an entry without results.
   void raised();
   // Writes the entry. `inputs` and `outputs` are only looked at when this signature is new.
-  void end(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs) {
+  void end(Tensors inputs, Tensors outputs) {
+    end_with([&] { return inputs; }, outputs);
+  }
+  // The same with inputs that are gathered only then.
+  void end_with(c10::function_ref<Tensors()> inputs, Tensors outputs) {
     if (on_) {
       write(inputs, outputs);
     }
@@ -73,7 +82,7 @@ class Span {
   void begin();
   void leave();
   void mix_tensor(const c10::TensorImpl* tensor);
-  void write(c10::ArrayRef<const c10::TensorImpl*> inputs, c10::ArrayRef<const c10::TensorImpl*> outputs);
+  void write(c10::function_ref<Tensors()> inputs, Tensors outputs);
 
   const Rule& rule_;
   ThreadTape* tape_ = nullptr;  // of the thread, while it is on

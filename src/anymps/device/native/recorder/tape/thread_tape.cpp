@@ -13,8 +13,16 @@ TapeState& tape_state() {
   return *the_state;
 }
 
-ThreadTape& my_tape() {
+// What has a destructor is looked up several times at each use, a pointer once.
+static thread_local ThreadTape* the_tape = nullptr;
+
+static ThreadTape* make_tape() {
   thread_local ThreadTape tape;
+  return the_tape = &tape;
+}
+
+ThreadTape& my_tape() {
+  ThreadTape& tape = *(C10_LIKELY(the_tape != nullptr) ? the_tape : make_tape());
   tape.refresh();
   return tape;
 }

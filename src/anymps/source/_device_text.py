@@ -6,16 +6,16 @@ import ast
 import re
 from typing import Final
 
-from anymps.findings.edits._code import last_name
+from anymps.source._nodes import last_name, text_in
 
-_CUDA: Final = re.compile(r"cuda(:\d+)?")
+CUDA: Final = re.compile(r"cuda(:\d+)?")
 _MPS: Final = re.compile(r"mps(:0)?")
 
 
 def is_device_text(node: ast.AST) -> bool:
     """`"cuda"`, `"cuda:1"`, `f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:" + n`, `"cuda:{}".format(n)`."""
     if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and _CUDA.fullmatch(node.value) is not None
+        return CUDA.fullmatch(text_in(node)) is not None
     if isinstance(node, ast.JoinedStr):
         return bool(node.values) and _begins(node.values[0])
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
@@ -26,14 +26,12 @@ def is_device_text(node: ast.AST) -> bool:
 
 
 def _begins(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
+    return text_in(node).startswith("cuda:")
 
 
 def mentions_mps(node: ast.AST) -> bool:
     """`"mps"`, `torch.backends.mps`."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str) and _MPS.fullmatch(node.value) is not None
-    return isinstance(node, ast.Attribute) and node.attr == "mps"
+    return _MPS.fullmatch(text_in(node)) is not None or (isinstance(node, ast.Attribute) and node.attr == "mps")
 
 
 def compares_device(node: ast.AST) -> bool:
@@ -43,16 +41,7 @@ def compares_device(node: ast.AST) -> bool:
             if any(is_device_text(inner) for side in (part.left, *part.comparators) for inner in ast.walk(side)):
                 return True
         elif isinstance(part, ast.Call) and last_name(part) in ("startswith", "endswith", "find", "count"):
-            words = [argument.value for argument in part.args if isinstance(argument, ast.Constant)]
-            if any(isinstance(word, str) and "cuda" in word for word in words):
+            words = " ".join(map(text_in, part.args))
+            if "cuda" in words:
                 return True
     return False
-
-
-def name_of(target: ast.AST) -> str:
-    """What a target of an assignment is called: `args.device` and `config["device"]` are `device`."""
-    if isinstance(target, ast.Subscript):
-        return str(target.slice.value) if isinstance(target.slice, ast.Constant) else ""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return " ".join(map(name_of, target.elts))
-    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")

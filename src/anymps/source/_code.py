@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-_ENDS = re.compile(r"\r\n|\r|\n")
+from anymps.source._files import NO_PYTHON
+from anymps.source._lines import line_starts
+from anymps.source._nodes import names_in
+from anymps.source._statements import BLOCKS
+
 # What makes a statement of a head of a block, and of a decorator: text before it, and after it.
 _FRAMES = (("", ""), ("", " pass"), ("if 0: pass\n", " pass"), ("", "\ndef _(): pass"))
 _LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 _READABLE = 240  # characters
 _LAST_COMMA = re.compile(r",\s*([)\]}])")
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Splice(NamedTuple):
@@ -49,7 +52,7 @@ class Code:
                 continue
             try:
                 body = ast.parse(before + text + after).body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
+            except NO_PYTHON:
                 continue
             if len(body) == 1:
                 inner = body[0].orelse[0] if before and isinstance(body[0], ast.If) else body[0]
@@ -78,7 +81,7 @@ class Code:
         if isinstance(node, ast.JoinedStr):
             return  # up to Python 3.11 its parts do not know their places
         for name, value in ast.iter_fields(node):
-            if node is self.statement and self.is_head and name in _BLOCKS:
+            if node is self.statement and self.is_head and name in BLOCKS:
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
@@ -102,10 +105,12 @@ class Code:
     @cached_property
     def names(self) -> frozenset[str]:
         """All names in it, without attributes."""
-        heads = (
-            part for node in self.nodes for part in (ast.walk(node) if isinstance(node, ast.JoinedStr) else [node])
-        )
-        return frozenset(node.id for node in heads if isinstance(node, ast.Name))
+        return names_in(*(node for node in self.nodes if isinstance(node, (ast.Name, ast.JoinedStr))))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls in it, the outer ones first."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
@@ -115,27 +120,10 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
     return text
 
 
-def line_starts(text: str) -> list[int]:
-    """Where each line begins, as Python counts lines."""
-    return [0, *(found.end() for found in _ENDS.finditer(text))]
-
-
 def _offset(text: str, node: ast.AST, line: str, column: str) -> int:
     row, place = int(getattr(node, line)), int(getattr(node, column))
     start = line_starts(text)[row - 1]
     return start + (place if text.isascii() else len(text[start:].encode()[:place].decode()))
-
-
-def without_comment(source: str) -> str:
-    """A source line without its comment, as far as it can be read."""
-    code = source.strip()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type == tokenize.COMMENT and "\n" not in code[: code.find(token.string)]:
-                return code[: token.start[1]].rstrip()
-    except (tokenize.TokenError, SyntaxError):
-        pass
-    return code
 
 
 def in_one_line(text: str) -> str:
@@ -167,8 +155,3 @@ def in_one_line(text: str) -> str:
         if code is not None and ast.dump(code.statement) == ast.dump(whole.statement):
             return shorter if len(shorter) <= _READABLE else ""
     return ""
-
-
-def last_name(call: ast.Call) -> str:
-    """`AdamW` of `torch.optim.AdamW(...)`."""
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -1,0 +1,84 @@
+"""What follows a run, in a process of its own: its recording is joined with those of its children, judged and shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from anymps._errors import RecordingError
+from anymps._text import plural
+from anymps.children import ChildParts
+from anymps.commands._conclusion import Conclusion
+from anymps.commands._judge import UNUSED, Judge, is_unused
+from anymps.commands._last_run import keep_as_last
+from anymps.commands._show import say, show, show_summary
+from anymps.findings import Finding, Story, nothing_ran
+from anymps.record import Recording
+from anymps.report import Outputs
+
+
+def conclude(text: str) -> int:
+    """Do what a command of `Conclusion.command` names.
+
+    3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
+    """
+    order, shown = Conclusion.read(text)
+    with ExitStack() as stack:
+        recording = stack.enter_context(Recording.open(order.recording))
+        if order.process not in (0, recording.run.process):
+            raise RecordingError(f"{order.recording} belongs to another run by now, so there is no report of this one")
+        if order.parts is not None:
+            joined = ChildParts(order.parts).join(recording, order.recording)
+            for line in joined.lines:
+                say(line)
+            if joined.recording is not None:
+                recording = stack.enter_context(joined.recording)
+        kept = order.passing and keep_as_last(order.recording)
+        if not shown:
+            return _last_pages(order, recording)
+        return _report(order, recording, kept)
+
+
+def _last_pages(order: Conclusion, recording: Recording) -> int:
+    """A page that says it is of a run that goes on must not stay."""
+    if order.asked.live and order.outputs.pages:
+        findings = Judge(order.place, order.asked).judge(recording).findings
+        Outputs(order.outputs.pages).write(Story.of(recording), findings, sys.stdout)
+    return 0
+
+
+def _report(order: Conclusion, recording: Recording, kept: bool) -> int:
+    asked = order.asked
+    if asked.steps is not None and not recording.run.begin_ns and not recording.parts:
+        seen = plural(recording.run.steps_seen or 0, "training step")
+        say(f"nothing was recorded: the script made {seen}, and --steps is {asked.steps[0]}:{asked.steps[1]}")
+        return 0 if asked.allow_unused else UNUSED
+    judge = Judge(order.place, asked)
+    own = recording.parts[0] if recording.parts else recording.run
+    needed = asked.record is not None or bool(order.outputs) or judge.may_fail
+    lost = 0 if own.complete or not needed else RecordingError.exit_code
+    if not (asked.report or order.outputs or judge.may_fail or nothing_ran(recording)):
+        return lost
+    selection = judge.judge(recording)
+    _show(order, recording, selection.findings, kept)
+    wanted = judge.conclude(recording, selection) or lost
+    if wanted or asked.write_baseline or not is_unused(selection):
+        return wanted
+    say(f"exit code {UNUSED}: nothing ran on mps. If that is intended, pass --allow-unused")
+    return UNUSED
+
+
+def _show(order: Conclusion, recording: Recording, findings: Sequence[Finding], kept: bool) -> None:
+    """Show the report that was asked for, and write the files."""
+    asked = order.asked
+    if not (asked.report or order.outputs):
+        return
+    story = Story.of(recording)
+    try:
+        if asked.report and asked.verbose:
+            show(story, findings, sys.stderr)
+        elif asked.report:
+            show_summary(story, findings, order.whole(kept), sys.stderr)
+    finally:  # a terminal that is gone is no reason to lose the files
+        order.outputs.write(story, findings, sys.stdout)

@@ -1,0 +1,70 @@
+"""The text of a file and its syntax tree, each read once for all who ask in turn: nobody may change a tree."""
+
+from __future__ import annotations
+
+import ast
+import io
+import linecache
+import os
+import stat
+import tokenize
+from functools import lru_cache
+from typing import Final
+
+_LARGEST: Final = 4 << 20  # bytes of a file that is read
+NO_PYTHON: Final = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""What a text that is no Python raises."""
+
+
+def text_of(file: str) -> str:
+    """The text of a file or of a notebook's cell; the empty one where it cannot be read."""
+    known = linecache.cache.get(file, ())
+    if len(known) == 4 and known[1] is None:  # code that Python was given in place of the file's
+        return "".join(known[2])
+    try:
+        found = os.stat(file)
+    except OSError:  # a cell of a notebook, a module in an archive: Python may know it all the same
+        return "".join(linecache.getlines(file))
+    except ValueError:  # no name of a file at all
+        return ""
+    # The name of code is whatever its maker says: opening a pipe waits, and reading a device may never end.
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        return ""
+    return _read(file, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=64)
+def _read(file: str, changed: int, size: int, inode: int) -> str:
+    """The text of a file that is still this one."""
+    try:
+        with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
+            content = stream.read(size + 1)
+            after = os.fstat(stream.fileno())
+        if (after.st_mtime_ns, after.st_size, after.st_ino) != (changed, size, inode) or len(content) != size:
+            return ""
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        return content.decode(encoding)
+    except (OSError, SyntaxError, UnicodeError, LookupError):
+        return ""
+
+
+@lru_cache(maxsize=32)  # a suite of tests has many refusals in few files
+def tree_of(text: str) -> ast.Module:
+    """A text as Python reads it. Raises one of `NO_PYTHON` for another."""
+    return ast.parse(text)
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The same; None for a text that is no Python."""
+    try:
+        return tree_of(text)
+    except NO_PYTHON:
+        return None
+
+
+def parse_expression(text: str) -> ast.expr | None:
+    """A text as one expression; None where it is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except NO_PYTHON:
+        return None
