@@ -78,7 +78,7 @@ def still_memory(mps_device: torch.device) -> None:
 
 @pytest.fixture
 def hazards_put_back(virtual_device: torch.device) -> Iterator[None]:
-    """Afterwards the known faults that were in force before the test are in force again."""
+    """Afterwards the known bugs that were in force before the test are in force again."""
     from anymps.device import enforce_hazards, known_hazards
 
     before = known_hazards()

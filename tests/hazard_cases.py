@@ -1,4 +1,4 @@
-"""A call for each known fault of MPS, and calls nearly the same that a Mac computes right."""
+"""A call for each known bug of MPS, and calls nearly the same that a Mac computes right."""
 
 from __future__ import annotations
 

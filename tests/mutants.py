@@ -25,7 +25,7 @@ TESTS = {
     "cost": ("cost", "cost_*"),
     "findings": (
         *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*", "fix_edits"),
-        *("hazards", "check"),  # findings about known faults, and about the numbers of calls
+        *("hazards", "check"),  # findings about known bugs, and about the numbers of calls
     ),
     "fix": ("fix_[!c]*", "edits*", "fix_checks"),
     "forecast": ("forecast*", "findings_prices", "report_timeline"),

@@ -1,7 +1,7 @@
 """`python -m tests.unread 2.16` lists what of the rules nobody has looked up in a release of torch.
 
 A table is unread if its `READING` ends before that release. Named are its rows without an end, which are assumed of the
-release: operators, the names of limits and waits, fields, or the functions that give texts. A known fault is named if
+release: operators, the names of limits and waits, fields, or the functions that give texts. A known bug is named if
 the last release in which it was seen lies before and none is known that mends it: of the release nothing is claimed.
 """
 
@@ -55,7 +55,7 @@ def unread(release: Release) -> str:
     unseen = (hazard for hazard in all_hazards() if hazard.until < release and hazard.fixed is None)
     faults = [f"{hazard.id} ({_words(hazard.until)})" for hazard in unseen]
     if faults:
-        parts.append(_part("known faults: the last release in which each was seen", faults))
+        parts.append(_part("known bugs: the last release in which each was seen", faults))
     return "\n".join(parts)
 
 

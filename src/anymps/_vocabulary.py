@@ -103,7 +103,7 @@ class Flag(IntFlag):
     VIEW = 8
     """The result shares its input's storage: no kernel ran."""
     HAZARD = 16
-    """A mark: the call that follows meets a known fault of the real backend."""
+    """A mark: the call that follows meets a known bug of the real backend."""
     UNSAFE_COPY = 32
     """A mark: the host's side of a non_blocking copy was touched before a wait."""
     PAIR = 64

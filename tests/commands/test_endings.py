@@ -460,7 +460,7 @@ def test_processes_that_did_not_start_are_told_once(
 
 
 def test_wrong_results_are_in_the_verdict() -> None:
-    """A known fault of the backend that changes results is told with the verdict."""
+    """A known bug of the backend that changes results is told with the verdict."""
     builder = RecordingBuilder(meta=META)
     site = builder.site(SCRIPT, 7, "main", "y = x.cpu().to(torch.float16)")
     builder.entry("aten::relu", start_ns=0, duration_ns=5, site=site)

@@ -1,4 +1,4 @@
-"""Known faults of MPS: each is recognised at its call, and nearly the same call, Mac or release is silent."""
+"""Known bugs of MPS: each is recognised at its call, and nearly the same call, Mac or release is silent."""
 
 from __future__ import annotations
 
@@ -524,6 +524,6 @@ def test_a_wrong_number_names_its_known_fault() -> None:
     assert found.keys() == {"MPS620", "MPS696"}
     assert found["MPS696"].what == (
         "`aten::amax` of int64 [40] got its only element wrong. It is 0; the CPU computes 39. This result must be "
-        "exact. This is the known fault MPS620."
+        "exact. This is the known bug MPS620."
     )
     assert found["MPS696"].fix == "Reduce in int32, for example `x.int().amax().long()`."

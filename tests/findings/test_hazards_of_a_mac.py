@@ -1,4 +1,4 @@
-"""Known faults on a Mac's own device: which ones it has, and what is saved before a call that may end the process."""
+"""Known bugs on a Mac's own device: which ones it has, and what is saved before a call that may end the process."""
 
 from __future__ import annotations
 

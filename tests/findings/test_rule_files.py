@@ -48,7 +48,7 @@ def find(recording: Recording) -> Iterator[Finding]:
 
 
 def test_a_rule_lies_where_its_id_says() -> None:
-    """The last file whose number is not above a rule's holds it; known faults are rows, which one file reads."""
+    """The last file whose number is not above a rule's holds it; known bugs are rows, which one file reads."""
     faults = {hazard.id for hazard in all_hazards()}
     for identity in RULES.keys() - faults:
         name = FILES[bisect_right(FILES, f"_{identity.lower()}~") - 1]

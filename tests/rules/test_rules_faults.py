@@ -1,4 +1,4 @@
-"""The table of known faults: the releases and systems of each, and what is left of it beside other kernels."""
+"""The table of known bugs: the releases and systems of each, and what is left of it beside other kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule says up to which torch release it was read; of a later one it is assumed, and a known fault is not claimed."""
+"""A rule says up to which torch release it was read; of a later one it is assumed, and a known bug is not claimed."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def test_what_is_unread_is_listed_by_table() -> None:
     assert set(TABLES) == set(NAMES)
     listed = unread((NEWEST[0], NEWEST[1] + 1)).split("\n")
     heads = [line.partition(":")[0] for line in listed if not line.startswith(" ")]
-    assert heads == [*TABLES, "known faults"]
+    assert heads == [*TABLES, "known bugs"]
     assert listed[
         listed.index(f"watermarks: read to torch {NEWEST[0]}.{NEWEST[1]}, MPSAllocator.mm and MPSAllocator.h") + 1
     ] == ("    PYTORCH_MPS_HIGH_WATERMARK_RATIO, PYTORCH_MPS_LOW_WATERMARK_RATIO")
     assert unread(NEWEST) == (
-        "known faults: the last release in which each was seen\n"
+        "known bugs: the last release in which each was seen\n"
         "    MPS610 (2.13), MPS615 (2.11), MPS619 (2.13), MPS620 (2.13), MPS622 (2.11), MPS628 (2.13), MPS633 (2.12), "
         "MPS637\n    (2.13), MPS639 (2.13), MPS642 (2.14), MPS647 (2.13), MPS660 (2.14)"
     )

@@ -146,7 +146,7 @@ def test_another_rule_is_found(hazards_put_back: None) -> None:
         for mac in (right, wrong)
         for ours in (unknown, known)
     ]
-    assert found == [[], [("known fault", "reports it")], [("values", "63 values kept")], []]
+    assert found == [[], [("known bug", "reports it")], [("values", "63 values kept")], []]
 
 
 def test_in_which_order_faults_are_asked() -> None:

@@ -48,7 +48,7 @@ def _stand_ins(module: str, names: dict[str, Any], lines: list[str]) -> dict[str
 
 
 def faults() -> Iterator[str]:
-    """The call of each known fault."""
+    """The call of each known bug."""
     for identity, call in FAULT_CALLS.items():
         with heard() as lines, without_the_device(lines), patched_faults(lines):
             until_refused(lambda identity=identity, call=call: call("cpu" if identity in READS_VALUES else "meta"))

@@ -100,7 +100,7 @@ class Call:
     `results` are the tensors that it returned, then those that it wrote. `autocast` is the dtype of the autocast that
     was on, empty for none. `by_kernel` says that PyTorch's own kernels computed it. `is_random` says that it draws from
     a generator, `with_generator` that the program gave one. `numbers` are the numbers of Python that it was given,
-    `faults` the known faults of mps whose conditions it meets, by id.
+    `faults` the known bugs of mps whose conditions it meets, by id.
     """
 
     number: int

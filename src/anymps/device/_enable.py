@@ -118,12 +118,12 @@ def native() -> NativeCore:
 
 
 def known_hazards() -> tuple[Hazard, ...]:
-    """The known faults of MPS in force in this process; on a real Mac those that it has, empty before `enable`."""
+    """The known bugs of MPS in force in this process; on a real Mac those that it has, empty before `enable`."""
     return _hazards
 
 
 def enforce_hazards(known: tuple[Hazard, ...]) -> None:
-    """Put these known faults in force, and no others: the virtual device notes calls that meet them."""
+    """Put these known bugs in force, and no others: the virtual device notes calls that meet them."""
     global _hazards
     _hazards = known
     if _native is not None:

@@ -145,7 +145,7 @@ class Rule:
     """One rule, with its documentation. Applies to torch release `since` to `until`, both included.
 
     `fix` is the general advice; a finding says it in terms of its own line where it can. `example` is run by the
-    tests; a known fault of the backend has none, but a row in rules/faults/faults.toml.
+    tests; a known bug of the backend has none, but a row in rules/faults/faults.toml.
     `where` names the runs to which alone it applies.
     `refusal`: its errors are calls that raised. `stops`: it stops a script on a Mac, though nothing raises here.
     `wrong`: it is about broken numbers; its errors are other results than there should be. `needs_steps`: it is applied

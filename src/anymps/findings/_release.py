@@ -1,4 +1,4 @@
-"""The torch release of a recording, and the known faults that it has."""
+"""The torch release of a recording, and the known bugs that it has."""
 
 from __future__ import annotations
 

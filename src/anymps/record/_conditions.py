@@ -18,7 +18,7 @@ COPIES: Final = Picked(condition=f"direction IN ({Direction.CPU_TO_MPS:d}, {Dire
 """Copies between CPU and device."""
 
 HAZARDS: Final = Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}")
-"""Marks of known faults."""
+"""Marks of known bugs."""
 
 _REFUSED: Final = "SELECT entry FROM refusals WHERE entry IS NOT NULL"
 LAST_RAISED: Final = Picked(

@@ -298,7 +298,7 @@ class Recording:
         return self.occurrences(conditions.with_dtype(dtype))
 
     def hazards(self) -> tuple[Occurrence, ...]:
-        """Calls that meet a known fault of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
+        """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
         return self.occurrences(conditions.HAZARDS)
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:

@@ -174,7 +174,7 @@ class ObserverCore:
             self._blamed = 0
 
     def _met(self, identity: str, site: int) -> None:
-        """A call is about to meet a known fault."""
+        """A call is about to meet a known bug."""
         if identity in self._dire and self.save is not None and (identity, site) not in self._saved:
             self._saved.add((identity, site))
             self.save()

@@ -1,4 +1,4 @@
-"""What a call was given beside tensors: the program's own numbers, and the known faults whose conditions it meets."""
+"""What a call was given beside tensors: the program's own numbers, and the known bugs whose conditions it meets."""
 
 from __future__ import annotations
 

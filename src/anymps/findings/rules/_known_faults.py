@@ -102,7 +102,7 @@ _RULE_OF: Final = {rule.id: rule for rule in RULES}
 
 
 def find(recording: Recording) -> Iterator[Finding]:
-    """Findings about known faults of the backend."""
+    """Findings about known bugs of the backend."""
     for line in by_line(recording.hazards(), split_operators=True):
         identity, _, call = line.operators[0].removeprefix(MARK).partition(" ")
         if identity not in _RULE_OF:

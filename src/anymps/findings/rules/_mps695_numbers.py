@@ -184,7 +184,7 @@ def _source(facts: dict[str, object]) -> str:
 
 
 def _known_faults(recording: Recording) -> dict[tuple[Site, str], str]:
-    """The known fault that calls of an operator met at a line."""
+    """The known bug that calls of an operator met at a line."""
     found = {}
     for use in recording.hazards():
         identity, _, call = use.operator.removeprefix(_MARK).partition(" ")

@@ -232,7 +232,7 @@ def _whose(found: Comparison, divergence: Divergence) -> str:
 
 
 def _faults(found: Comparison, divergence: Divergence) -> list[tuple[Hazard, str]]:
-    """Known faults that the calls meet, each with the release whose code computed a result of the divergence.
+    """Known bugs that the calls meet, each with the release whose code computed a result of the divergence.
 
     On Metal kernels, that is the kernels' release; this machine's CPU has none of the faults. One that both results
     have explains no difference.

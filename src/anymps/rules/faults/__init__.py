@@ -1,4 +1,4 @@
-"""Known faults of the real backend: rows of typed data, by torch release, macOS and GPU."""
+"""Known bugs of the real backend: rows of typed data, by torch release, macOS and GPU."""
 
 from __future__ import annotations
 

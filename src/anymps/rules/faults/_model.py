@@ -1,4 +1,4 @@
-"""What a known fault of the real backend is: the call it concerns, what goes wrong, and which Macs have it."""
+"""What a known bug of the real backend is: the call it concerns, what goes wrong, and which Macs have it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _CHIPS = {"apple7": "M1", "apple8": "M2"}
 
 @dataclass(frozen=True)
 class Hazard:
-    """One known fault.
+    """One known bug.
 
     `id` is the finding's. `operators` are base names (`mm` stands for all overloads); instead of them `family` may name
     all operators with that device check. `low` and `high` bound what the check measures (0: none). `what` goes wrong in

@@ -1,4 +1,4 @@
-"""Known faults of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
+"""Known bugs of the real backend: calls that it computes wrong, aborts on or refuses, by torch, macOS and GPU.
 
 Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
 The virtual device computes the right result and notes the call. The rows are in `faults.toml`; the native core

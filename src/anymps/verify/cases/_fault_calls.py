@@ -1,4 +1,4 @@
-"""The calls of known faults (MPS6xx), on any device, at the sizes that the rules name (`anymps.rules.faults`)."""
+"""The calls of known bugs (MPS6xx), on any device, at the sizes that the rules name (`anymps.rules.faults`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of known faults (MPS6xx): the results of each call at the sizes that its rule names."""
+"""Cases of known bugs (MPS6xx): the results of each call at the sizes that its rule names."""
 
 from __future__ import annotations
 
