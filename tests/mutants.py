@@ -1,8 +1,7 @@
 """Do the tests notice faults? `python -m tests.mutants cost --sample 50` plants some, one after another.
 
 cosmic-ray plants them in a copy of the working tree. Of all mutants of a package a seeded sample is run, each against
-the package's own fast tests; what survives is printed as a diff. What survived so far, and why, stands in
-CONTRIBUTING.md.
+the package's own fast tests; what survives is printed as a diff.
 """
 
 from __future__ import annotations

@@ -82,4 +82,4 @@ def test_the_wheel_has_the_tables() -> None:
     pyproject = Path(__file__).parents[1] / "pyproject.toml"
     wheel = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["packages"] == ["src/anymps"]
-    assert wheel.keys() == {"packages", "force-include"}
+    assert wheel.keys() == {"packages", "force-include", "hooks"}

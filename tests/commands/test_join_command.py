@@ -47,7 +47,7 @@ def test_one_of_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_report_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is that of the joined recording, and no file is written."""
     a, b = shard(tmp_path / "a.anymps"), shard(tmp_path / "b.anymps", line=4)
-    assert main(["report", str(a), str(b)]) == 0
+    assert main(["report", "-v", str(a), str(b)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "4 calls" in said
     assert "Joined from 2 processes (a, b), which are shown one after another" in said

@@ -51,7 +51,7 @@ def test_every_form_to_a_file_and_to_stdout(
     output = recording.with_name("report")
     assert main(["report", str(recording), "--format", form, "--output", str(output)]) == 0
     assert output.read_text(encoding="utf-8") == expected(recording, form)
-    assert main(["report", str(recording), "--format", form]) == 0
+    assert main(["report", str(recording), "--format", form, "-v"]) == 0
     assert capfdbinary.readouterr() == (expected(recording, form).encode(), b"")
     assert {path.name for path in recording.parent.iterdir()} == {"report", "run.anymps"}
 

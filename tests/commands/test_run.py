@@ -19,6 +19,7 @@ from processes import PATIENCE
 
 SOURCE_ROOT = str(Path(anymps.__file__).parents[1])
 
+REPORT = r'os.write(2, b"REPORT\n")'
 # What the console script does, with a session that notes what it is told in a file and prints a report of one line.
 DRIVER = """
 import json, os, sys
@@ -33,7 +34,7 @@ class FakeSession:
         note("start")
     def finish(self, ending):
         note("finish", ending)
-        os.write(2, b"REPORT\n")  # as the new process does
+        os.write(2, b"REPORT\\n")  # as the new process does
         return int(os.environ.get("TEST_WANTED", "0"))
     def keep(self, ending):
         note("keep", ending)
@@ -403,7 +404,7 @@ def test_status_of_the_session(runner: Runner) -> None:
 
 def test_a_report_that_fails_does_not_hide_the_script(runner: Runner) -> None:
     """A fault in the report keeps its traceback; the status is the script's, or 70 if that was 0."""
-    runner.driver.write_text(DRIVER.replace('print("REPORT", file=sys.stderr)', "raise KeyError('our own fault')"))
+    runner.driver.write_text(DRIVER.replace(REPORT, "raise KeyError('our own fault')"))
     good, bad = runner.write("pass\n", "good.py"), runner.write("raise SystemExit(4)\n", "bad.py")
     result = runner.ours(good)
     assert result.status == 70
@@ -484,7 +485,7 @@ def test_a_session_that_cannot_start_runs_nothing(tmp_path: Path, monkeypatch: p
 def test_a_session_that_may_open_no_further_file(runner: Runner) -> None:
     """A limit of the user's is one line, and no fault of ours; the script's own status still wins."""
     fault = "raise OSError(24, 'Too many open files')"
-    runner.driver.write_text(DRIVER.replace('print("REPORT", file=sys.stderr)', fault))
+    runner.driver.write_text(DRIVER.replace(REPORT, fault))
     result = runner.ours(runner.write("pass\n", "good.py"))
     assert (result.status, result.err) == (
         2,

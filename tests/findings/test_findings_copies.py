@@ -487,7 +487,8 @@ def test_batches_of_a_validation() -> None:
     assert remarks.sentences == (
         f"These waits take about {share} of the predicted time of all steps, and no finding is about that: "
         "train.py:2 (copy to mps, every 5 steps); train.py:3 (copy to mps, every 5 steps). "
-        "With a larger batch they come less often.",
+        "A larger batch makes them rarer. Data that fits can stay on mps. `non_blocking=True` spares the wait if the "
+        "script keeps the CPU tensor unchanged until the next wait (MPS701, MPS702).",
     )
     assert Story.of(validating(1, 1)).seldom == ()  # what comes once now and then
 

@@ -125,8 +125,8 @@ static void write(State& s, uint32_t number, const Entry& entry) {
 void attribute(const Entry& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  std::vector<Unattributed>& mine = progress::mine().unattributed;
-  for (const Unattributed& one : mine) {
+  std::vector<progress::Unattributed>& mine = progress::mine().unattributed;
+  for (const progress::Unattributed& one : mine) {
     if (!one.named || one.site == entry.site) {
       write(s, one.number, entry);
     }
@@ -135,14 +135,14 @@ void attribute(const Entry& entry) {
 }
 
 bool has_unnamed() {
-  const std::vector<Unattributed>& mine = progress::mine().unattributed;
+  const std::vector<progress::Unattributed>& mine = progress::mine().unattributed;
   return !mine.empty() && !mine.back().named;
 }
 
 void name(const Entry& entry) {
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  for (Unattributed& one : progress::mine().unattributed) {
+  for (progress::Unattributed& one : progress::mine().unattributed) {
     if (!one.named) {
       one.named = true;
       one.site = entry.site;

@@ -39,12 +39,6 @@ bool is_kept();
 uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved);
 void died(uint32_t row) noexcept;
 
-// A buffer that no entry has claimed yet; `named` once an allocation of its own has.
-struct Unattributed {
-  uint32_t number;
-  bool named;
-  uint32_t site;
-};
 // What the calling thread's buffers since its last entry were made by.
 void attribute(const Entry& entry);
 

@@ -1,7 +1,7 @@
 // Where the program is: whether it is recorded, since when, in which step, phase and module; per thread where that differs.
 #pragma once
 
-#include "recorder/buffers/ledger.h"
+#include "recorder/tape/entry.h"
 #include "rules/rules.h"
 
 #include <atomic>
@@ -61,6 +61,13 @@ struct Call {
   uint64_t path = 0;
 };
 
+// A buffer that no entry has claimed yet; `named` once an allocation of its own has.
+struct Unattributed {
+  uint32_t number;
+  bool named;
+  uint32_t site;
+};
+
 // What a thread does, as far as hooks tell.
 struct Thread {
   uint8_t phase = 0;
@@ -68,7 +75,7 @@ struct Thread {
   int muted = 0;
   Call call;
   std::vector<Call> stack;
-  std::vector<ledger::Unattributed> unattributed;
+  std::vector<Unattributed> unattributed;
   // The module call that is no other's part and runs now.
   uint32_t outermost = 0, outermost_site = 0;
   int64_t outermost_start = 0;
