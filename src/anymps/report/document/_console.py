@@ -63,7 +63,7 @@ def printed(parts: Iterable[RenderableType], width: int, *, color: bool) -> str:
         legacy_windows=False,
     )
     for part in parts:
-        console.print(part)
+        console.print(part, crop=False)
     if color:
         return stream.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())

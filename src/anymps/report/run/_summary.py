@@ -97,7 +97,8 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield Text(joined)
     yield from (Text(told.in_short) for told in (real_share(story), numbers_of(story)) if told is not None)
     if whole:
-        yield Text.assemble("Full report: ", (text.clean(whole), "bold"))
+        # In one piece, however long: it is a command to copy.
+        yield Text.assemble("Full report: ", (text.clean(whole), "bold"), no_wrap=True, overflow="ignore")
 
 
 def _change(story: Story, finding: Finding) -> Iterator[RenderableType]:
