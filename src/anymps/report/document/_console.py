@@ -63,7 +63,10 @@ def printed(parts: Iterable[RenderableType], width: int, *, color: bool) -> str:
         legacy_windows=False,
     )
     for part in parts:
-        console.print(part, crop=False)
+        if isinstance(part, Text) and part.no_wrap:  # the console forgets what a text says of that
+            console.print(part, no_wrap=True, overflow=part.overflow, crop=False)
+        else:
+            console.print(part)
     if color:
         return stream.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
