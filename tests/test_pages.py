@@ -1,4 +1,4 @@
-"""The documentation of rules: `anymps explain`, and the pages under docs/rules that are made from the same texts."""
+"""Pages made from the texts of the program: those of rules, which `anymps explain` shows too, and of commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import command_pages
 import pages
 from anymps.commands import main
 from anymps.findings import RULES, Example, Rule, Severity
@@ -92,6 +93,39 @@ aten/src/ATen/mps/X.mm, torch 2.13; pytorch issues [#82707](https://github.com/p
 """
 
 
+JOIN = """\
+# anymps join
+
+Combine recordings into one: shards of a suite, ranks of a training, or several runs.
+
+All must have the same torch release and the same Mac. In the result each is a process, named after its file. Needs \
+no torch.
+
+```text
+anymps join [OPTIONS] FILES...
+```
+
+```console
+anymps join -o all.anymps rank0.anymps rank1.anymps
+```
+
+## Options
+
+| option | |
+| --- | --- |
+| `-o, --output FILE` | The combined recording to write. Required. |
+
+## Exit codes
+
+| code | |
+| --- | --- |
+| 0 | success |
+| 2 | wrong usage, or a file, a Mac, a compiler or a torch that is missing |
+| 70 | a bug in anymps |
+| 130 | interrupted (Ctrl-C) |
+"""
+
+
 def test_a_rules_page() -> None:
     """A page holds all that the rule says, and the lines that its example needs before it."""
     assert rule_page(RULE) == PAGE
@@ -105,10 +139,24 @@ def test_a_rule_needs_an_example() -> None:
 
 
 def test_the_pages_are_up_to_date() -> None:
-    """docs/rules holds what `python -m tests.pages` writes, and nothing else."""
-    written = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.iterdir()}
-    assert written == pages.pages(), "run `make pages`"
+    """docs/rules and docs/commands hold what `python -m tests.pages` writes, and nothing else."""
+    for folder, texts in ((pages.FOLDER, pages.pages()), (pages.COMMANDS, command_pages.pages())):
+        written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+        assert written == texts, "run `make pages`"
     assert pages.BUGS.read_text(encoding="utf-8") == pages.bugs(), "run `make pages`"
+
+
+def test_a_commands_page() -> None:
+    """It has the help's sentences, usage, examples, options in their groups, and the command's own exit codes."""
+    assert command_pages.pages()["join.md"] == JOIN
+    report = command_pages.pages()["plan.md"]
+    assert re.findall("^## (.*)", report, re.MULTILINE) == ["Options", "Mac", "Report", "Advanced", "Exit codes"]
+    assert "| `--report FORMAT=FILE` | Write it to a file, such as html=report.html; repeatable." in report
+    assert "| `--batch N` | The batch size, also for \\{batch} in the script's arguments. |" in report
+    assert "| `--seconds SECONDS` | Time limit of one measurement, in seconds. Default: 300. |" in report
+    assert re.findall("^## (.*)", command_pages.pages()["kernels.md"], re.MULTILINE) == [
+        "anymps kernels add", "anymps kernels list", "anymps kernels show", "anymps kernels remove", "Exit codes"
+    ]  # fmt: skip
 
 
 def test_a_known_bugs_page() -> None:
@@ -133,14 +181,17 @@ def test_the_table_of_known_bugs_tells_what_is_not_known() -> None:
 
 
 def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Writing takes away the pages of rules that are gone."""
+    """Writing takes away the pages of rules and commands that are gone."""
+    monkeypatch.setattr(pages, "COMMANDS", tmp_path / "commands")
     folder = tmp_path / "rules"
     monkeypatch.setattr(pages, "BUGS", tmp_path / "known-bugs.md")
     monkeypatch.setattr(pages, "FOLDER", folder)
     pages.main()
     (folder / "MPS000.md").write_text("gone")
+    (pages.COMMANDS / "fly.md").write_text("gone")
     pages.main()
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
+    assert sorted(path.name for path in pages.COMMANDS.iterdir()) == sorted(command_pages.pages())
 
 
 @pytest.mark.parametrize(

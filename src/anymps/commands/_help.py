@@ -1,4 +1,4 @@
-"""What `--help` shows of a command: examples, and its options by what they are for."""
+"""The parts of a command's `--help`: examples, options by what they are for, and exit codes."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ EXAMPLES: Final = {
 }
 """A command line, and what it is for, by command; the empty name is `anymps` itself."""
 
+EXIT_CODES: Final = (
+    ("0", "", "success"),
+    ("0", "run bench", "the script's own exit code is passed on unchanged"),
+    ("1", "run bench", "the script or function ended with an exception"),
+    ("1", "doctor", "no mps device is possible"),
+    ("1", "diff", "new findings"),
+    ("1", "compare", "the numbers diverge, or the script fails in one of the runs"),
+    ("1", "verify", "with --read, the answers differ from the file's"),
+    ("2", "", "wrong usage, or a file, a Mac, a compiler or a torch that is missing"),
+    ("2", "plan bench", "the script cannot be planned or timed"),
+    ("2", "compare", "the script fails in both runs"),
+    ("2", "convert", "the checkpoint cannot be converted"),
+    ("3", "run report", "findings, with --fail-on, in a script that ended with 0"),
+    ("4", "run compare", "nothing ran on mps in a script that ended with 0"),
+    ("70", "", "a bug in anymps"),
+    ("130", "", "interrupted (Ctrl-C)"),
+)
+"""Each code, the commands that end with it (all where none is named), and what it means."""
+
 _GROUPS: Final = {
     "Options": (),
     "Mac": ("mac", "macs", "against", "torch", "require", "fallback", "kernels"),
@@ -70,11 +89,17 @@ _FEW: Final = 8  # options, which need no groups
 
 
 class Command(click.Command):
-    """A command whose help has examples, and groups where there are many options."""
+    """A command whose help has examples, groups where there are many options, and exit codes."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the options."""
+        """Write the examples, then the options and the exit codes."""
         write_examples(ctx, formatter)
+        for name, records in {**self.grouped(ctx), "Exit codes": exit_codes(ctx)}.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+    def grouped(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the options, each with its help, by group."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUPS}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
@@ -84,10 +109,7 @@ class Command(click.Command):
         found = [record for records in groups.values() for record in records]
         if len(found) <= _FEW:
             groups = {"Options": found}
-        for name, records in groups.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        return {name: records for name, records in groups.items() if records}
 
 
 class Group(click.Group):
@@ -96,9 +118,11 @@ class Group(click.Group):
     command_class = Command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the options and the commands."""
+        """Write the examples, then the options, the commands and the exit codes."""
         write_examples(ctx, formatter)
         super().format_options(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_dl(exit_codes(ctx))
 
 
 def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,3 +133,15 @@ def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for line, purpose in rows:
             words = f"{line:<{width}}  # {purpose}" if purpose else line
             formatter.write(f"{'':{formatter.current_indent}}{words}\n")
+
+
+def exit_codes(ctx: click.Context) -> list[tuple[str, str]]:
+    """Return the codes of a command with their meanings; of `anymps` itself, all."""
+    own = ctx.command_path.split(" ")[1:2]
+    found: dict[str, list[str]] = {}
+    for code, commands, meaning in EXIT_CODES:
+        if not own or not commands or own[0] in commands.split(" "):
+            found.setdefault(code, []).append(
+                meaning if own or not commands else f"{', '.join(commands.split(' '))}: {meaning}"
+            )
+    return [(code, "; ".join(meanings)) for code, meanings in found.items()]
