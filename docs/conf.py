@@ -24,6 +24,7 @@ myst_heading_anchors = 3
 highlight_language = "text"  # of blocks that name no language
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "__init__, __new__"}  # objects that users get, and do not make
 autodoc_typehints = "signature"
 
 html_theme = "furo"

@@ -18,6 +18,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+import anymps
 from anymps._settings import FORMATS, row_of
 from anymps.commands import _commands
 from anymps.mac import parse_mac
@@ -190,6 +191,12 @@ def test_every_command_is_on_the_page_of_commands() -> None:
     """docs/commands.md links to the pages of all commands."""
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert [name for name in _commands.commands if f"(commands/{name}.md)" not in text] == []
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    """docs/api.md lists what `anymps` exports."""
+    listed = re.findall(r"^\.\. auto\w+:: anymps\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(set(anymps.__all__) - {"__version__"})
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", *ARCHITECTURE])
