@@ -217,7 +217,7 @@ def test_explain_lists_all_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(RULES)
-    assert "MPS104  error    Distributed operator on MPS" in lines
+    assert "MPS104  error    Distributed operator has no MPS kernel" in lines
 
 
 @pytest.mark.parametrize(
