@@ -31,7 +31,7 @@ class Speeds(NamedTuple):
 class Look(NamedTuple):
     """A time in which the machine was looked at: where it begins and its length, in ns.
 
-    Of it the thread was `lost` us without a core.
+    The thread had no core for `lost` us of it.
     """
 
     begin: int
