@@ -1,4 +1,4 @@
-"""MPS305 to MPS307: training in half precision: which dtype on which chip, scaled gradients, the eps of Adam."""
+"""MPS305 to MPS307: training in half precision: dtypes that suit the chip, scaled gradients, Adam's eps."""
 
 from __future__ import annotations
 

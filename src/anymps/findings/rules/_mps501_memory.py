@@ -1,4 +1,4 @@
-"""MPS501 to MPS504: the limits of memory, and how near a run came to them."""
+"""MPS501 to MPS504: limits of memory that a run exceeded or came close to."""
 
 from __future__ import annotations
 
