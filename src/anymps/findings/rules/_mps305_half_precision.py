@@ -37,7 +37,7 @@ EMULATED = Rule(
 
 UNSCALED = Rule(
     id="MPS306",
-    title="Small float16 gradients are lost without a GradScaler",
+    title="float16 gradients vanish without a GradScaler",
     severity=Severity.WARNING,
     wrong=True,
     needs_steps=True,

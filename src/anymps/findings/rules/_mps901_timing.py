@@ -12,7 +12,7 @@ from anymps.record import ClockPair, Recording
 
 UNFINISHED = Rule(
     id="MPS901",
-    title="Measured time leaves out the GPU's work",
+    title="Time leaves out the GPU's work",
     severity=Severity.WARNING,
     why=("Operators on mps return as soon as they are queued: the clock measured the queueing, not the work."),
     fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
