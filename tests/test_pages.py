@@ -120,7 +120,7 @@ def test_a_commands_page() -> None:
     assert parts[1] == "Combine recordings into one: shards of a suite, ranks of a training, or several runs."
     assert parts[3:5] == [
         "```text\nanymps join [OPTIONS] FILES...\n```",
-        "```console\nanymps join -o all.anymps rank0.anymps rank1.anymps\n```",
+        "```console\nanymps join -o all.anymps rank0.anymps rank1.anymps  # two ranks of a training\n```",
     ]
     assert parts[6].endswith("\n| `-o, --output FILE` | The combined recording to write. Required. |")
     assert re.findall(r"^\| (\d+) \|", parts[-1], re.MULTILINE) == ["0", "2", "70", "130"]

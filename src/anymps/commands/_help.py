@@ -21,37 +21,43 @@ EXAMPLES: Final = {
         ("anymps compare --of 2.13 --with 2.15 train.py", "the kernels of two releases"),
     ),
     "convert": (
-        ("anymps convert model.pt model-mps.pt", ""),
-        ("anymps convert --to safetensors model.pt model.safetensors", ""),
+        ("anymps convert model.pt model-mps.pt", "the same format"),
+        ("anymps convert --to safetensors model.pt model.safetensors", "another format"),
     ),
-    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "")),
-    "diff": (("anymps diff before.anymps after.anymps", ""),),
+    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "in another release")),
+    "diff": (("anymps diff before.anymps after.anymps", "for CI: exits with 1 if something is worse"),),
     "doctor": (("anymps doctor", ""), ("anymps doctor --python .venv/bin/python", "another environment")),
-    "explain": (("anymps explain MPS201", ""),),
+    "explain": (
+        ("anymps explain MPS201", "one rule"),
+        ("anymps explain", "all rules"),
+    ),
     "fix": (
         ("anymps fix train.py --epochs 1", "print the patch"),
         ("anymps fix --write train.py --epochs 1", "apply it"),
     ),
-    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", ""),),
+    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", "two ranks of a training"),),
     "join-manifests": (("anymps join-manifests --into mps.toml shard1.toml shard2.toml", ""),),
     "kernels": (("anymps kernels add --download", "those of the installed torch, from its macOS wheel"),),
     "kernels add": (("anymps kernels add --download --torch 2.15", ""),),
-    "kernels list": (("anymps kernels list", ""),),
+    "kernels list": (("anymps kernels list 'add_dense_*'", "names that match"),),
     "kernels remove": (("anymps kernels remove --torch 2.15", ""),),
     "kernels show": (("anymps kernels show fused_adamw_float_float", ""),),
     "plan": (
         ("anymps plan train.py", "which Mac?"),
         ('anymps plan --mac "M4 Pro 24GB" --what-if batch=8,bf16 train.py', "one Mac, and a change"),
     ),
-    "report": (("anymps report", "the last run"), ("anymps report --format html --output run.html run.anymps", "")),
+    "report": (
+        ("anymps report", "the last run"),
+        ("anymps report --format html --output run.html run.anymps", "a page"),
+    ),
     "run": (
-        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', ""),
+        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', "with arguments of the script"),
         ("anymps run --report html=report.html train.py", "a page to read and to send"),
         ("anymps run --fail-on warning train.py", "for CI"),
     ),
     "verify": (
         ("anymps verify", "on a Mac: writes mac-answers.json.gz"),
-        ("anymps verify --read mac-answers.json.gz", ""),
+        ("anymps verify --read mac-answers.json.gz", "where this device differs from that Mac"),
     ),
 }
 """A command line, and what it is for, by command; the empty name is `anymps` itself."""
