@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from anymps.commands import _commands
-from anymps.commands._help import EXAMPLES, Command, exit_codes
+from anymps.commands._help import Command, examples, exit_codes
 
 
 def pages() -> dict[str, str]:
@@ -22,9 +22,7 @@ def _page(command: click.Command, name: str, above: click.Context, level: str) -
     yield f"{level} anymps {context.command_path.partition(' ')[2]}\n"
     yield from (f"{_markdown(' '.join(part.split()))}\n" for part in (command.help or "").split("\n\n"))
     yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
-    examples = EXAMPLES[context.command_path.partition(" ")[2]]
-    lines = "\n".join(f"{line}  # {purpose}" if purpose else line for line, purpose in examples)
-    yield f"```console\n{lines}\n```\n"
+    yield "```console\n{}\n```\n".format("\n".join(examples(context)))
     if isinstance(command, click.Group):
         for part, inner in command.commands.items():
             yield from _page(inner, part, context, f"{level}#")
@@ -34,8 +32,8 @@ def _page(command: click.Command, name: str, above: click.Context, level: str) -
             yield from (f"{level}# {title}\n", "| option | |", "| --- | --- |", *rows, "") if rows else ()
     if level == "#":
         yield "## Exit codes\n"
-        rows = (f"| {code} | {_markdown(meaning)} |" for code, meaning in exit_codes(context))
-        yield from ("| code | |", "| --- | --- |", *rows, "")
+        codes = (f"| {code} | {_markdown(meaning)} |" for code, meaning in exit_codes(context))
+        yield from ("| code | |", "| --- | --- |", *codes, "")
 
 
 def _option(record: tuple[str, str]) -> str:

@@ -131,14 +131,18 @@ class Group(click.Group):
             formatter.write_dl(exit_codes(ctx))
 
 
-def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the examples of a command, each with what it is for."""
+def examples(ctx: click.Context) -> list[str]:
+    """Return the examples of a command, each with what it is for."""
     rows = EXAMPLES[ctx.command_path.partition(" ")[2]]
     width = max(len(line) for line, _ in rows)
+    return [f"{line:<{width}}  # {purpose}" if purpose else line for line, purpose in rows]
+
+
+def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the examples of a command."""
     with formatter.section("Examples"):
-        for line, purpose in rows:
-            words = f"{line:<{width}}  # {purpose}" if purpose else line
-            formatter.write(f"{'':{formatter.current_indent}}{words}\n")
+        for line in examples(ctx):
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
 def exit_codes(ctx: click.Context) -> list[tuple[str, str]]:
