@@ -24,6 +24,7 @@ myst_heading_anchors = 3
 highlight_language = "text"  # of blocks that name no language
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "__init__, __new__"}  # objects that users get, and do not make
 autodoc_typehints = "signature"
 
 html_theme = "furo"
@@ -53,7 +54,7 @@ def _put_the_address(app: Any, document: str, source: list[str]) -> None:
 def _put_pages_into_the_tree(app: Any, document: str, source: list[str]) -> None:
     # The index of recipes is for reading in the repository too; only the site needs a tree. The rules have a filter,
     # and docs/evidence.md names what runs have written.
-    pages = {"architecture": "architecture/*"}.get(document)
+    pages = {"architecture": "architecture/*", "commands": "commands/*"}.get(document)
     if document.startswith(("rules/MPS", "fidelity")):
         source[0] = f"---\norphan: true\n---\n\n{source[0]}"
     if document == "recipes/README":  # in the order of its table, not of the alphabet

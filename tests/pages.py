@@ -1,4 +1,4 @@
-"""`python -m tests.pages` writes docs/rules, docs/known-bugs.md, a drawing, and the tables of docs/settings.md."""
+"""`python -m tests.pages` writes docs/rules, docs/commands, docs/known-bugs.md, a drawing, and tables of settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
 
+import command_pages
 import packages_drawing
 import settings_page
 from anymps.findings import RULES
@@ -18,6 +19,7 @@ from anymps.rules.faults import all_hazards
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "rules"
+COMMANDS = ROOT / "docs" / "commands"
 BUGS = ROOT / "docs" / "known-bugs.md"
 
 _HEAD = """\
@@ -109,17 +111,17 @@ def pages() -> dict[str, str]:
 
 
 def main() -> int:
-    """Write all pages, and take away those of rules that are gone."""
+    """Write all pages, and take away those of rules and commands that are gone."""
     packages_drawing.write()
     settings_page.write()
     BUGS.write_text(bugs(), encoding="utf-8")
-    FOLDER.mkdir(exist_ok=True)
-    texts = pages()
-    for path in FOLDER.glob("*.md"):
-        if path.name not in texts:
-            path.unlink()
-    for name, text in texts.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    for folder, texts in ((FOLDER, pages()), (COMMANDS, command_pages.pages())):
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("*.md"):
+            if path.name not in texts:
+                path.unlink()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from anymps._command_settings import FACES, rows_of
-from anymps._setting_row import Row
+from anymps._command_settings import FACES
 from anymps._settings import rows
 from anymps.pytest_plugin._options import OPTIONS
 
@@ -52,20 +51,6 @@ def variables() -> Iterator[str]:
             yield f"| `{row.variable}{'=1' if row.kind in ('flag', 'switch') else ''}` | {row.page} |"
 
 
-def options() -> Iterator[str]:
-    """All options of each command, as its `--help` has them."""
-    for command in COMMANDS:
-        yield f"### `anymps {command}`"
-        yield ""
-        yield "| option | |"
-        yield "| --- | --- |"
-        for row in rows_of(command):
-            default = f" Default: {row.default}." if row.shows_default else ""
-            help_text = row.helps.get(command, row.help).replace("{", "\\{").replace("|", "\\|")
-            yield f"| `{_option(row)}` | {help_text.partition('  [')[0]}{default} |"
-        yield ""
-
-
 def gate() -> Iterator[str]:
     """The options of `pytest --mps`, with their twins in the configuration file."""
     yield "| command line | configuration file | |"
@@ -83,19 +68,6 @@ def gate() -> Iterator[str]:
         yield f"| `{option.flag}{words}{value}` | `{option.name}`{lines} | {option.help}{off}{more} |"
 
 
-def _option(row: Row) -> str:
-    """`--mac MAC`, `--fallback`, `--no-fallback`, `--substrate host, cuda`."""
-    value = row.metavar.replace("|", ", ") or {
-        "word": ", ".join(row.words + ((row.other.upper(),) if row.other else ())),
-        "file": "FILE",
-        "integer": "N",
-        "number": "N",
-    }.get(row.kind)
-    start = f"{row.flag}, {row.short}" if row.short else row.flag
-    start += f"`, `{row.flag.replace('--', '--no-', 1)}" if row.kind == "switch" else ""
-    return f"{start} {value}" if value else start
-
-
 def filled(text: str, tables: Mapping[str, Iterable[str]]) -> str:
     """A page with its tables made anew, each between two comments. Raises ValueError where one has no place."""
     for name, lines in tables.items():
@@ -109,9 +81,7 @@ def filled(text: str, tables: Mapping[str, Iterable[str]]) -> str:
 def pages() -> dict[Path, str]:
     """Each page as it should be."""
     return {
-        PAGE: filled(
-            PAGE.read_text(encoding="utf-8"), {"shared": shared(), "variables": variables(), "options": options()}
-        ),
+        PAGE: filled(PAGE.read_text(encoding="utf-8"), {"shared": shared(), "variables": variables()}),
         GATE: filled(GATE.read_text(encoding="utf-8"), {"options": gate()}),
     }
 

@@ -18,6 +18,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+import anymps
 from anymps._settings import FORMATS, row_of
 from anymps.commands import _commands
 from anymps.mac import parse_mac
@@ -25,7 +26,7 @@ from anymps.pytest_plugin._options import OPTIONS
 from anymps.rules import SUPPORTED
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (".", "docs", "docs/architecture", "docs/recipes", "docs/rules", "examples", "tests/data")
+FOLDERS = (".", "docs", "docs/architecture", "docs/commands", "docs/recipes", "docs/rules", "examples", "tests/data")
 """Where the pages lie; a test for each folder, as there are hundreds of pages."""
 ARCHITECTURE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "architecture").glob("*.md"))
 SHELLS = ("console", "bash", "sh", "")
@@ -187,9 +188,15 @@ def test_the_front_page_is_one_screen() -> None:
 
 
 def test_every_command_is_on_the_page_of_commands() -> None:
-    """docs/commands.md names all commands."""
+    """docs/commands.md links to the pages of all commands."""
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    assert [name for name in _commands.commands if f"`anymps {name}" not in text] == []
+    assert [name for name in _commands.commands if f"(commands/{name}.md)" not in text] == []
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    """docs/api.md lists what `anymps` exports."""
+    listed = re.findall(r"^\.\. auto\w+:: anymps\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(set(anymps.__all__) - {"__version__"})
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", *ARCHITECTURE])

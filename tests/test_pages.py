@@ -1,4 +1,4 @@
-"""The documentation of rules: `anymps explain`, and the pages under docs/rules that are made from the same texts."""
+"""Pages made from the texts of the program: those of rules, which `anymps explain` shows too, and of commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import command_pages
 import pages
 from anymps.commands import main
 from anymps.findings import RULES, Example, Rule, Severity
@@ -105,10 +106,29 @@ def test_a_rule_needs_an_example() -> None:
 
 
 def test_the_pages_are_up_to_date() -> None:
-    """docs/rules holds what `python -m tests.pages` writes, and nothing else."""
-    written = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.iterdir()}
-    assert written == pages.pages(), "run `make pages`"
+    """docs/rules and docs/commands hold what `python -m tests.pages` writes, and nothing else."""
+    for folder, texts in ((pages.FOLDER, pages.pages()), (pages.COMMANDS, command_pages.pages())):
+        written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+        assert written == texts, "run `make pages`"
     assert pages.BUGS.read_text(encoding="utf-8") == pages.bugs(), "run `make pages`"
+
+
+def test_a_commands_page() -> None:
+    """It has the help's sentences, usage, examples, options in their groups, and the command's own exit codes."""
+    texts = command_pages.pages()
+    parts = texts["join.md"].split("\n\n")
+    assert parts[1] == "Combine recordings into one: shards of a suite, ranks of a training, or several runs."
+    assert parts[3:5] == [
+        "```text\nanymps join [OPTIONS] FILES...\n```",
+        "```console\nanymps join -o all.anymps rank0.anymps rank1.anymps  # two ranks of a training\n```",
+    ]
+    assert parts[6].endswith("\n| `-o, --output FILE` | The combined recording to write. Required. |")
+    assert re.findall(r"^\| (\d+) \|", parts[-1], re.MULTILINE) == ["0", "2", "70", "130"]
+    assert "| `--batch N` | The batch size, also for \\{batch} in the script's arguments. |" in texts["plan.md"]
+    assert "| `--seconds SECONDS` | Time limit of one measurement, in seconds. Default: 300. |" in texts["plan.md"]
+    headings = re.findall("^## (.*)", texts["plan.md"], re.MULTILINE)
+    assert headings == ["Options", "Mac", "Report", "Advanced", "Exit codes"]
+    assert "\n## anymps kernels add\n" in texts["kernels.md"]
 
 
 def test_a_known_bugs_page() -> None:
@@ -133,14 +153,17 @@ def test_the_table_of_known_bugs_tells_what_is_not_known() -> None:
 
 
 def test_the_pages_are_written_and_cleared_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Writing takes away the pages of rules that are gone."""
+    """Writing takes away the pages of rules and commands that are gone."""
+    monkeypatch.setattr(pages, "COMMANDS", tmp_path / "commands")
     folder = tmp_path / "rules"
     monkeypatch.setattr(pages, "BUGS", tmp_path / "known-bugs.md")
     monkeypatch.setattr(pages, "FOLDER", folder)
     pages.main()
     (folder / "MPS000.md").write_text("gone")
+    (pages.COMMANDS / "fly.md").write_text("gone")
     pages.main()
     assert sorted(path.name for path in folder.iterdir()) == sorted(pages.pages())
+    assert sorted(path.name for path in pages.COMMANDS.iterdir()) == sorted(command_pages.pages())
 
 
 @pytest.mark.parametrize(
@@ -166,7 +189,7 @@ def test_explain_lists_all_rules(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(RULES)
-    assert "MPS104  error    Distributed operator on MPS" in lines
+    assert "MPS104  error    Distributed operator has no MPS kernel" in lines
 
 
 @pytest.mark.parametrize(

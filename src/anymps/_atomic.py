@@ -96,10 +96,10 @@ def staged_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
-    """A file to write that is `path` at the end of the block; after an error `path` is what it was.
+    """A file to write, which replaces `path` at the end of the block; after an error `path` is unchanged.
 
-    `sync` is as in `Staged.commit`, `follow` as in `Staged`.
-    What is no regular file (a pipe, `/dev/null`) cannot be replaced, and is written as it is. Raises OSError.
+    `sync` is as in `Staged.commit`, `follow` as in `Staged`. A file that is not regular (a pipe, `/dev/null`) is
+    written in place. Raises OSError.
     """
     if _is_special(path):
         with open(path, "wb") as file:
@@ -113,7 +113,7 @@ def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool =
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise OSError, whose text says what to do, for a file that `replacing` could not write: before long work.
 
-    It makes the new file and takes it away again, as no mode tells of a read-only disk or of another machine's rights.
+    It creates the new file and removes it: modes do not show a read-only disk, or the rights on another machine.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "it is a directory (name a file in it)", os.fspath(path))

@@ -5,7 +5,7 @@ Classes of faces that use the device inherit what is shared (`_settings`).
 
 from __future__ import annotations
 
-# ruff: noqa: RUF009 - `row` makes a field anew at each call
+# ruff: noqa: RUF009 - `row` makes a new field at each call
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""Reads numbers in texts from outside: however many digits they have, the answer is a number of a size that computes.
+"""Reads numbers in untrusted text: the result has a size that can be computed with, however many digits there are.
 
-Python refuses to convert more than 4,300 digits, and a number of 400 digits is no float. No size, count or time that is
-meant has more than 18 digits.
+Python refuses to convert more than 4,300 digits, and no float has 400. Real sizes, counts and times have at most 18.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ def own_worker(module: str) -> list[str]:
 
 
 class FreshProcess:
-    """A process as this one was when it was made: its folder, its variables and its standard streams.
+    """Starts processes with the folder, variables and standard streams that this process had when the object was made.
 
-    What a script of the user's does to this process does not reach it.
+    A script that changes this process does not change them.
     """
 
     def __init__(self) -> None:

@@ -2,12 +2,12 @@
 
 The options of the commands and of `pytest --mps`, `%%mps`, the arguments of `anymps.enable`, the variables that child
 processes inherit and the tables of docs/settings.md are made from these rows and those of `_command_settings`. A face
-fills one object of its class and hands that on. A new setting is a field of a class, and what acts on it.
+fills one object of its class and passes it on. A new setting is a field of a class, and code that uses it.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: RUF009 - `row` makes a field anew at each call
+# ruff: noqa: RUF009 - `row` makes a new field at each call
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -146,7 +146,7 @@ class Settings:
         return {row.name: getattr(self, row.name) for row in rows() if row.enable}
 
     def filled(self: _S, project: object) -> _S:
-        """With what the project says of the device, where neither the user nor the environment says anything."""
+        """These settings, with the project's for the device where neither the user nor the environment has set one."""
         names = [row.name for row in rows() if row.enable and row.key and not os.environ.get(row.variable)]
         said: dict[str, Any] = {name: getattr(project, name) or None for name in names if getattr(self, name) is None}
         return replace(self, **said)
@@ -177,10 +177,9 @@ def variable_of(name: str) -> str:
 
 
 def asked_for(name: str, given: Any = None) -> Any:
-    """What `given` asks for, which child processes inherit, else the variable; None where neither says anything.
+    """The value of `given`, which child processes inherit, else that of the variable; None if neither is set.
 
-    Of a flag or a seed, the variable's 0 is None: it says no more than no variable. Raises EnableError for another
-    text.
+    For a flag or a seed, a variable of 0 counts as not set. Raises EnableError for another text.
     """
     found = row_of(name)
     if given is not None:

@@ -23,10 +23,9 @@ def torch_threads(number: int) -> Iterator[None]:
 
 @contextmanager
 def calling_thread_alone() -> Iterator[None]:
-    """What the calling thread computes with torch is not shared with others within; other threads stay as they are.
+    """Within the block, torch uses one thread for the calls of this thread; other threads keep their setting.
 
-    Unlike `torch_threads`, whose number is also that with which threads of the program begin. Does nothing where torch
-    takes its threads from something other than OpenMP.
+    `torch_threads` also sets the number for threads that the program starts. Does nothing if torch does not use OpenMP.
     """
     import torch
 

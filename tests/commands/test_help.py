@@ -66,7 +66,7 @@ def test_a_long_list_of_options_has_groups(capsys: pytest.CaptureFixture[str]) -
     """Each option stands once, below what it is for."""
     lines = shown(capsys, "run")
     assert [line for line in lines if line and not line.startswith(" ")] == [
-        "Examples:", "Options:", "Mac:", "Report:", "CI:", "Checks:", "Advanced:"
+        "Examples:", "Options:", "Mac:", "Report:", "CI:", "Checks:", "Advanced:", "Exit codes:"
     ]  # fmt: skip
     options = [line.split()[0] for line in lines if line.startswith("  -")]
     assert len(options) == len(set(options)) == len(COMMANDS["run"].params)  # an argument less, --help more
@@ -76,7 +76,7 @@ def test_a_long_list_of_options_has_groups(capsys: pytest.CaptureFixture[str]) -
 def test_a_short_list_of_options_has_none(capsys: pytest.CaptureFixture[str]) -> None:
     """Doctor's three need no headings."""
     lines = shown(capsys, "doctor")
-    assert [line for line in lines if line and not line.startswith(" ")] == ["Examples:", "Options:"]
+    assert [line for line in lines if line and not line.startswith(" ")] == ["Examples:", "Options:", "Exit codes:"]
 
 
 def test_groups_name_options_that_exist() -> None:

@@ -1,6 +1,6 @@
 """What a source of a recording offers to the capture: the native core, or the observer's interface to it.
 
-And how the capture uses it everywhere: what stands in the place of a function of torch's, and marks with facts.
+The capture's helpers for it are here too: replacements of torch's functions, and marks with facts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The speed of a core of this machine, relative to an M1's, by what short pieces of C code take on it.
 
-A core's speed changes within seconds, where another program has the other half of it, and not alike for all code. On an
-Intel Xeon with Python 3.11, what runs many instructions takes 1.6 times as long then: multiplying large integers, loops
-of Python, small calls of torch. What waits for memory or for one result after the other takes 1.1 to 1.4 times as long:
-sorting a list 1.20, singular values 1.22, eigenvalues 1.18, torch's sort 1.17. So what the CPU computes in fallbacks
-goes by sorting, and the program's own code by multiplying and sorting together. Both are C code of the interpreter that
-is much the same in each version and build of Python. Each sorting is of other numbers: a core that has learned the
-branches of one list sorts it in 0.6 of the time, but not where another program makes it forget them.
+A core's speed changes within seconds if another program uses its other thread, and differently for each kind of code.
+On an Intel Xeon with Python 3.11, code of many instructions then takes 1.6 times as long: multiplying large integers,
+loops of Python, small calls of torch. Code that waits for memory or for each result takes 1.1 to 1.4 times as long:
+sorting a list 1.20, singular values 1.22, eigenvalues 1.18, torch's sort 1.17. So fallbacks are scaled by sorting, and
+the program's own code by multiplying and sorting together. Both are C code of the interpreter that is much the same in
+each version and build of Python. Each sorting is of other numbers: a core that has learned the branches of one list
+sorts it in 0.6 of the time, but not where another program makes it forget them.
 
 After a step the first slices are slower than those that follow, as caches and predictions of branches know other code:
 on that Xeon, the first takes 1.37 times the fourth, the second 1.17, the third 1.07. So the first three do not count.

@@ -1,8 +1,8 @@
-"""Where a program chose its device, and what goes by that choice, read from its source when the run has ended.
+"""The line where a program chose its device, and what depends on it, read from the source after the run.
 
-Of a run that never used mps: the line that chose, and what the program would move. Of any: where it takes each device
-but CUDA for the CPU, `"cuda" if "cuda" in device else "cpu"`, before autocast: on mps autocast is then left out, or is
-one for the CPU, and nothing calls.
+For a run that never used mps: the line that chose, and what the program would move. For every run: code before autocast
+that takes any device but CUDA for the CPU, `"cuda" if "cuda" in device else "cpu"`. On mps the program then skips
+autocast, or uses the CPU's, and no call shows it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Code of the program that passes over what mps does: handlers that catch other exceptions, tests without an index."""
+"""Code that does not expect what mps does: handlers that catch other exceptions, comparisons without an index."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The lines of the program that torch.compile's kernels and calls compute, from Inductor's nodes or beside its cache.
 
-Inductor writes its code once and finds it in its cache from then on. What it wrote says nothing about lines, or those
-of the time of writing, so they are kept in a file beside it: not as lines, which move when the program is edited, but
-as nodes of Dynamo's graph, which the cache has compared.
+Inductor writes its code once, and finds it in its cache later. That code names no lines, or outdated ones. So a file
+beside it keeps nodes of Dynamo's graph, which the cache has compared: lines move when the program is edited.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ _ENOUGH: Final = 4  # looks that tell the speed without the run's end
 class _Look(NamedTuple):
     """One look at this machine's core, from `begin` to `end` in ns.
 
-    `lost` is the time without a core, in us; `code` and `compute` are speeds; `cold` and `again` are the times of a
-    piece of cold code and of the same once more, in us. These two are 0 if that code last ran more than a step before.
+    `lost` is the time without a core, in us; `code` and `compute` are speeds; `cold` and `again` are the times, in us,
+    of the same code with cold and with warm caches. Both are 0 if that code last ran more than a step before.
     """
 
     begin: int

@@ -1,7 +1,7 @@
-"""Which variable of the program keeps more tensors on mps from step to step, and the line that gives them to it.
+"""Finds the variable that keeps more tensors on mps from step to step, and the line that adds them.
 
-Looked at in the second and the fifth step of an optimizer, while the loop's frames are alive: a container that holds
-more tensors than before, or a tensor whose graph reaches back to the one that the variable held then.
+Compares the second and the fifth step of an optimizer, while the loop's frames exist: a container that holds more
+tensors than before, or a tensor whose graph reaches back to the one that the variable held then.
 """
 
 from __future__ import annotations

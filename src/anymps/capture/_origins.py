@@ -1,8 +1,8 @@
 """Where a refused tensor came from: the variable that holds it in the user's frames, and the line that made it.
 
-Nothing is recorded for this while a script runs well. When MPS refuses a call, the frames are still alive, so the
-tensor is looked for among the names on the failing line, outwards from the innermost frame of the user's, and the
-source is read for the last assignment to the name that holds it; for `self.scale`, for the one in the class.
+Nothing is recorded for this until MPS refuses a call. The frames then still exist. The tensor is looked up in the names
+on the failing line, from the user's innermost frame outwards. The source has the last assignment to that name; for
+`self.scale`, the one in the class.
 """
 
 from __future__ import annotations

@@ -74,6 +74,6 @@ def closing_facts() -> dict[str, object]:
 
 
 def _environment() -> dict[str, str]:
-    """What changes how a run behaves; not what we have set: where the core is, and where children leave parts."""
+    """The variables that change how a run behaves, without those that anymps has set itself."""
     names = sorted(name for name in os.environ if name.startswith(_VARIABLES) and not name.startswith(_OUR_OWN))
     return {name: os.environ[name] for name in names}

@@ -1,7 +1,7 @@
 """Capture of a test suite: one tape for the whole session, read section by section, a test at a time.
 
 A suite makes millions of calls; a gate needs the few that waited, ran on the CPU or were refused. So a section keeps
-those alone, and every call only where somebody asks for it: a block inside a test, or a limit on memory.
+only those, and every call only for a block inside a test or a limit on memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class LateError:
-    """What a kernel left on the device, and the line of its call; the line is unknown if the device does not tell."""
+    """An error that a kernel left on the device, and the line of its call if the device knows it."""
 
     message: str
     site: Site

@@ -1,6 +1,6 @@
-"""What made a CPU tensor that was copied to mps: a factory of torch, or an index into a data set, just before the copy.
+"""Finds what made a CPU tensor just before its copy to mps: a factory of torch, or an index into a data set.
 
-Asked once for each line that copies. The frames are still alive then, so names are resolved without running anything.
+Runs once for each line that copies. The frames exist then, so names are resolved without running any code.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def begin() -> None:
 
 
 def stand_aside() -> None:
-    """Leave this process to itself: it switches the device on, and records, as it was told on its own command line."""
+    """Undo the preparation of this process: it switches the device on and records as its own command line says."""
     global _aside
     _aside = True
     if _waiting is not None and _waiting in sys.meta_path:

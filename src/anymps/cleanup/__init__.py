@@ -1,4 +1,4 @@
-"""What an ending leaves behind, by a signal too: files and processes that are taken away then, or by the next start."""
+"""Removes files and ends processes when a process ends, by a signal too, or at the next start of anymps."""
 
 from anymps.cleanup._descendants import adopt_descendants, children, end_children
 from anymps.cleanup._leftovers import PrivateFolder, hold, remove_leftover, remove_leftovers

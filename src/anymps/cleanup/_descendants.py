@@ -1,4 +1,4 @@
-"""Ends all that a process has started, in a session of its own too, and what its children have left behind."""
+"""Ends all processes that a process has started: those in other sessions and orphans of its children, too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files and folders that a running process holds: what a killed one has left is removed by the next that starts.
+"""Temporary files and folders of a process; if it was killed, the next process that starts removes them.
 
-A lock tells the two apart, as the system releases it however its holder ends. Where there are no such locks, as on some
-network file systems and on Windows, nothing is taken for left.
+A lock shows whether the process still runs: the system releases it however the process ends. Without such locks, as on
+Windows and some network file systems, nothing is removed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def remove_leftover(path: str | os.PathLike[str], marked: Path | None = None) ->
 
 
 class PrivateFolder:
-    """A new folder for this process alone, which `remove` takes away; as a context it is its path, and then gone.
+    """A new private folder, which `remove` deletes; a `with` block gets its path, and deletes it at the end.
 
     It lies in `parent`, or else where the system keeps temporary files, and its name begins with `prefix`. Raises
     OSError.

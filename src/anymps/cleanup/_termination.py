@@ -1,4 +1,4 @@
-"""Makes an error of a signal that ends a command, so that what it has open is closed and taken away as after one."""
+"""Turns a signal that ends a command into an exception, so that open files are closed and temporary ones removed."""
 
 from __future__ import annotations
 

@@ -22,22 +22,6 @@ from anymps.commands._help import Group
 
 _CANNOT_BE_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
-_EPILOG = """\b
-Exit codes (docs/exit-codes.md):
-  0    clean; the script's own exit code is passed on unchanged
-  1    the script ended with an exception; doctor: no mps device is possible;
-       diff: new findings; compare: the numbers diverge;
-       verify --read: the answers differ from the file's
-  2    wrong usage, or a file, a Mac, a compiler or a torch that is missing;
-       a script that cannot be planned or timed, a checkpoint that cannot be
-       converted
-  3    findings, with --fail-on, in a script that ended with 0
-  4    run, compare: nothing ran on mps in a script that ended with 0
-       (--allow-unused)
-  70   a bug in anymps
-  130  interrupted (Ctrl-C)"""
-
-
 _MODULES: Final = {
     "bench": "bench",
     "compare": "_compare",
@@ -91,7 +75,6 @@ class _Commands(MutableMapping[str, click.Command]):
 @click.group(
     cls=Group,
     commands=_Commands(_MODULES),
-    epilog=_EPILOG,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -147,7 +147,7 @@ def _since(answer: Coverage) -> str:
 
 
 def _facts(answer: Coverage) -> list[tuple[str, str]]:
-    """What there is to say about an overload, as pairs of name and text."""
+    """The facts about an overload, as pairs of name and text."""
     facts = [("status", _status(answer))]
     if answer.since is not None:
         facts.append(("since", _since(answer)))

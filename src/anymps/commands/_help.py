@@ -1,4 +1,4 @@
-"""What `--help` shows of a command: examples, and its options by what they are for."""
+"""The parts of a command's `--help`: examples, options by what they are for, and exit codes."""
 
 from __future__ import annotations
 
@@ -21,40 +21,65 @@ EXAMPLES: Final = {
         ("anymps compare --of 2.13 --with 2.15 train.py", "the kernels of two releases"),
     ),
     "convert": (
-        ("anymps convert model.pt model-mps.pt", ""),
-        ("anymps convert --to safetensors model.pt model.safetensors", ""),
+        ("anymps convert model.pt model-mps.pt", "the same format"),
+        ("anymps convert --to safetensors model.pt model.safetensors", "another format"),
     ),
-    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "")),
-    "diff": (("anymps diff before.anymps after.anymps", ""),),
+    "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "in another release")),
+    "diff": (("anymps diff before.anymps after.anymps", "for CI: exits with 1 if something is worse"),),
     "doctor": (("anymps doctor", ""), ("anymps doctor --python .venv/bin/python", "another environment")),
-    "explain": (("anymps explain MPS201", ""),),
+    "explain": (
+        ("anymps explain MPS201", "one rule"),
+        ("anymps explain", "all rules"),
+    ),
     "fix": (
         ("anymps fix train.py --epochs 1", "print the patch"),
         ("anymps fix --write train.py --epochs 1", "apply it"),
     ),
-    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", ""),),
+    "join": (("anymps join -o all.anymps rank0.anymps rank1.anymps", "two ranks of a training"),),
     "join-manifests": (("anymps join-manifests --into mps.toml shard1.toml shard2.toml", ""),),
     "kernels": (("anymps kernels add --download", "those of the installed torch, from its macOS wheel"),),
     "kernels add": (("anymps kernels add --download --torch 2.15", ""),),
-    "kernels list": (("anymps kernels list", ""),),
+    "kernels list": (("anymps kernels list 'add_dense_*'", "names that match"),),
     "kernels remove": (("anymps kernels remove --torch 2.15", ""),),
     "kernels show": (("anymps kernels show fused_adamw_float_float", ""),),
     "plan": (
         ("anymps plan train.py", "which Mac?"),
         ('anymps plan --mac "M4 Pro 24GB" --what-if batch=8,bf16 train.py', "one Mac, and a change"),
     ),
-    "report": (("anymps report", "the last run"), ("anymps report --format html --output run.html run.anymps", "")),
+    "report": (
+        ("anymps report", "the last run"),
+        ("anymps report --format html --output run.html run.anymps", "a page"),
+    ),
     "run": (
-        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', ""),
+        ('anymps run --mac "M3 Pro 18GB" train.py --epochs 1', "with arguments of the script"),
         ("anymps run --report html=report.html train.py", "a page to read and to send"),
         ("anymps run --fail-on warning train.py", "for CI"),
     ),
     "verify": (
         ("anymps verify", "on a Mac: writes mac-answers.json.gz"),
-        ("anymps verify --read mac-answers.json.gz", ""),
+        ("anymps verify --read mac-answers.json.gz", "where this device differs from that Mac"),
     ),
 }
 """A command line, and what it is for, by command; the empty name is `anymps` itself."""
+
+EXIT_CODES: Final = (
+    ("0", "", "success"),
+    ("0", "run bench", "the script's own exit code is passed on unchanged"),
+    ("1", "run bench", "the script or function ended with an exception"),
+    ("1", "doctor", "no mps device is possible"),
+    ("1", "diff", "new findings"),
+    ("1", "compare", "the numbers diverge, or the script fails in one of the runs"),
+    ("1", "verify", "with --read, the answers differ from the file's"),
+    ("2", "", "wrong usage, or a file, a Mac, a compiler or a torch that is missing"),
+    ("2", "plan bench", "the script cannot be planned or timed"),
+    ("2", "compare", "the script fails in both runs"),
+    ("2", "convert", "the checkpoint cannot be converted"),
+    ("3", "run report", "findings, with --fail-on, in a script that ended with 0"),
+    ("4", "run compare", "nothing ran on mps in a script that ended with 0"),
+    ("70", "", "a bug in anymps"),
+    ("130", "", "interrupted (Ctrl-C)"),
+)
+"""Each code, the commands that end with it (all where none is named), and what it means."""
 
 _GROUPS: Final = {
     "Options": (),
@@ -70,11 +95,17 @@ _FEW: Final = 8  # options, which need no groups
 
 
 class Command(click.Command):
-    """A command whose help has examples, and groups where there are many options."""
+    """A command whose help has examples, groups where there are many options, and exit codes."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the options."""
+        """Write the examples, then the options and the exit codes."""
         write_examples(ctx, formatter)
+        for name, records in {**self.grouped(ctx), "Exit codes": exit_codes(ctx)}.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+    def grouped(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the options, each with its help, by group."""
         groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _GROUPS}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
@@ -84,10 +115,7 @@ class Command(click.Command):
         found = [record for records in groups.values() for record in records]
         if len(found) <= _FEW:
             groups = {"Options": found}
-        for name, records in groups.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
+        return {name: records for name, records in groups.items() if records}
 
 
 class Group(click.Group):
@@ -96,16 +124,34 @@ class Group(click.Group):
     command_class = Command
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the options and the commands."""
+        """Write the examples, then the options, the commands and the exit codes."""
         write_examples(ctx, formatter)
         super().format_options(ctx, formatter)
+        with formatter.section("Exit codes"):
+            formatter.write_dl(exit_codes(ctx))
+
+
+def examples(ctx: click.Context) -> list[str]:
+    """Return the examples of a command, each with what it is for."""
+    rows = EXAMPLES[ctx.command_path.partition(" ")[2]]
+    width = max(len(line) for line, _ in rows)
+    return [f"{line:<{width}}  # {purpose}" if purpose else line for line, purpose in rows]
 
 
 def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the examples of a command, each with what it is for."""
-    rows = EXAMPLES[ctx.command_path.partition(" ")[2]]
-    width = max(len(line) for line, _ in rows)
+    """Write the examples of a command."""
     with formatter.section("Examples"):
-        for line, purpose in rows:
-            words = f"{line:<{width}}  # {purpose}" if purpose else line
-            formatter.write(f"{'':{formatter.current_indent}}{words}\n")
+        for line in examples(ctx):
+            formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def exit_codes(ctx: click.Context) -> list[tuple[str, str]]:
+    """Return the codes of a command with their meanings; of `anymps` itself, all."""
+    own = ctx.command_path.split(" ")[1:2]
+    found: dict[str, list[str]] = {}
+    for code, commands, meaning in EXIT_CODES:
+        if not own or not commands or own[0] in commands.split(" "):
+            found.setdefault(code, []).append(
+                meaning if own or not commands else f"{', '.join(commands.split(' '))}: {meaning}"
+            )
+    return [(code, "; ".join(meanings)) for code, meanings in found.items()]

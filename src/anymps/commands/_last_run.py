@@ -11,7 +11,7 @@ from anymps._cache import cache_home
 from anymps._errors import UsageError
 
 _NAME = "last.anymps"
-_STALE_S = 24 * 3600  # what a killed run left behind is taken away after a day
+_STALE_S = 24 * 3600  # leftovers of a killed run are deleted after a day
 
 
 def last_recording() -> Path:

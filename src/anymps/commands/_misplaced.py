@@ -1,4 +1,4 @@
-"""Options of ours that stand after a script, where the script gets them."""
+"""Finds options of anymps that stand after the script, where the script gets them."""
 
 from __future__ import annotations
 

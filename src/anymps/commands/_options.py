@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def takes(command: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Add the options of a command; its function is given their values first of all, as one object of `FACES`."""
+    """Add the options of a command; its function gets their values as its first argument, one object of `FACES`."""
     rows = rows_of(command)
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:

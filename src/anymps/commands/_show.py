@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def say(problem: object, stream: TextIO | None = None) -> None:
     """Print one line in the name of the program, on stderr if no stream is named.
 
-    What comes from files or names in it reaches no terminal as it is: control characters are written out.
+    Control characters, which names of files may contain, are escaped for the terminal.
     """
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler

@@ -285,7 +285,7 @@ def _show(error: BaseException) -> None:
 def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
     """Drop the frames above the script's own: those of anymps and of the import system.
 
-    Where nothing of the script's is left, only those of this file: the others tell of a fault of ours.
+    If no frame of the script is left, drop only those of this file: the others show a bug in anymps.
     """
     here = _without_own_frames.__code__.co_filename
     package = os.path.dirname(os.path.dirname(here)) + os.sep

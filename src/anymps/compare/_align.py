@@ -1,8 +1,8 @@
 """Matches the calls of two traces, including calls that are one operator in pieces.
 
 A call is identified by the program's line, forward or backward, its operator and the shapes of its results. Where the
-two diverge, the nearest place from which they match again is looked for. What lies between is a block, which the
-devices may compute with different operators.
+two diverge, the nearest place is found from which they match again. The calls between form a block, which the devices
+may compute with different operators.
 """
 
 from __future__ import annotations

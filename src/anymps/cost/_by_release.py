@@ -1,4 +1,4 @@
-"""The kernels of operators that some releases of torch run as others do not: group norms, attention, convolutions.
+"""Operators whose kernels differ between releases of torch: group norms, attention, convolutions.
 
 Until 2.12 Python runs a group norm as a row of other operators (`torch/backends/mps/__init__.py` of those releases;
 issue 182805 and pull request 183020 of pytorch say what that costs). Attention goes through a graph that writes out all

@@ -1,8 +1,8 @@
 """Two clocks: the host queues work and the device does it; a wait brings both to the same time. Knows no Mac.
 
-A step follows another, so some are walked through and the last one counts: a host that runs ahead does so into the
-next step. Between two waits a stretch of moves takes the clocks (h, d) to (h + host, max(d + device, h + chain)), and
-two stretches make one in the same way. So what a step would take without a wait needs no second walk through its calls.
+Several steps are simulated and the last one counts, because a host that runs ahead does so into the next step. Between
+two waits a stretch of moves takes the clocks (h, d) to (h + host, max(d + device, h + chain)), and two stretches make
+one in the same way. So the time of a step without a wait needs no second pass through its calls.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def stretches(moves: Sequence[Move], places: Sequence[Hashable]) -> list[Stretch
 def seconds_without(
     found: Sequence[Stretch], unneeded: Callable[[Hashable], bool], gone: Callable[[Hashable], bool] = lambda _: False
 ) -> float:
-    """What a step takes in which nothing waits at these places, and what waited is not done at all where it is gone."""
+    """The time of a step without the waits at these places, and without the work that waited if that is gone too."""
     left = [
         stretch
         if not stretch.waits or not unneeded(stretch.place)

@@ -1,4 +1,4 @@
-"""How long the graphs of a first step take to compile. Nothing but a guess with a wide interval is public."""
+"""How long the graphs of a first step take to compile. The public data allow only a wide interval."""
 
 from __future__ import annotations
 

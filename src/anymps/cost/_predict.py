@@ -144,7 +144,7 @@ def step_time(
         host += count * time.host * slower
         bound[time.bound] = bound.get(time.bound, 0.0) + count * time.device
         if time.device:
-            # Classes are off each in its own way: what they add to the interval goes by their share of the time.
+            # Errors of classes are independent: each widens the interval by its share of the time.
             uncertain += count * time.device * width(time.kind, call, mac, coefficients)
     wait = waits * wait_seconds(mac, coefficients)
     seconds = queue_seconds(host, device) + wait

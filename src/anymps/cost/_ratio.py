@@ -1,6 +1,6 @@
 """How many times as fast one Mac does a step as another, with an interval that was scored for ratios.
 
-Part of what is wrong with a prediction is wrong on all Macs alike, and goes out of a ratio; the rest of both adds up.
+Part of a prediction's error is the same on all Macs and cancels in a ratio; the rest of both errors adds up.
 """
 
 from __future__ import annotations

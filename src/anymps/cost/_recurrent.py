@@ -1,8 +1,8 @@
 """An LSTM that MPS runs as one graph, as the products and pointwise kernels of its layers and steps.
 
-What the layers take of their inputs is one product over all steps; what they take of their state is a product a step,
-each after the one before. How MPSGraph divides the rest of a step is not public. Three kernels (the gates, the cell,
-the state), and twice as many for the gradient, are a judgement that one public training step of an LSTM agrees with.
+The layers' input part is one product over all steps; their state part is a product per step, each after the one before.
+How MPSGraph divides the rest of a step is not public. Three kernels (the gates, the cell, the state), and twice as many
+for the gradient, are an assumption, which one public training step of an LSTM confirms.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def build() -> Path:
     """Return the path of the native core for the installed torch, compiling it if there is none.
 
     Says on stderr what it does when it compiles, and nothing otherwise. A finished core is used even where its compiler
-    is no longer installed. One that is cut short, was changed, or can be changed by other users is compiled anew.
+    is no longer installed. One that is cut short, was changed, or can be changed by other users is compiled again.
 
     Raises UnsupportedTorchError if torch is missing or outside of the supported range, and BuildError if there is no
     compiler, no Python.h, no write access to the cache, if others may write to it, or if the compiler fails.

@@ -1,4 +1,4 @@
-"""Settings of a card that computes for the virtual device: the accuracy of a Mac, whatever a program asks for."""
+"""Settings of an NVIDIA GPU that computes for the virtual device: a Mac's accuracy, whatever a program asks for."""
 
 from __future__ import annotations
 

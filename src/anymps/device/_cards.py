@@ -1,6 +1,6 @@
 """Which NVIDIA GPU computes for this process, or why none can: for the substrate `cuda`.
 
-All that is asked of the machine goes through `look_for_cards`, so that tests answer for it.
+Every question to the machine goes through `look_for_cards`, which tests replace.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def take_card() -> Card:
 
 
 def too_small(card: Card, mac_bytes: int) -> str:
-    """What to know where the card may be full before the Mac is, in one line; empty if it has the room."""
+    """A warning, in one line, if the GPU may be full before the Mac is; else empty."""
     room = card.total if card.free is None else card.free
     if room >= mac_bytes:
         return ""

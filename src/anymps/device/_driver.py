@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of its cards, asked through its libraries alone: no context is made and no memory taken.
+"""Asks NVIDIA's driver about its GPUs, through its libraries alone: no context is created and no memory is used.
 
 Functions and numbers are those of CUDA's driver API (cuda.h) and of NVML (nvml.h), as NVIDIA documents them.
 """

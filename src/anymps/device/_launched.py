@@ -1,4 +1,4 @@
-"""Calls that PyTorch's own kernels compute: whether they are asked for, and how the device comes by them."""
+"""Calls that PyTorch's own kernels compute: whether they are switched on, and how the device gets them."""
 
 from __future__ import annotations
 

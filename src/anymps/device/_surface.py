@@ -105,7 +105,7 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
 
 
 def _refuse_memory_of_host() -> None:
-    """What reads the bytes of an mps tensor on the CPU has none to read where they lie on a card."""
+    """Refuse calls that read the bytes of an mps tensor on the CPU: an NVIDIA GPU holds them."""
     why = "on this machine's CPU, which cannot reach tensors on the NVIDIA GPU: use --substrate host"
 
     def compile_shader(source: str) -> Any:

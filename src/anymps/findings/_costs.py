@@ -1,7 +1,7 @@
 """What waits and copies cost on a Mac, as ranges from public measurements. None of them is ours.
 
-A read also drains the GPU's queue: the host then cannot run ahead, which costs the more, the longer the queue is (6 of
-10 ms of a step in one trainer, CodefyUI PR 435). That part depends on the script and is not in the ranges.
+A read also drains the GPU's queue: the host then cannot run ahead, which costs more if the queue is longer (6 of 10 ms
+of a step in one trainer, CodefyUI PR 435). That part depends on the script and is not in the ranges.
 """
 
 from __future__ import annotations

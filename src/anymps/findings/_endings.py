@@ -64,7 +64,7 @@ def ending(recording: Recording) -> Ending:
 
 
 def kernel_limit(message: str) -> str:
-    """What Metal says of a kernel that takes more than a GPU of Apple's has; empty for another exception's text."""
+    """Metal's error for a kernel that exceeds a limit of Apple's GPUs; empty for any other exception."""
     return next((said[1] for said in (limit.search(message) for limit in _KERNEL_LIMITS) if said), "")
 
 

@@ -1,6 +1,6 @@
 """What findings about waits and launches cost on the Mac of the run: how much shorter a step would be without them.
 
-Where the step cannot be predicted, and for anything else, the ranges of `_costs.py` stand.
+If the step cannot be predicted, and for all other findings, the ranges of `_costs.py` are used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Refusals grouped by line: the basis of all findings about errors, most of which tell them in torch's own words."""
+"""Refusals grouped by line: the basis of all findings about errors, most of which quote torch's message."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
 
 
 def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int], frozenset[int]]:
-    """What of a line's doings a finding is about: the same line may run in each process and wait in one."""
+    """The kind of event that a finding is about: the same line may run in each process, and wait in one."""
     rule = rule_of(finding)
     if rule.refusal:
         return lines.refused

@@ -1,7 +1,7 @@
 """Places where the host waits: those that cost time in every step, and those that are fine.
 
-A wait belongs where it happens once, now and then, or between steps, and where it is the batch's way to the device.
-What hurts is what the rules about waits in every step are about.
+A wait is fine if it happens once, now and then, or between steps, or if it copies the batch to the device. The rules
+about waits in every step name the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks edits by running the changed program: without a GPU, on mps, and with an option that asks for the CPU.
 
-Where a run speaks against the edits, the patch is cut back: first to those that mean the same everywhere, then to those
-of them that choose no device, which need no proof.
+If a run contradicts the edits, the patch is cut back: first to those that mean the same everywhere, then to those of
+them that choose no device, which need no check.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check(
     steps: int | None = None,
     option: tuple[str, ...] = (),
 ) -> Checked:
-    """Keep the edits of a program that runs do not speak against.
+    """Keep the edits of a program that no run contradicts.
 
     `before` is the run of the unchanged program, with mps in place of CUDA if `answered`: then it runs once more as a
     Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU. A short run goes
@@ -253,7 +253,7 @@ class _Checker:
 
 
 def _against(before: Ran, after: Ran, answered: Ran | None = None) -> str:
-    """What speaks against edits in a run before and after them; empty if nothing does."""
+    """How a run after the edits contradicts the run before them; empty if it does not."""
     if stops_short(before, after):
         return f"the script stops {after.stopped}"
     if (before.cut or after.cut) and not (before.losses and after.losses):

@@ -113,7 +113,7 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
 
 
 def _fitting(finding: Finding, program: Program) -> tuple[Edit | None, str]:
-    """The first of a finding's lines that can be changed; else why none of them can."""
+    """The first of a finding's lines that can be changed; otherwise the reason why none can."""
     placed = finding.edit
     why = "its line is not in a file of the project" if finding.site.known else "it is about no single line"
     if placed is not None and isinstance(placed.edit, Guard):

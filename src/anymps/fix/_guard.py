@@ -100,7 +100,7 @@ def file_patch(old: Script, new: Script, folder: Path) -> str:
 
 
 def how_to_apply(folder: Path) -> str:
-    """What a person does with a patch for `folder`."""
+    """How the user applies a patch for `folder`."""
     if folder == Path.cwd().resolve():
         return "save the patch for git apply"
     return (

@@ -40,7 +40,7 @@ def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _blocks(before: str, after: str) -> Sequence[_Block]:
-    """What became of the lines of a text. Lines that are alike are told apart by how few lines changed then."""
+    """Where the lines of a text are after a change. Equal lines are matched so that the fewest lines changed."""
     old, new = rows(before), rows(after)
     most = min(len(old), len(new))
     first = next((at for at in range(most) if old[at] != new[at]), most)

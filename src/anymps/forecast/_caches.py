@@ -1,7 +1,7 @@
-"""How long a program's own code would take with the caches to itself, as it nearly has them on a Mac.
+"""How long a program's own code would take with caches that nothing else fills, nearly as on a Mac.
 
-There the GPU computes; here it is the CPU, whose caches the calls' tensors fill, and other programs too. A recording
-tells by how much that slows code which runs once a step (`capture/_cold_code.py`).
+There the GPU computes. Here the CPU does, and tensors and other programs fill its caches. A recording shows by how much
+that slows code that runs once a step (`capture/_cold_code.py`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The time of the program's own code before each call: from several steps, by place in the program.
 
-A place is a line and operator with those before it. It may come often in a step, and steps need not be alike: the gaps
-of one place are put in order in each step, and each gap counts as the shortest of those at the same height. What is
-longer was held up by something else on the machine, as with `timeit`; what one pass in ten really takes longer stays.
-A short gap in which the thread lost its core counts only where it lost it in all steps: what it ran is known less well
-then. A long one counts, as it may have lost its core in each step, and in some without our knowing (`core_clock.h`);
-but what was lost is told wrongly at times, so the quickest of several that lost much of theirs says nothing.
+A place is a line and operator with those before it. A place may come often in a step, and steps may differ: the gaps of
+a place are sorted in each step, and the shortest gap of each rank counts, as with `timeit`. Longer ones were delayed by
+other programs; a pass in ten that really takes longer stays. A short gap in which the thread lost its core counts only
+if it lost it in all steps, because its own time is then less certain. A long one counts: it may have lost its core in
+each step, in some unnoticed (`core_clock.h`). The loss is sometimes measured wrongly, so the quickest of several gaps
+that lost much of their time does not count.
 
-Where the core was looked at beside each step (`_looks.py`), times of different steps are comparable. Such a time is too
-short as often as too long, as a core's speed also changes between a gap and a look. So the one in the middle counts
-there, of those in which the thread lost nothing where these are several.
+If the core's speed was measured beside each step (`_looks.py`), times of different steps are comparable. They are too
+short as often as too long, because the speed also changes between a gap and a look. So the median counts, of the gaps
+in which the thread lost nothing if there are several.
 """
 
 from __future__ import annotations

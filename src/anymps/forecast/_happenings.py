@@ -1,7 +1,7 @@
 """A recorded step as events: each entry is one, and the time between entries is the program's own code.
 
-Times here are those of the recording machine, without what it kept the program's thread from running (`_gaps.py` says
-which of several steps count). How long a call took counts only where the CPU computed for the program.
+Times here are those of the recording machine, less the time in which the program's thread had no core (`_gaps.py` says
+which of several steps count). A call's own time counts only if the CPU computed it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a recording says of its machine around each step: the speed of its core, and how cold its caches were.
+"""The state of the recording machine around each step: the speed of its core, and how cold its caches were.
 
-A core that others share changes its speed within seconds, and what they leave in its caches changes with it. A time and
-a speed of two moments say nothing together: on such a machine the quickest step over the highest speed is off by a half
-at times. So each step's times go by the looks beside it (`capture/_looks.py`).
+The speed and caches of a shared core change within seconds. A time and a speed from different moments cannot be
+combined: on such a machine the quickest step over the highest speed is sometimes off by half. So each step's times are
+scaled by the looks beside it (`capture/_looks.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Speeds(NamedTuple):
 class Look(NamedTuple):
     """A time in which the machine was looked at: where it begins and its length, in ns.
 
-    Of it the thread was `lost` us without a core.
+    The thread had no core for `lost` us of it.
     """
 
     begin: int

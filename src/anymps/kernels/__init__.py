@@ -1,6 +1,6 @@
 """PyTorch's own compiled Metal kernels, read from the macOS wheel that a user adds.
 
-Nothing of a wheel is part of anymps: its kernels lie in the user's cache alone.
+anymps contains nothing of a wheel: the kernels are in the user's cache only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Apple's compiler leaves to the driver, for one thread: mathematics, integers, conversions.
+"""Functions that Apple's compiler leaves to the driver, for one thread: mathematics, integers, conversions.
 
 Each function is LLVM IR for this machine. Where the driver's own code is not public, the nearest of the C library
 stands in its place: `exp`, `log`, `sin` and their like differ in the last bits from an Apple GPU, which has them

@@ -1,9 +1,9 @@
 """Threads that work together as loops over lanes: from the optimised text of a thread to one function for many.
 
-The thread is cut where it waits. What lies between two waits becomes a loop over lanes that are at the same place, in a
-function that the runtime calls with a place and a range of lanes (Form::Lanes of shim/msl/runtime.h). What a lane still
-needs after it has waited lies in arrays of all lanes, so LLVM may compute several lanes at once. What follows from the
-group alone is computed once a call.
+The thread is cut where it waits. Code between two waits becomes a loop over lanes that are at the same place, in a
+function that the runtime calls with a place and a range of lanes (Form::Lanes of shim/msl/runtime.h). Values that a
+lane needs after a wait are in arrays of all lanes, so LLVM may compute several lanes at once. Values that depend only
+on the group are computed once a call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LLVM, as llvmlite brings it: an optional dependency, asked for where it is needed."""
+"""LLVM through llvmlite: an optional dependency, which is imported only if it is needed."""
 
 from __future__ import annotations
 

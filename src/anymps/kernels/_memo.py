@@ -1,4 +1,4 @@
-"""Launches of calls that came before: a memo, by all that their descriptions read."""
+"""A cache of launches, by everything that their descriptions read of a call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What Apple's compiler leaves to the driver, for threads together: barriers, SIMD groups, 8x8 matrices, atomics.
+"""Functions of several threads that Apple's compiler leaves to the driver: barriers, SIMD groups, matrices, atomics.
 
 A call that needs other lanes waits for them in the runtime (`anymps_rt_simd`), as those of Metal source do. Each gets
-one more argument, its place in the text, by which the runtime tells calls apart.
+one more argument, its place in the text, which identifies the call in the runtime.
 """
 
 from __future__ import annotations

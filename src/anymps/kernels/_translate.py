@@ -1,8 +1,8 @@
 """From the module of a compiled kernel to one for this machine, as text.
 
-The bitcode is LLVM's, of another target: address spaces go, threadgroup memory becomes the runtime's, what only
-Apple's compiler knows (`air.*`) gets a definition, and everything that was promised of other rules of aliasing is
-dropped. Only llvmlite's parser, printer and passes are needed.
+The bitcode is LLVM's for another target: address spaces are removed, threadgroup memory becomes the runtime's, Apple's
+own functions (`air.*`) get definitions, and promises about aliasing are dropped. Only llvmlite's parser, printer and
+passes are needed.
 """
 
 from __future__ import annotations

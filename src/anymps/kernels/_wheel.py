@@ -1,7 +1,7 @@
 """The macOS wheel of PyTorch: its release, and the compiled Metal kernels that its library holds.
 
-The library has the same kernels twice: in the section `metal_basic`, for macOS 14 and later, and in `metal_40`, in
-the form of macOS 26. The first is read: the second may hold instructions that only Apple's driver knows.
+The library has the same kernels twice: in the section `metal_basic`, for macOS 14 and later, and in `metal_40`, in the
+form of macOS 26. anymps reads the first: the second may hold instructions that only Apple's driver knows.
 """
 
 from __future__ import annotations

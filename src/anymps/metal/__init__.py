@@ -1,6 +1,6 @@
 """Metal shaders on this machine's CPU: `torch.mps.compile_shader` without a Mac.
 
-A name is loaded when it is first asked for: the kernels of a wheel are read without torch.
+A name is loaded when it is first used: the kernels of a wheel are read without torch.
 """
 
 from __future__ import annotations

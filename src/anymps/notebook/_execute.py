@@ -82,7 +82,7 @@ async def _execute(
 
 
 def _show(kind: str, content: Any, out: TextIO, err: TextIO, *, own: bool) -> None:
-    """What a cell prints and shows, as text and at once; of our own cells what goes to stderr."""
+    """The output of a cell, as text, while it runs; of anymps's own cells only stderr."""
     if kind == "stream" and not (own and content["name"] == "stdout"):
         print(content["text"], end="", file=out if content["name"] == "stdout" else err, flush=True)
     elif kind == "error" and not own:

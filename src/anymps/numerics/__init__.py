@@ -1,4 +1,4 @@
-"""How far a computed number may be from the exact one, where results are further off, and the check of a run."""
+"""Error bounds of computed numbers, results that exceed them, and the check of a run."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class NumberCheck:
             return self._compare(kept, results, site, backward)
 
     def _is_of_this_cpu(self, kept: _Kept) -> bool:
-        """Whether none of PyTorch's own kernels took part, though they are there: the CPU's own numbers are the CPU's.
+        """Whether no kernel of PyTorch's took part although they are there: the CPU would be compared with itself.
 
         Only torch's operators: a program's own may be computed by its own Metal kernels.
         """

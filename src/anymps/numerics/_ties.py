@@ -1,4 +1,4 @@
-"""Places of equal numbers: any of them is right, so what lies there is compared, not the places."""
+"""Places of equal numbers: any of them is right, so the numbers there are compared, not the places."""
 
 from __future__ import annotations
 

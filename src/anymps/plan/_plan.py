@@ -251,7 +251,7 @@ def _larger(words: Sequence[str], measured: Measured, run: _Run) -> _Larger:
 def _recovery(
     run: Callable[[Scenario, Mac], Measured], scenario: Scenario, measured: Measured, outcome: Outcome
 ) -> Recovery | None:
-    """What the script does within the memory of a Mac on which it fails, if its code tells of that."""
+    """How the script behaves on a Mac whose memory is too small, if its code shows that."""
     if outcome.verdict is not Verdict.FAILS or not measured.retries:
         return None
     try:

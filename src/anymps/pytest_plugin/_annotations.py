@@ -1,4 +1,4 @@
-"""Annotations for GitHub: what turned the gate red, at the line in the code that a pull request shows."""
+"""Annotations for GitHub: why the gate failed, at the line of code that a pull request shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reports of a recording in a file, written by a process of its own, which a program's Python does not reach."""
+"""Writes the reports of a recording in a separate process, which the program's Python cannot affect."""
 
 from __future__ import annotations
 

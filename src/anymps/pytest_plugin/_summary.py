@@ -35,7 +35,7 @@ _NO_TEST = "no test (collection, or fixtures between tests)"
 
 
 class Expected(NamedTuple):
-    """What the files say that the session is held to."""
+    """The manifest and baseline that the session is compared with."""
 
     manifest: Manifest | None
     baseline: Baseline | None
@@ -241,9 +241,7 @@ class Summary:
         except OSError as error:
             self._remarks.append(f"manifest {self._name()} could not be written: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        except (
-            KeyboardInterrupt
-        ):  # once more, while it was being written: in one step, so the file is the old or the new one
+        except KeyboardInterrupt:  # a second one, during the write, which is atomic: the file is the old or the new one
             self._remarks.append(f"interrupted before manifest {self._name()} was written")
             session.exitstatus = pytest.ExitCode.INTERRUPTED
 

@@ -1,6 +1,6 @@
-"""The descriptors of a recording's file, which a program that closes all of them takes for its own files.
+"""The descriptors of a recording's file, which a program may close, and reuse for its own files.
 
-SQLite goes on by their numbers, whatever file has them then (sqlite.org/howtocorrupt.html, "Continuing to use a file
+SQLite keeps using their numbers, whatever file has them then (sqlite.org/howtocorrupt.html, "Continuing to use a file
 descriptor after it has been closed").
 """
 

@@ -1,4 +1,4 @@
-"""A line of code as a baseline names it: recognised in another run, on another machine."""
+"""The name of a line of code in a baseline, which is the same in another run and on another machine."""
 
 from __future__ import annotations
 

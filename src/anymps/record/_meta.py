@@ -35,7 +35,7 @@ def _is_look(row: tuple[Any, ...]) -> bool:
 
 
 Look = Annotated[tuple[int, int, int, _Speed, _Speed, float, float], _is_look]
-"""Begin and end in ns, microseconds without a core, both speeds, microseconds of a first and a second run, or zeros."""
+"""Begin and end in ns; us in which the thread had no core; two speeds; us with cold and with warm caches, or zeros."""
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def name_of_new(path: Path) -> Path:
 
 
 def take_name(fresh: Path, path: Path) -> None:
-    """Give the file `fresh`, which is at rest, the name `path`; what lies there or beside it is another's and goes.
+    """Rename the closed file `fresh` to `path`, and delete an old file there and its journals.
 
     Raises OSError, and then the file at `path` is as it was.
     """

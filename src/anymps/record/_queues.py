@@ -52,7 +52,7 @@ def read_queues(
 ) -> tuple[WaitQueue, ...]:
     """Every place where the host waited, by line and kind of wait, the most frequent first.
 
-    `begins` is where further processes begin on the clock: what the one before had queued is none of theirs.
+    `begins` is where further processes begin on the clock: their queues start empty.
     """
     walls = list(read_walls(rows, only_detailed=False))
     first = walls[0] if walls else -1

@@ -1,7 +1,7 @@
 """What a step is: the loop of a run, found among the rounds that were recorded.
 
-A round is what a loop does once, or a few times, each time round: an optimizer's step, a backward, a module's call, a
-batch. A recording holds them as they came. Which of them mark the steps is decided here, when all are known.
+A round is something that a loop does once or a few times in each pass: an optimizer's step, a backward, a module's
+call, a batch. A recording holds them in order. This module decides which of them mark the steps, when all are known.
 
 - Where whoever records called each step itself, as `anymps bench` does with a function, these are the steps.
 - With an optimizer a step ends with it. Of several that take turns (a GAN, an actor and its critic, one for each group

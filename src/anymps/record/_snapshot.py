@@ -1,8 +1,8 @@
 """Connects to the file of a recording for reading: writes nothing beside it, takes no lock, and does not wait.
 
-A recording that was closed is at rest, and nothing changes it any more. One that was killed, or is being written, has a
-journal that SQLite reads only with a lock file beside it, and takes for the file's own whatever run it is of. So such a
-one is copied first, and its journal goes along if it carries the same number (`identity`).
+A closed recording does not change any more. If its run was killed or still goes on, it has a journal. SQLite reads that
+only with a lock file beside it, and does not check that it is of the same run. So the file is copied first, with its
+journal if that carries the same number (`identity`).
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ def new_identity() -> int:
 
 
 def register(path: Path, writer: Writing) -> None:
-    """From now on the file at `path` is read through its writer, in this process.
+    """Have this process read the file at `path` through its writer from now on.
 
-    Opening and closing it once more would drop the locks that SQLite holds on it (sqlite.org/howtocorrupt.html,
-    "POSIX advisory locks canceled by a separate thread doing close()").
+    Opening and closing it again would drop the locks that SQLite holds on it (sqlite.org/howtocorrupt.html, "POSIX
+    advisory locks canceled by a separate thread doing close()").
     """
     _writers[_key(path)] = writer
 
 
 def unregister(writer: Writing) -> None:
-    """The file is at rest, or left alone."""
+    """Have the file read directly again: it does not change any more."""
     for key in [key for key, other in _writers.items() if other is writer]:
         del _writers[key]
 

@@ -1,4 +1,4 @@
-"""All calls of a run added up: by operator, by line of the script, and by place for what a condition picks."""
+"""Sums over all calls of a run: by operator, by line of the script, and by place for calls that meet a condition."""
 
 from __future__ import annotations
 

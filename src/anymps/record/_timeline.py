@@ -1,4 +1,4 @@
-"""When things happened: one step on its tracks, at the resolution of a drawing, and all steps in short."""
+"""The times of events: one step on its tracks, at the resolution of a drawing, and a summary of all steps."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class RecordingWriter:
             connection.close()
 
     def _put_back(self, connection: sqlite3.Connection) -> None:
-        """Write the file anew that somebody has moved or removed."""
+        """Write the file again after somebody moved or removed it."""
         fresh = name_of_new(self._file)
         try:
             remove_recording(fresh)

@@ -1,7 +1,7 @@
 """The drawings of steps and memory, as numbers for their template: horizontal places in per cent, heights in pixels.
 
-Own SVG and no charting library: a step is bars on tracks, which the libraries for curves do not draw; made here, it
-prints, works without a script, follows the page's colours and can be read out.
+No charting library draws bars on tracks, as a step needs. This SVG can be printed, works without JavaScript, follows
+the page's colours, and can be read by screen readers.
 """
 
 from __future__ import annotations

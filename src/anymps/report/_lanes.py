@@ -1,4 +1,4 @@
-"""What a timeline is drawn of: lanes of spans one below the other, a queue, marks for waits, and an axis of times.
+"""The parts of a timeline's drawing: lanes of spans below each other, a queue, marks for waits, and a time axis.
 
 Times are in nanoseconds since the step's start; horizontal places in per cent, heights in pixels.
 """

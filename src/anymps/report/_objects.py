@@ -1,4 +1,4 @@
-"""What forms for programs have in common: a finding, a line of code and other records as JSON objects."""
+"""Helpers of all forms for programs: a finding, a line of code and other records as JSON objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site_object(site: Site) -> dict[str, object] | None:
 
 
 def record_object(record: Any) -> dict[str, object]:
-    """What a dataclass holds, each field by its own name: so a field of it is one of the JSON form, too."""
+    """The fields of a dataclass by name: each is a field of the JSON form, too."""
     return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
 
 

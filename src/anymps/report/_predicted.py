@@ -22,7 +22,7 @@ _LEAST: Final = 0.1  # of a step: what a phase takes that is named
 
 
 def stops(story: Story, findings: Sequence[Finding]) -> bool:
-    """Whether the run ends early on a Mac: no time is told of it then."""
+    """Whether the run ends early on a Mac, so that no time is shown."""
     return story.judge(findings).outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
 
 

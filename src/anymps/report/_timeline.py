@@ -1,4 +1,4 @@
-"""The timeline of the typical step as this machine took it: what was called when, and how far the queue would reach."""
+"""The timeline of the typical step on this machine: its calls, and how far the queue would reach."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ _FIRST: Final = {
 # Made of `ne`.
 _BY_NE: Final = ("isnan", "equal")
 _ORDERED: Final = ("sort", "topk")
-# Releases of kernels that `_metal_kernels` does not tell of.
+# Releases of kernels that `_metal_kernels` does not list.
 _SINCE: Final = {"nonzero": (2, 12), "roll": (2, 11)}
 # The first and the last release whose names are those above, where others have other names.
 _NAMED_SINCE: Final = {"digamma": (2, 12), "lgamma": (2, 12), "linalg_cross": (2, 12)}

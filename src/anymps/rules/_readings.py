@@ -51,7 +51,7 @@ class Reading:
 
 
 def holds(row: Ranged, release: Release) -> bool:
-    """Whether a row holds for a release; with no end in sight it is assumed of those that nobody has read."""
+    """Whether a row holds for a release; an open row is assumed to hold for releases that were not read."""
     return row.since <= release and (row.until is None or release <= row.until)
 
 

@@ -40,7 +40,7 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class LineEdit:
-    """A statement written anew. `rewrite` gives None for one that it has nothing to change in."""
+    """A rewritten statement. `rewrite` returns None if there is nothing to change."""
 
     rewrite: Callable[[Place], Rewritten | None]
 

@@ -1,4 +1,4 @@
-"""The text of a file and its syntax tree, each read once for all who ask in turn: nobody may change a tree."""
+"""The text of a file and its syntax tree, each read once and shared: nobody may change a tree."""
 
 from __future__ import annotations
 

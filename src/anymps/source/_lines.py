@@ -49,7 +49,7 @@ def without_comment(source: str) -> str:
 
 
 def comments_in(code: str) -> list[str]:
-    """The comment of a line; all of the line where Python's tokens cannot be told."""
+    """The comment of a line, or the whole line if Python cannot tokenize it."""
     found: list[str] = []
     try:
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)

@@ -1,7 +1,7 @@
 """The user's source in a recording: a line, the lines around it, and its statement's comments for anymps.
 
 It is read once, while the program runs. A report quotes the recording and opens no file: a recording may come from
-elsewhere, and the files that it names are then none of its business.
+another machine, whose files are different here.
 """
 
 from __future__ import annotations

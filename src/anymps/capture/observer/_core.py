@@ -1,7 +1,7 @@
 """The native recorder fed by an observer of all operators, and what Python sees in the device's place.
 
-The operators, their buffers, copies and call sites are the native core's. Waits that are no operators and the
-exceptions of the device come by here.
+The native core records operators, buffers, copies and call sites. This module records the device's exceptions, and
+waits that are not operators.
 """
 
 from __future__ import annotations

@@ -125,9 +125,9 @@ def _takes_device(function: Callable[..., object]) -> bool:
 
 
 def _prepare(function: Callable[..., object], device: str, takes_device: bool) -> Contender:
-    """What is to be timed: the function, or what it returns if that is a function.
+    """The function to time: the named one, or the function that it returns.
 
-    Which of the two is known only from a first call, which is timed, as it is the one that compiles.
+    Only a first call shows which. That call is timed too, because it compiles.
     """
     from anymps.train.timing import Contender, Stopwatch
 

@@ -22,7 +22,7 @@ _RUN = "anymps run SCRIPT, or anymps.enable() in your own code"
 
 
 class State(Enum):
-    """What this torch makes of the mps device by itself, before anymps does anything."""
+    """The state of the mps device in this torch, before anymps does anything."""
 
     NO_TORCH = "no torch"
     NOT_BUILT = "not built"
@@ -109,7 +109,7 @@ def _release(facts: Facts) -> tuple[int, int] | None:
 
 
 def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tuple[list[str], list[str]]:
-    """Why there is no mps by itself, and what could be done about that: two lists of sentences."""
+    """Why torch alone has no mps device, and what to do about it: two lists of sentences."""
     if state is State.NO_TORCH:
         if facts.torch_error is not None:
             return [f"torch cannot be imported: {facts.torch_error}"], [

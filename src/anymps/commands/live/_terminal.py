@@ -28,9 +28,9 @@ class Watched(Protocol):
 
 
 class Live:
-    """Shows how far a run is: in a terminal one line below all others, drawn anew each second, elsewhere plain lines.
+    """Shows the progress of a run: on a terminal's last line, redrawn each second; elsewhere in plain lines.
 
-    What the script prints stays where it goes: in a terminal rich draws around it.
+    The script's output is not redirected: in a terminal rich draws around it.
     """
 
     def __init__(self, capture: Watched, stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from anymps.device.cuda._uses import called_by, tell
 from anymps.mac import Mac
 
 _MACOS_WITH_BFLOAT16 = (14, 0)  # torch/backends/mps/__init__.py and MPSDevice.mm: bfloat16 since macOS 14
-# What compiles for CUDA where it is there: told the truth, it compiles for mps.
+# Modules that compile for CUDA if it is available: they get the true answer, and compile for mps.
 _COMPILERS = (
     "torch._dynamo",
     "torch._functorch",

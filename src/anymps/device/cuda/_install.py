@@ -1,4 +1,4 @@
-"""Switching it on and off: `torch.cuda`, the names of its devices, and what it has that a Mac lacks."""
+"""Switches it on and off: `torch.cuda`, the names of its devices, and features that a Mac lacks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _put(patches: Patches, name: str, value: object) -> None:
 
 
 def _forget_functions() -> None:
-    """A function that is entered by another way has another hash: what torch kept by it is made anew."""
+    """Clear torch's caches of functions: a replaced function has a different hash."""
     rules = sys.modules.get("torch._dynamo.trace_rules")  # where something has been compiled already
     for module in (torch.overrides, torch.utils._device, *([rules] if rules is not None else [])):
         for value in list(vars(module).values()):

@@ -1,4 +1,4 @@
-"""The types that CUDA tensors had before devices: `torch.cuda.FloatTensor`, and it as the default type."""
+"""Legacy types of CUDA tensors: `torch.cuda.FloatTensor` and its like, also as the default type."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _TYPES = ("device", "Generator", "Stream", "Event")
 
 
 def stand_in(function: str, name: str) -> str:
-    """What stands for `cuda` and `cuda:0` where a function of torch is given it.
+    """The name of the mps device for `cuda` and `cuda:0`, as an argument of a function of torch.
 
     Raises torch.AcceleratorError for another device of CUDA, as CUDA does with one GPU.
     """

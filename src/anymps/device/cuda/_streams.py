@@ -38,7 +38,7 @@ class Stream:
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """What that one was given before is done before, whatever happens."""
+        """Do nothing: all streams are one queue, so earlier work is done first."""
 
     def record_event(self, event: Event | None = None) -> Event:
         event = _plain_event() if event is None else event

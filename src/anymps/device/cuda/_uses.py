@@ -1,4 +1,4 @@
-"""Who hears that the program used CUDA: a recording, while one runs."""
+"""Reports the program's uses of CUDA to a recording, while one runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Optimizers and their GradScaler: where each was made, whether mps has a fused kernel for it, which dtype fits.
 
-A GradScaler waits in every step, unless a fused optimizer looks at what it found, or another dtype needs none.
+A GradScaler waits in every step, unless a fused optimizer reads its result on the device. bfloat16 needs no GradScaler.
 """
 
 from __future__ import annotations

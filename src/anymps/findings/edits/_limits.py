@@ -1,7 +1,7 @@
 """Where a program says which devices it takes, `choices=["cuda", "cpu"]`: mps put beside CUDA there, or no edit at all.
 
-A device that is chosen anew must be one that the rest of the program lets pass: an option's choices, a `Literal`, an
-`assert device in (...)`, a table by device, a chain of tests that ends with an exception.
+The new device must be one that the rest of the program accepts: an option's choices, a `Literal`, an `assert device in
+(...)`, a table by device, a chain of tests that ends with an exception.
 """
 
 from __future__ import annotations

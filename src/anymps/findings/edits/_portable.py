@@ -1,8 +1,8 @@
 """A statement that asks for CUDA, with mps before it: `"mps" if torch.backends.mps.is_available() else "cuda"`.
 
-What stood there stays word for word behind the `else`, so a machine with CUDA does what it did, and so does one without
-any GPU. mps comes first as `--cuda-as-mps` would answer a question for CUDA, and nothing of the change could be tried.
-Seeds alone become `torch.manual_seed`, which seeds every device.
+The old code stays unchanged after the `else`, so machines with CUDA, and those without a GPU, do what they did. mps
+comes first: `--cuda-as-mps` answers a question for CUDA with yes, so the change would not be tested otherwise. Only
+seeds become `torch.manual_seed`, which seeds every device.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ NOW_AND_THEN = Rule(
 
 DISTRIBUTED = Rule(
     id="MPS104",
-    title="Distributed operator on MPS",
+    title="Distributed operator has no MPS kernel",
     severity=Severity.ERROR,
     refusal=True,
     why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",

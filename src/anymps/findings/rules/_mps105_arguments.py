@@ -30,7 +30,7 @@ ARGUMENT = Rule(
 
 INDEX = Rule(
     id="MPS106",
-    title="Bad index found by the device",
+    title="Bad index raises at a later line",
     severity=Severity.ERROR,
     refusal=True,
     related_as="raised at",
@@ -56,7 +56,7 @@ INDEX = Rule(
 
 DETERMINISM = Rule(
     id="MPS107",
-    title="No deterministic kernel",
+    title="Operator raises under use_deterministic_algorithms(True)",
     severity=Severity.ERROR,
     refusal=True,
     why="`torch.use_deterministic_algorithms(True)` is on, and the order in which the MPS kernel adds varies.",

@@ -105,7 +105,7 @@ PINNED = Rule(
 
 ELSEWHERE = Rule(
     id="MPS111",
-    title="Supported for CPU tensors only",
+    title="Part of torch that accepts CPU tensors only",
     severity=Severity.ERROR,
     explains=_explained,
     why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",

@@ -1,4 +1,4 @@
-"""MPS305 to MPS307: training in half precision: which dtype on which chip, scaled gradients, the eps of Adam."""
+"""MPS305 to MPS307: training in half precision: dtypes that suit the chip, scaled gradients, Adam's eps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anymps.record import Occurrence, Optimizer, Phase, Recording, Site
 
 EMULATED = Rule(
     id="MPS305",
-    title="bfloat16 on a chip that emulates it",
+    title="bfloat16 is slow on M1 and M2",
     severity=Severity.WARNING,
     why=(
         "The GPUs of M1 and M2 have no bfloat16 arithmetic: matrix products reach 0.43 of the float32 peak on an "
@@ -37,7 +37,7 @@ EMULATED = Rule(
 
 UNSCALED = Rule(
     id="MPS306",
-    title="float16 gradients without a GradScaler",
+    title="float16 gradients vanish without a GradScaler",
     severity=Severity.WARNING,
     wrong=True,
     needs_steps=True,

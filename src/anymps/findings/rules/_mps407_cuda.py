@@ -12,7 +12,7 @@ from anymps.source import LineEdit
 
 CUDA = Rule(
     id="MPS407",
-    title="CUDA requested on a Mac",
+    title="CUDA call raises on a Mac",
     severity=Severity.ERROR,
     refusal=True,
     explains=lambda recording: asked_for_cuda(recording) is not None,

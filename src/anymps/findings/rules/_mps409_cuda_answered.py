@@ -35,7 +35,7 @@ _MOST_USERS: Final = 5  # lines that a finding names beside its own
 
 ANSWERED = Rule(
     id="MPS409",
-    title="CUDA, answered by mps",
+    title="CUDA call that needs --cuda-as-mps",
     severity=Severity.WARNING,
     why="Only `--cuda-as-mps` lets this line use the Mac's GPU. Without it the line raises, or chooses the CPU.",
     fix="Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
@@ -57,7 +57,7 @@ ANSWERED = Rule(
 
 REFUSED = Rule(
     id="MPS410",
-    title="CUDA-only feature",
+    title="CUDA feature that mps does not have",
     severity=Severity.ERROR,
     refusal=True,
     why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, because mps has no equivalent.",
@@ -76,7 +76,7 @@ REFUSED = Rule(
 
 PASSED = Rule(
     id="MPS411",
-    title="Several processes on one GPU",
+    title="Process group that a Mac rejects",
     severity=Severity.ERROR,
     stops=True,
     why=(

@@ -1,4 +1,4 @@
-"""MPS412: copies to mps that together are a good part of a step, and how the program does without them."""
+"""MPS412: copies to mps that together take a good part of a step, and how to avoid them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ UNREAD = Rule(
 
 ATTRIBUTE = Rule(
     id="MPS414",
-    title="Setting that the MPS backend does not have",
+    title="torch.backends.mps setting without effect",
     severity=Severity.INFO,
     why=(
         "`torch.backends.mps` has functions that tell of the device, and no settings. Python keeps an attribute that a "

@@ -1,4 +1,4 @@
-"""MPS501 to MPS504: the limits of memory, and how near a run came to them."""
+"""MPS501 to MPS504: limits of memory that a run exceeded or came close to."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ NEAR_LIMIT = Rule(
 
 BUFFER = Rule(
     id="MPS504",
-    title="One tensor larger than the largest buffer",
+    title="Tensor too large for one Metal buffer",
     severity=Severity.ERROR,
     refusal=True,
     why="A tensor is one Metal buffer, and Metal limits the size of a buffer however much memory is free.",

@@ -61,7 +61,7 @@ FLUSHED = Rule(
 )
 REFUSED = Rule(
     id="MPS698",
-    title="Index that the CPU rejects",
+    title="Index out of bounds without an error",
     severity=Severity.ERROR,
     why=(
         "The CPU computed this call from the same inputs and raised an error about an index. Here it ran: an "

@@ -70,7 +70,7 @@ ZEROED = Rule(
 
 UNFUSED = Rule(
     id="MPS812",
-    title="Optimizer without its fused kernel",
+    title="Optimizer updates parameters one by one",
     severity=Severity.WARNING,
     needs_steps=True,
     price=_with_fused,

@@ -16,7 +16,7 @@ from anymps.source import LineEdit, last_name
 
 OTHER_AUTOCAST = Rule(
     id="MPS821",
-    title="autocast for another device",
+    title="autocast has no effect on mps",
     severity=Severity.WARNING,
     why="autocast acts only on operators of the device that it names, so here it does nothing.",
     fix="Name the device of the tensors, `device_type=x.device.type`, and keep the other arguments.",
@@ -39,7 +39,7 @@ OTHER_AUTOCAST = Rule(
 
 OTHER_SCALER = Rule(
     id="MPS822",
-    title="GradScaler for another device",
+    title="GradScaler has no effect on mps",
     severity=Severity.WARNING,
     why="Without CUDA, a GradScaler for CUDA switches itself off: neither the loss nor the gradients are scaled.",
     fix='Name the device: `torch.amp.GradScaler("mps")`.',
@@ -78,7 +78,7 @@ IDLE_SCALER = replace(
 
 BACKWARD = Rule(
     id="MPS823",
-    title="backward() under autocast",
+    title="backward() under autocast may cast more than forward",
     severity=Severity.INFO,
     why=(
         "Backward runs each operator in the dtype of its forward, so it needs no autocast. Under autocast, operators "
@@ -102,7 +102,7 @@ BACKWARD = Rule(
 
 SWITCHED_OFF = Rule(
     id="MPS824",
-    title="autocast that torch switches off",
+    title="autocast has no effect with this dtype",
     severity=Severity.WARNING,
     why=(
         "On mps, autocast supports float16 and bfloat16. For any other dtype, torch warns and switches autocast off: "
@@ -129,7 +129,7 @@ SWITCHED_OFF = Rule(
 
 ISLAND = Rule(
     id="MPS825",
-    title="Autocast switched off for another device only",
+    title="Autocast stays on for mps",
     severity=Severity.WARNING,
     why=(
         "`enabled=False` switches autocast off only for the named device. It stays on for mps, so operators that were "

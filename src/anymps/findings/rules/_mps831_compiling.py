@@ -11,7 +11,7 @@ from anymps.record import Recording
 
 BACKEND = Rule(
     id="MPS831",
-    title="torch.compile has no backend for mps by name",
+    title="torch.compile rejects the name of its backend",
     severity=Severity.ERROR,
     why=(
         "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, "

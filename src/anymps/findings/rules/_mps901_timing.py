@@ -12,7 +12,7 @@ from anymps.record import ClockPair, Recording
 
 UNFINISHED = Rule(
     id="MPS901",
-    title="Timed without waiting for the device",
+    title="Time leaves out the GPU's work",
     severity=Severity.WARNING,
     why=("Operators on mps return as soon as they are queued: the clock measured the queueing, not the work."),
     fix="Call `torch.mps.synchronize()` before each of the two clock reads, or use `anymps.train.timing`.",
@@ -43,7 +43,7 @@ UNFINISHED = Rule(
 
 COLD = Rule(
     id="MPS902",
-    title="First call timed",
+    title="Measured time includes compilation",
     severity=Severity.INFO,
     why=(
         "The first call with new shapes makes Metal compile kernels or MPSGraph compile a graph: about 100 us instead "

@@ -21,7 +21,7 @@ _FRAME = re.compile(r"^(?P<file>.*):(?P<line>\d+)(?: \(discriminator \d+\))?$")
 class Place:
     """A line of the user's source; of another file in it (`c10/metal/…`) if that is all that is known.
 
-    Line 0: it cannot be told.
+    Line 0: it is not known.
     """
 
     line: int = 0

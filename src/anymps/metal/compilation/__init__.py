@@ -1,6 +1,6 @@
 """From a shader to a file that can be loaded: refusals, the compiler and its errors, the cache.
 
-A name is loaded when it is first asked for: who keeps files in the cache does not wait for the translation.
+A name is loaded when it is first used: code that only manages the cache does not load the translation.
 """
 
 from __future__ import annotations

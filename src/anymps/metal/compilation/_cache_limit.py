@@ -30,7 +30,7 @@ def cache_limit() -> int:
 
 
 def cache_bytes() -> int:
-    """What the cache takes on the disk, in bytes. Raises UsageError if its place cannot be told."""
+    """The size of the cache on the disk, in bytes. Raises UsageError if its folder is not known."""
     return _measure(shader_cache())[0]
 
 

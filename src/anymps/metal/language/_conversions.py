@@ -1,7 +1,7 @@
-"""Pointers and references that are given memory of another address space, as libclang says it of the tree's types.
+"""Pointers and references that get memory of another address space, by libclang's types of the tree.
 
-Of libclang's errors those alone count in which two types name different address spaces, and nothing but that: what else
-it cannot make out, since it knows little of Metal's library, the C++ compiler judges.
+Only those errors of libclang count in which two types differ in nothing but their address spaces. It knows little of
+Metal's library, so the C++ compiler judges the rest.
 """
 
 from __future__ import annotations

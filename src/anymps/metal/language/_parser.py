@@ -1,6 +1,6 @@
-"""The process that parses shaders: what libclang makes of a source can end or fill its own process alone.
+"""The process that parses shaders: if libclang crashes or takes all memory, only this process ends.
 
-One serves all shaders of a process, as to start it takes longer than to parse. It ends where its input does.
+One serves all shaders of a process, because starting it takes longer than parsing. It ends with its input.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pointers and references that do not say in which address space their memory is.
 
-Asked of the innermost alone: `device T*& x`, a reference to a pointer, is in the kernels of MLX, and runs on Macs.
+Only the innermost is checked: `device T*& x`, a reference to a pointer, is in the kernels of MLX, and runs on Macs.
 """
 
 from __future__ import annotations

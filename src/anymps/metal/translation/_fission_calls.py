@@ -1,6 +1,6 @@
-"""What calls of a source's own functions do with a thread's variables: change them, or keep an address of one.
+"""Calls of a source's own functions that change a thread's variables, or keep an address of one.
 
-An address of a thread's variable leads nowhere behind a cut: each piece of a kernel has variables of its own.
+An address of a thread's variable is invalid after a cut: each piece of a kernel has its own variables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a source is left out: functions of other stages, features that are not there, and what needs these.
+"""Leaves out parts of a source: functions of other stages, missing features, and code that needs them.
 
 The kernels that are left can be used; one that is left out says why.
 """

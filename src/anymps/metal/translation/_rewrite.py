@@ -1,7 +1,7 @@
 """Metal source to C++17: all edits of a source together, and the kernels that it has.
 
-The compiler does all the typing; what is changed here needs no type. Lines stay where they are, so that errors name the
-user's; columns that move are kept in `Rewritten`.
+The compiler checks all types; the edits here need none. Lines stay where they are, so that errors name the user's;
+columns that move are kept in `Rewritten`.
 """
 
 from __future__ import annotations

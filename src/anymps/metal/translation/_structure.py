@@ -1,7 +1,7 @@
 """What a Metal source declares: functions, kernels, instances of templates and members, found by brackets alone.
 
 No grammar of C++ is needed for that. In a namespace or a class a declaration reaches from one `;` or `}` to the next
-`;` or `{`. What stands in the braces of a function is skipped, and only its names are kept.
+`;` or `{`. The body of a function is skipped; only the names in it are kept.
 """
 
 from __future__ import annotations

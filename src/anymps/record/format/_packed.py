@@ -1,7 +1,7 @@
 """Packed rows: what each field of an entry and of an allocation is called, how wide it is, and what it may hold.
 
-All else follows from these two tables: how rows are packed, which columns they become, and which numbers a recording
-from elsewhere may hold. What a reader lets in can so be packed again.
+Everything else follows from these two tables: how rows are packed, which columns they become, and which numbers a
+recording from elsewhere may hold. So everything that a reader accepts can be packed again.
 """
 
 from __future__ import annotations

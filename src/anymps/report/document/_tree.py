@@ -1,4 +1,4 @@
-"""What a report is, whatever its form: a verdict, and sections of sentences, tables, drawings, facts and findings.
+"""The content of a report in every form: a verdict, and sections of sentences, tables, drawings, facts and findings.
 
 A builder makes one `Document` of a run, a plan or a comparison; a renderer walks it. All text is plain: words between
 backquotes are code, and each renderer escapes for itself.

@@ -1,7 +1,7 @@
 """A private folder over the file system: a script's files are written there, and read back from there.
 
-A path has a key, its absolute name without links. What lies under a key is looked for in the layer first, at the same
-path below its folder; then among the files that were renamed, and at last on disk, unless it was deleted there.
+A path has a key, its absolute name without links. A key is looked up in the layer first, at the same path below its
+folder, then among the renamed files, and last on disk, unless the file was deleted.
 """
 
 from __future__ import annotations

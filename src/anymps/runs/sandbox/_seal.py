@@ -1,8 +1,8 @@
-"""The seal of a plan: what was not redirected cannot write either, in libraries or in other programs.
+"""The seal of a plan: code that was not redirected cannot write either, in libraries or in other programs.
 
-On Linux from 5.13 on it is Landlock, by which a process gives up rights for itself and all that it starts
-(https://docs.kernel.org/userspace-api/landlock.html), and a supervisor for what Landlock has no right for. Where one of
-them is missing, an audit hook of Python refuses what it can see, and no program is started.
+Since Linux 5.13 the seal uses Landlock, by which a process gives up rights for itself and for all that it starts
+(https://docs.kernel.org/userspace-api/landlock.html), and a supervisor for system calls that Landlock does not cover.
+Without one of them, Python's audit hook refuses what it sees, and no program is started.
 """
 
 from __future__ import annotations

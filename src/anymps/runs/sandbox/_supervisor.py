@@ -1,8 +1,8 @@
 """The supervisor of a sealed process: it answers the system calls that the process must ask about.
 
-It is a thread of the process that started the sealed one. An ancestor may read the memory of its descendants where
-Linux restricts that (Yama), and no lock of the sealed Python can hold it up. A call goes on where it may, so that its
-result is the kernel's own; else it fails as a write that Landlock refuses: "Permission denied".
+It is a thread of the process that started the sealed one. Even with Yama, Linux lets an ancestor read the memory of its
+descendants, and no lock of the sealed Python can block it. An allowed call continues, so its result is the kernel's
+own. Any other fails as a write that Landlock refuses: "Permission denied".
 """
 
 from __future__ import annotations

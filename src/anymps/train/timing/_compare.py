@@ -1,8 +1,8 @@
 """How many times as fast one function is as another, and how certain that is, from alternating runs.
 
-The two times of one round met the same state of the machine, so it is their ratio that is looked at. How far the median
-ratio may be off is told by the sign test turned round: an interval between two of the sorted ratios, whose confidence
-follows from the binomial distribution alone. It needs no assumption about how times are distributed, and no chance.
+The two times of one round saw the same state of the machine, so their ratio is compared. The interval of the median
+ratio is the inverted sign test's: it lies between two of the sorted ratios, and the binomial distribution gives its
+confidence. It assumes nothing about how times are distributed, and draws no random numbers.
 """
 
 from __future__ import annotations

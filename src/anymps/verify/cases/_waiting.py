@@ -1,4 +1,4 @@
-# ruff: noqa: PLW0108 - the lambdas stand in one column, so that a row is read as the call that it makes
+# ruff: noqa: PLW0108 - the lambdas are in one column, so that each row reads as its call
 """Calls that make the host wait for the GPU, and calls next to them that do not: what waits, by release."""
 
 from __future__ import annotations
