@@ -424,9 +424,9 @@ def test_an_option_that_names_a_device_still_counts(folder: Path) -> None:
     result = fix(folder, "--cuda-as-mps", "port.py")
     assert result.status == 0, result.err
     assert runs_of(result) == [
-        "1 of 3: the unchanged script",
-        "2 of 3: the first steps without a GPU and the unchanged script without --cuda-as-mps",
-        "3 of 3: the changed script on mps and one step with --no-cuda",
+        "1: the unchanged script",
+        "2: the first steps without a GPU and the unchanged script without --cuda-as-mps",
+        "3: the changed script on mps and one step with --no-cuda",
     ]
     assert "anymps: 1 change: MPS409 in line 7" in result.err.splitlines()
     assert "  with --no-cuda, the script stays on the CPU" in result.err.splitlines()
@@ -533,5 +533,5 @@ def test_an_options_default_is_what_changes(folder: Path) -> None:
 def test_the_answers_for_cuda_are_not_for_the_changed_script(folder: Path) -> None:
     """Also where the environment asks for them."""
     result = run_command("-m", "anymps", "fix", "port.py", cwd=folder, env={"ANYMPS_CUDA_AS_MPS": "1"})
-    assert runs_of(result)[1] == "2 of 3: the first steps without a GPU and the unchanged script without --cuda-as-mps"
+    assert runs_of(result)[1] == "2: the first steps without a GPU and the unchanged script without --cuda-as-mps"
     assert "  the changed script runs on mps" in result.err.splitlines(), result.err
