@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 import click
 
 from anymps.commands import _commands
 from anymps.commands._help import Command, examples, exit_codes
+
+_WIDTH = 150  # of a line of prose, as in other pages
 
 
 def pages() -> dict[str, str]:
@@ -20,7 +23,9 @@ def pages() -> dict[str, str]:
 def _page(command: click.Command, name: str, above: click.Context, level: str) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=above)
     yield f"{level} anymps {context.command_path.partition(' ')[2]}\n"
-    yield from (f"{_markdown(' '.join(part.split()))}\n" for part in (command.help or "").split("\n\n"))
+    for part in (command.help or "").split("\n\n"):
+        prose = _markdown(" ".join(part.split()))
+        yield textwrap.fill(prose, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
     yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     yield "```console\n{}\n```\n".format("\n".join(examples(context)))
     if isinstance(command, click.Group):

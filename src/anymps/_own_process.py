@@ -43,6 +43,11 @@ def own_worker(module: str) -> list[str]:
     return [sys.executable, *SAFE_PATH, "-c", _WORKER.format(module=module, home=str(_PACKAGE.parent))]
 
 
+def without_preloads() -> dict[str, str]:
+    """The variables for a tool under a limit of memory: a sanitizer that this process preloads takes more than that."""
+    return {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+
+
 class FreshProcess:
     """Starts processes with the folder, variables and standard streams that this process had when the object was made.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._errors import BuildError
+from anymps._own_process import without_preloads
 from anymps.metal._shim import CHECKING, METAL_MACROS, RUNTIME, SHIM
 
 FAST_MATH_VARIABLE = "PYTORCH_MPS_FAST_MATH"
@@ -123,8 +124,7 @@ class Compiler:
                 text=True,
                 errors="replace",
                 check=False,
-                # Messages are read here. A preloaded sanitizer takes more memory than the limit.
-                env={**{name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}, "LC_ALL": "C"},
+                env={**without_preloads(), "LC_ALL": "C"},  # messages are read here
             )
         except OSError as error:
             raise BuildError(f"the compiler {self.command[0]} cannot be run ({error.strerror or error})") from None

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from anymps._own_process import SAFE_PATH
+from anymps._own_process import SAFE_PATH, without_preloads
 from anymps.metal.translation import Refused
 
 SECONDS: Final = 60.0  # of the processor, for one shader
@@ -66,8 +66,7 @@ def _start() -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="surrogateescape",
         start_new_session=True,  # a Ctrl-C is for the program
-        # A preloaded sanitizer takes more memory than the limit.
-        env={name: text for name, text in os.environ.items() if name != "LD_PRELOAD"},
+        env=without_preloads(),
     )
     _children.clear()
     _children[os.getpid()] = child
