@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from anymps.findings._endings import ending
 from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit
+
+_CUDA = re.compile(r"cuda(:\d+)?")
 
 CUDA = Rule(
     id="MPS407",
@@ -40,7 +44,18 @@ def find(recording: Recording) -> Iterator[Finding]:
     mark = asked_for_cuda(recording)
     if mark is not None and "sentence" not in mark.facts:
         words = "This line needs CUDA and raised AssertionError: Torch not compiled with CUDA enabled"
-        yield CUDA.finding(mark.occurrence.site, what=words, count=1)
+        yield CUDA.finding(mark.occurrence.site, what=words, count=1, fix=_other_option(recording.run.arguments))
+
+
+def _other_option(arguments: Sequence[str]) -> str:
+    """What to do where the command line of the script chose CUDA (`--device cuda`): no line of it needs a change."""
+    for before, given in pairwise(("", *arguments)):
+        option, _, value = given.rpartition("=")
+        if _CUDA.fullmatch(value):
+            new = f"{option}=mps" if option else f"{before} mps" if before.startswith("-") else "mps"
+            old = f"{before} {given}" if before.startswith("-") and not option else given
+            return f"Start the script with `{new}` in place of `{old}`."
+    return ""
 
 
 def asked_for_cuda(recording: Recording) -> Noted | None:
