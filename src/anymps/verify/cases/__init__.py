@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from anymps.verify.cases._answering import answered
     from anymps.verify.cases._case import Answer, Case
     from anymps.verify.cases._database import database
-    from anymps.verify.cases._machine import machine_facts
     from anymps.verify.cases._samples import Draws
     from anymps.verify.cases._table import TABLE, cases_of
     from anymps.verify.cases._value_differences import value_difference
@@ -23,7 +22,6 @@ if not TYPE_CHECKING:
             "_answering": "answered",
             "_case": "Answer Case",
             "_database": "database",
-            "_machine": "machine_facts",
             "_samples": "Draws",
             "_table": "TABLE cases_of",
             "_value_differences": "value_difference",
