@@ -13,8 +13,6 @@
 #              then count what fails on the card alone (not unless asked for)
 # cards        ranks that average gradients over gloo: losses, cost and faults; on several cards the conformance and tests/device,
 #              too, on the first alone and on all (not unless asked for)
-# oracle       what PyTorch's Metal kernels answered (KEPT, a file of tests/oracle/kept.py) beside the card and the host (not
-#              unless asked for)
 #
 # Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs
 # and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
@@ -122,12 +120,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
       tests "device-on-$cards" "${GPU_LIMIT_DEVICE:-500}" ANYMPS_CARDS="$cards" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
     done
     ;;
-  oracle)
-    for substrate in host cuda; do
-      part "oracle-$substrate" "${GPU_LIMIT_ORACLE:-300}" "$PYTHON" -m tests.oracle --kept "$KEPT" --substrate "$substrate" --rows "$OUT/oracle-$substrate.json"
-    done
-    ;;
-  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, device-host, cards, oracle" && exit 2 ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, device-host, cards" && exit 2 ;;
   esac
 done
 echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

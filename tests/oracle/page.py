@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .card import section
 from .coverage import table
 from .reasons import reason
 
@@ -89,8 +88,8 @@ def merge(path: Path, rows: list[Row]) -> list[Row]:
     return kept + [row for these in anew.values() for row in these]
 
 
-def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] = ()) -> str:
-    """The page; `cards` is what `card.load` gives."""
+def render(documents: Iterable[dict[str, Any]], on_a_card: str) -> str:
+    """The page; it ends with what was seen on a card."""
     documents = list(documents)
     explained: set[str] = set()
     lines = [_HEAD, "| torch | pairs | equal | within n ulp | different |", "| --- | ---: | ---: | ---: | ---: |"]
@@ -126,9 +125,17 @@ def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] 
             "",
             *table(document["kernels"]),
         ]
-    for document in cards:
-        lines += section(document)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", on_a_card])
+
+
+def page(folder: Path) -> str:
+    """The page of the numbers in `folder`; nothing makes those of a card anew."""
+    return render(load(folder), (folder / "kernels-on-a-card.txt").read_text(encoding="utf-8"))
+
+
+def write_page(folder: Path) -> None:
+    """Render docs/fidelity-kernels.md from the numbers in `folder`."""
+    folder.with_name("fidelity-kernels.md").write_text(page(folder), encoding="utf-8")
 
 
 def _line(name: str, rows: list[Row]) -> str:
