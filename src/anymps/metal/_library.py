@@ -32,7 +32,7 @@ from anymps.metal._signatures import (
 )
 from anymps.metal._tape import launch_on_tape, straight, through_line
 from anymps.metal.checking import CheckedLaunch, Samples, checker
-from anymps.metal.compilation import compile_shader, compiled_shader
+from anymps.metal.compilation import compile_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
@@ -60,7 +60,7 @@ class ShaderLibrary:
             checker()
         device.begin_margins()
         begin_runtime()
-        path = compiled_shader(source, checked)
+        path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._checks = Checks(source, path, Samples(sample_seed()), self._without_check) if checked else None
         self._source = source
