@@ -7,7 +7,6 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,6 @@ from anymps.metal.translation._fission_private_elements import hold_own
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import NoText, group_function
 from anymps.metal.translation._fission_uniformity import Names
-from anymps.metal.translation._fission_vector_loops import Turns, read_turns
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
 from anymps.metal.translation._structure import Function, Parameter
@@ -79,24 +77,16 @@ def group_form(
 ) -> GroupForm | None:
     """The form of a kernel that needs no fibers, or None if it needs them; `synced` are the names that synchronise."""
     try:
-        with contextlib.suppress(NoText):  # where a loop is cut off, more must be kept in arrays
-            return _Reader(function, code, synced, own, render, True).read()
-        return _Reader(function, code, synced, own, render, False).read()
+        return _Reader(function, code, synced, own, render).read()
     except (_Refused, Unread, NoText, Unsupported, RecursionError):
         return None
 
 
 class _Reader:
     def __init__(
-        self,
-        function: Function,
-        code: list[Token],
-        synced: Collection[str],
-        own: OwnCalls,
-        render: Render,
-        turned: bool,
+        self, function: Function, code: list[Token], synced: Collection[str], own: OwnCalls, render: Render
     ) -> None:
-        self.function, self.code, self.synced, self.render, self.turned = function, code, synced, render, turned
+        self.function, self.code, self.synced, self.render = function, code, synced, render
         first, last = function.body
         self.body = code[first + 1 : last]
         self.returns = any(token.text == "return" for token in self.body)
@@ -354,9 +344,6 @@ class _Reader:
             self._close()
             self.open.append(Item(text, used, (), stores=True, pointing=pointing))
             self._close(only)
-        elif self.turned and (turns := self._turns(statement)) is not None:
-            self._close()
-            self.steps.append(Piece([Item(text, used, (), True, frozenset(used & names.changed))], turns=turns))
         else:
             self._add_for_each(statement, text, used, pointing)
 
@@ -392,14 +379,6 @@ class _Reader:
                 pointing=pointing,
                 bound=self._bound(statement),
             )
-        )
-
-    def _turns(self, statement: Statement) -> Turns | None:
-        """A loop that can be done turn by turn for many threads."""
-        if self.axis == PLANE:
-            return None
-        return read_turns(
-            self.code, statement, self.names, self.addresses.arrays, lambda a, b, c: self.render(a, b, dict(c))
         )
 
     def _close(self, only: str = "") -> None:

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <msl/launch.h>
-#include <msl/turns.h>
 #include <msl/welford.h>
 
 namespace anymps_fission {
