@@ -1,15 +1,13 @@
-"""What the tokens of a kernel say of its names: parameters, changes, and indices that count from zero."""
+"""What the tokens of a kernel say of its names: parameters, and what changes them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
-
-_SMALL = 1 << 20  # times the highest index in a group, 1023, it is an `int`
 
 
 def is_vector(parameter: Parameter) -> bool:
@@ -48,37 +46,3 @@ def dereferences(tokens: list[Token]) -> bool:
         if token.text == "*" and before.kind == "punct" and before.text not in (")", "]", ">"):
             return True
     return False
-
-
-def signed_indices(code: list[Token], first: int, last: int, indices: Collection[str]) -> dict[tuple[int, int], str]:
-    """In each `int name = ...;` of sums and products of small numbers and names, the indices as `int`.
-
-    The value is the same. Compilers make plain vector loads and stores of an address that is computed in `int`, and
-    not of one in `uint`, as that may wrap. `indices` are unsigned, and below 1024.
-    """
-    again = {code[place].text for place in range(first, last + 1) if _may_be_declared(code[place - 1])}
-    found: dict[tuple[int, int], str] = {}
-    for index in range(first, last - 3):
-        if code[index].text != "int" or code[index + 1].kind != "name" or code[index + 2].text != "=":
-            continue
-        end = index + 3
-        while end <= last and _is_simple(code[end]):
-            end += 1
-        if end > last or code[end].text != ";":
-            continue
-        for place in range(index + 3, end):
-            name = code[place].text
-            if name in indices and name not in again:
-                found[place, place] = f"int({name})"
-    return found
-
-
-def _may_be_declared(before: Token) -> bool:
-    """Whether the name behind this token may be another one that has the same letters."""
-    return before.text in (".", "->", "&", ">", "::") or (before.kind == "name" and before.text != "return")
-
-
-def _is_simple(token: Token) -> bool:
-    if token.text.isdigit():
-        return int(token.text) < _SMALL
-    return token.kind == "name" or token.text in ("+", "*")
