@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_loops import Loop, read_loop
-from anymps.metal.translation._fission_names import base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import NoText, group_function
-from anymps.metal.translation._fission_uniformity import Names
+from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
 from anymps.metal.translation._structure import Function, Parameter
@@ -328,10 +327,6 @@ class _Reader:
             self.steps.append(Once(text, used))
         elif again:
             self._declare_again(text, used - declared, statement.declared, read)
-        elif statement.kind == "control" and (only := names.only_thread(list(statement.tokens))) is not None:
-            self._close()
-            self.open.append(Item(text, used, (), stores=True, pointing=pointing))
-            self._close(only)
         else:
             self._add_for_each(statement, text, used, pointing)
 
@@ -369,9 +364,9 @@ class _Reader:
             )
         )
 
-    def _close(self, only: str = "") -> None:
+    def _close(self) -> None:
         if self.open:
-            self.steps.append(Piece(self.open, only, self.open[0].bound if len(self.open) == 1 else ""))
+            self.steps.append(Piece(self.open, self.open[0].bound if len(self.open) == 1 else ""))
         self.open = []
 
     def _bound(self, statement: Statement) -> str:

@@ -24,10 +24,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Piece:
-    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not."""
+    """What threads do on their own; `bound` is the first one that has nothing to do."""
 
     items: Sequence[Item]
-    only: str = ""
     bound: str = ""
 
     @property

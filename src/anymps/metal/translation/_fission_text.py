@@ -187,8 +187,6 @@ class _Writer:
             *self._kept_by_all(number, kept),
         ]
         who = "anymps_i, anymps_x, anymps_y" if self.plane else "anymps_i"
-        if self.plane and piece.only:
-            who = "anymps_i, anymps_i % anymps_w, anymps_i / anymps_w"
         keep = f"anymps_fission::into(anymps_s{number})" if kept else "anymps_fission::Nowhere()"
         call = f"{'if (anymps_all[anymps_i]) ' if self.returns else ''}anymps_p{number}({who}, {keep});"
         return [*lines, *self._for_threads(number, piece, call)]
@@ -223,8 +221,6 @@ class _Writer:
 
     def _for_threads(self, number: int, piece: Piece, call: str) -> list[str]:
         """Calls a piece for those threads that have something to do."""
-        if piece.only:
-            return [f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}"]
         if self.plane:
             return [
                 "for (int anymps_y = 0; anymps_y < anymps_h; ++anymps_y) {",
