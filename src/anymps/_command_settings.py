@@ -78,12 +78,6 @@ class BenchSettings(Settings):
         "Record a few more steps or calls on mps, and show their predicted time beside the measured one.",
     )
     json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
-    markdown: bool = row("flag", False, "Print everything as Markdown.")
-
-    @property
-    def form(self) -> str | None:
-        """What the result is printed as: `json`, `markdown`, or None for text."""
-        return "json" if self.json else "markdown" if self.markdown else None
 
 
 @dataclass(frozen=True)
@@ -249,7 +243,6 @@ class KernelsShowSettings(KernelsRemoveSettings):
     """Of `anymps kernels show`."""
 
     json: bool = row("flag", False, "Print the answer as JSON.")
-    markdown: bool = row("flag", False, "Print the answer as Markdown.")
 
 
 @dataclass(frozen=True)

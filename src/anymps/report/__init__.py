@@ -8,7 +8,6 @@ from anymps._lazy import lazy_face
 from anymps._text import clean, plural, size
 
 if TYPE_CHECKING:
-    from anymps.report._bench import bench_document
     from anymps.report._kernel import kernel_document
     from anymps.report._kernel_families import kernel_families
     from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
@@ -32,7 +31,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_bench": "bench_document",
             "_kernel": "kernel_document",
             "_kernel_families": "kernel_families",
             "_outputs": "Output Outputs STDOUT check_file write_file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from anymps._text import listed
@@ -338,15 +339,13 @@ def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
 
 
 def how_many(findings: Sequence[Finding]) -> str:
-    """How many findings there are, by severity."""
+    """How many findings there are, by severity: `1 warning.`, `3 findings: 1 error, 2 notes.`"""
     if not findings:
         return "No findings."
-    parts = []
-    for severity in Severity:
-        number = sum(finding.severity is severity for finding in findings)
-        if number:
-            parts.append(plural(number, severity.word))
-    return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."
+    counts = Counter(finding.severity for finding in findings)
+    parts = [plural(counts[severity], severity.word) for severity in Severity if counts[severity]]
+    whole = f"{plural(len(findings), 'finding')}: " if len(parts) > 1 else ""
+    return f"{whole}{', '.join(parts)}."
 
 
 def source_cell(line: Line, directory: str) -> Cut:
