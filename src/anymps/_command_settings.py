@@ -205,7 +205,6 @@ class ConvertSettings:
 
     to: Literal["safetensors"] | None = row("word", help="Write torch files in this format.", words=("safetensors",))
     force: bool = row("flag", False, "Overwrite OUT if it exists.")
-    dry_run: bool = row("flag", False, "Read and convert everything, write nothing; OUT may be left out.")
     json: bool = row("flag", False, "Print what was changed as JSON.")
 
 

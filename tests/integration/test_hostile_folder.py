@@ -42,7 +42,7 @@ COMMANDS = (
     ["bench", "--warmup", "1", "--repeat", "2", "../train.py"],
     ["explain", "MPS202"],
     ["coverage", "take"],
-    ["convert", "--dry-run", "../model.pt"],
+    ["convert", "../model.pt", "../out.pt"],
     ["doctor"],
     ["doctor", "--python", sys.executable],
 )

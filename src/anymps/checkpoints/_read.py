@@ -7,7 +7,6 @@ import re
 import stat
 import warnings
 import zipfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,11 +32,11 @@ class Checkpoint:
     format: str
     root: Any
     metadata: dict[str, str] = field(default_factory=dict)
-    devices: dict[int, str] = field(default_factory=dict)
-    """Where a storage was when it was saved, by the address of its object."""
+    devices: set[str] = field(default_factory=set)
+    """Where its tensors were when it was saved, apart from the CPU."""
 
 
-def printable(text: str) -> str:
+def shown(text: str) -> str:
     """A name from a file on one line, without control characters and not longer than a line."""
     line = clean(text)
     return line if len(line) <= 200 else f"{line[:199]}…"
@@ -45,7 +44,7 @@ def printable(text: str) -> str:
 
 def damaged(path: Path, why: object) -> CheckpointError:
     """The error for a file that cannot be read through."""
-    return CheckpointError(f"{path} is damaged or cut short: {printable(str(why))}")
+    return CheckpointError(f"{path} is damaged or cut short: {shown(str(why))}")
 
 
 def format_of(path: Path) -> str:
@@ -88,7 +87,7 @@ def _read_torch(path: Path, kind: str) -> Checkpoint:
     import torch
 
     rest = path.stat().st_size
-    devices: dict[int, str] = {}
+    devices: set[str] = set()
 
     def keep(storage: Any, device: str) -> Any:
         """Take each storage as it is, and note its device. Records that lie in one another would make a larger file."""
@@ -96,25 +95,17 @@ def _read_torch(path: Path, kind: str) -> Checkpoint:
         rest -= storage.nbytes()
         if rest < 0:
             raise CheckpointError(f"{path} is damaged: its storages are larger than the file")
-        devices[storage._cdata] = str(device)  # a hostile file names anything
+        devices.add(str(device))  # a hostile file names anything
         return storage
 
     root = torch.load(path, map_location=keep, weights_only=True, mmap=kind == "torch")
-    return Checkpoint(path, kind, root, devices=devices)
+    return Checkpoint(path, kind, root, devices=devices - {"cpu"})
 
 
 def _check_archive(path: Path) -> None:
     """Refuse what torch.save does not write, and bytes that changed on the disk: torch compares no checksums."""
     with zipfile.ZipFile(path) as archive:
         records = archive.infolist()
-        names = Counter(record.filename.partition("/")[2] for record in records)
-        if "constants.pkl" in names:
-            raise CheckpointError(f"{path} is a TorchScript program: save its state_dict(), and convert that")
-        if "data.pkl" not in names:
-            raise CheckpointError(f"{path} is a zip archive, but not one of torch.save")
-        ((name, times),) = names.most_common(1)
-        if times > 1:
-            raise damaged(path, f"the record {name} is in it {times} times")
         for record in records:
             if record.compress_type != zipfile.ZIP_STORED:
                 raise damaged(path, f"the record {record.filename} is compressed, which torch.save never does")
@@ -163,13 +154,13 @@ def _refusal(path: Path, text: str) -> CheckpointError:
     found = re.search(r"GLOBAL (\S+)", text)
     if found and "_rebuild_qtensor" not in text:
         return CheckpointError(
-            f"{path} names {printable(found[1])}, which cannot be restored without running code from the file: "
+            f"{path} names {shown(found[1])}, which cannot be restored without running code from the file: "
             "save it again with only the state dict and plain values"
         )
     if "can't allocate memory" in text:
         return CheckpointError(f"{path} takes far more memory than its size, and is not read")
     why = first_line(text.rpartition("WeightsUnpickler error: ")[2]).removeprefix("Error while deserializing header: ")
-    return CheckpointError(f"{path} cannot be read: {printable(why)}")
+    return CheckpointError(f"{path} cannot be read: {shown(why)}")
 
 
 @contextmanager
