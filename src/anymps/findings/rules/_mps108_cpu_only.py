@@ -16,7 +16,15 @@ from anymps.findings._endings import ending, ending_refusal, kernel_limit
 from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.edits import Safety
 from anymps.record import Recording
-from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
+from anymps.rules.texts import (
+    BackendText,
+    called_per_element,
+    generator_device,
+    generator_index,
+    numpy_of,
+    pinned,
+    pinned_factory,
+)
 from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, last_name
 
 
@@ -137,12 +145,12 @@ _TEXTS: Final = (
         GENERATOR,
         _pattern(
             generator_device("cpu", "mps"),
-            generator_device("cpu", "mps", with_index=True),
-            generator_device("cpu", "mps:0", with_index=True),
+            generator_index("cpu", "mps"),
+            generator_index("cpu", "mps:0"),
         ),
     ),
     (NUMPY, _pattern(*(numpy_of(device) for device in ("mps:0", "mps")))),
-    (PINNED, _pattern(pinned(), pinned(f"MPS{_ANY}"))),
+    (PINNED, _pattern(pinned_factory(), pinned(f"MPS{_ANY}"))),
     (ELSEWHERE, _pattern(*map(called_per_element, ("apply_", "map_", "map2_")))),
 )
 _OF_TORCH: Final = ("RuntimeError", "NotImplementedError", "TypeError", "AttributeError")
