@@ -163,11 +163,11 @@ class Rule:
 
     id: str
     title: str
-    severity: Severity
     why: str
     fix: str
     source: str
     example: Example | None
+    severity: Severity = Severity.ERROR
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
     where: str = ""

@@ -19,7 +19,6 @@ _SOURCE = "aten/src/ATen/mps/MPSFallback.mm; native_functions.yaml of the macOS 
 MISSING = Rule(
     id="MPS101",
     title="Operator without an MPS kernel",
-    severity=Severity.ERROR,
     refusal=True,
     why="PyTorch has no Metal kernel for it, and with the CPU fallback off the call raises NotImplementedError.",
     fix="Write it with operators that MPS has, or set PYTORCH_ENABLE_MPS_FALLBACK=1 before `import torch`.",
@@ -93,7 +92,6 @@ NOW_AND_THEN = Rule(
 DISTRIBUTED = Rule(
     id="MPS104",
     title="Distributed operator has no MPS kernel",
-    severity=Severity.ERROR,
     refusal=True,
     why="Collectives have no MPS kernel and, unlike other operators, no CPU fallback.",
     fix="Train in one process on a Mac, or communicate CPU tensors through the gloo backend.",
@@ -117,8 +115,6 @@ DISTRIBUTED = Rule(
     ),
     since=(2, 11),
 )
-
-RULES = (MISSING, EVERY_STEP, NOW_AND_THEN, DISTRIBUTED)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

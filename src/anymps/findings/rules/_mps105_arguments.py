@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.record import Recording, RefusalKind
 
 ARGUMENT = Rule(
     id="MPS105",
     title="Argument that the MPS kernel does not support",
-    severity=Severity.ERROR,
     refusal=True,
     why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
     fix="Run this call on the CPU (`.cpu()` before it, `.to(device)` after it), or choose arguments that MPS supports.",
@@ -31,7 +30,6 @@ ARGUMENT = Rule(
 INDEX = Rule(
     id="MPS106",
     title="Bad index raises at a later line",
-    severity=Severity.ERROR,
     refusal=True,
     related_as="raised at",
     why=(
@@ -57,7 +55,6 @@ INDEX = Rule(
 DETERMINISM = Rule(
     id="MPS107",
     title="Operator raises under use_deterministic_algorithms(True)",
-    severity=Severity.ERROR,
     refusal=True,
     why="`torch.use_deterministic_algorithms(True)` is on, and the order in which the MPS kernel adds varies.",
     fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or run this call on the CPU.",
@@ -75,8 +72,6 @@ DETERMINISM = Rule(
         """,
     ),
 )
-
-RULES = (ARGUMENT, INDEX, DETERMINISM)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from anymps.findings._endings import ending, ending_refusal, kernel_limit
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety
 from anymps.record import Recording
 from anymps.rules.texts import (
@@ -51,7 +51,6 @@ def _explained(recording: Recording) -> bool:
 GENERATOR = Rule(
     id="MPS108",
     title="Generator on mps for a tensor on the CPU",
-    severity=Severity.ERROR,
     explains=_explained,
     why="A generator draws for its own device only; without `device=` a new tensor is made on the CPU.",
     fix=(
@@ -76,7 +75,6 @@ NUMPY = Rule(
     edit=LineEdit(_copied_first),
     safety=Safety.SAFE,
     title="NumPy cannot read a tensor on mps",
-    severity=Severity.ERROR,
     explains=_explained,
     why="NumPy and the libraries built on it (matplotlib, pandas, scikit-learn) can read only the host's memory.",
     fix="Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
@@ -96,7 +94,6 @@ NUMPY = Rule(
 PINNED = Rule(
     id="MPS110",
     title="Pinning a tensor that is on mps",
-    severity=Severity.ERROR,
     explains=_explained,
     why="Pinning speeds up copies from CPU memory to a GPU. A tensor on mps is on the GPU already.",
     fix="Leave out `pin_memory` for tensors on mps.",
@@ -114,7 +111,6 @@ PINNED = Rule(
 ELSEWHERE = Rule(
     id="MPS111",
     title="Part of torch that accepts CPU tensors only",
-    severity=Severity.ERROR,
     explains=_explained,
     why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",
     fix="Run this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
@@ -130,8 +126,6 @@ ELSEWHERE = Rule(
         """,
     ),
 )
-
-RULES = (GENERATOR, NUMPY, PINNED, ELSEWHERE)
 
 _ANY: Final = "ANYTHING"
 

@@ -97,8 +97,6 @@ EPSILON = Rule(
     ),
 )
 
-RULES = (EMULATED, UNSCALED, EPSILON)
-
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)
 _ADAMS: Final = ("Adam", "AdamW", "NAdam", "RAdam")

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Recording, RefusalKind
@@ -15,7 +15,6 @@ from anymps.source import fits, parse_expression
 DEVICES = Rule(
     id="MPS401",
     title="Tensors on different devices",
-    severity=Severity.ERROR,
     refusal=True,
     why=(
         "An operator needs all its tensors on one device. MPS moves nothing automatically, except single numbers in "
@@ -40,7 +39,6 @@ DEVICES = Rule(
 GENERATOR = Rule(
     id="MPS402",
     title="Generator on the wrong device",
-    severity=Severity.ERROR,
     refusal=True,
     why="A random operator on mps draws from a generator on mps; a CPU generator raises.",
     fix='Make the generator on the device: `torch.Generator(device="mps")`, or leave `generator=` out.',
@@ -61,8 +59,6 @@ _HIDDEN = (
     'The default device is mps, and torch made a CPU generator: pass `generator=torch.Generator(device="mps")` to the '
     "`DataLoader`, sampler or `random_split`."
 )
-
-RULES = (DEVICES, GENERATOR)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -144,8 +144,6 @@ CONSTANT = Rule(
     ),
 )
 
-RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
-
 _PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
 _MODULES_MOVE = ("torch/nn/modules/module.py", "torch/optim/optimizer.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anymps.findings._endings import ending
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit
@@ -13,7 +13,6 @@ from anymps.source import LineEdit
 CUDA = Rule(
     id="MPS407",
     title="CUDA call raises on a Mac",
-    severity=Severity.ERROR,
     refusal=True,
     explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
@@ -31,8 +30,6 @@ CUDA = Rule(
         """,
     ),
 )
-
-RULES = (CUDA,)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -45,8 +45,6 @@ INDEX = Rule(
     ),
 )
 
-RULES = (INDEX,)
-
 _CPU_INDICES: Final = Picked(
     of="o.name IN ('aten::index.Tensor', 'aten::index.Tensor_out', 'aten::_index_put_impl_') "
     "AND instr(replace(s.inputs, '[] on cpu', ''), ' on cpu')"

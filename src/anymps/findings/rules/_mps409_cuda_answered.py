@@ -58,7 +58,6 @@ ANSWERED = Rule(
 REFUSED = Rule(
     id="MPS410",
     title="CUDA feature that mps does not have",
-    severity=Severity.ERROR,
     refusal=True,
     why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, because mps has no equivalent.",
     fix="Use the replacement that the finding names, or skip the call where `torch.cuda.is_available()` is False.",
@@ -77,7 +76,6 @@ REFUSED = Rule(
 PASSED = Rule(
     id="MPS411",
     title="Process group that a Mac rejects",
-    severity=Severity.ERROR,
     stops=True,
     why=(
         "NCCL belongs to NVIDIA, and gloo cannot send tensors on mps, so a Mac raises here. `--alone` skipped it, "
@@ -99,8 +97,6 @@ PASSED = Rule(
         alone=True,
     ),
 )
-
-RULES = (ANSWERED, REFUSED, PASSED)
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,6 @@ COPIES = Rule(
     ),
 )
 
-RULES = (COPIES,)
-
 _SHARE: Final = 0.1
 """The part of a step from which on such copies are told."""
 _MANY: Final = 4

@@ -55,8 +55,6 @@ ATTRIBUTE = Rule(
     ),
 )
 
-RULES = (UNREAD, ATTRIBUTE)
-
 _INSTEAD: Final = {
     "deterministic": "Leave it out. On mps, `torch.manual_seed` seeds, and a few operators go by "
     "`torch.use_deterministic_algorithms(True)`.",

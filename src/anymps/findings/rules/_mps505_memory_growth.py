@@ -73,8 +73,6 @@ SHAPES = Rule(
     ),
 )
 
-RULES = (LEFT, SHAPES)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about memory that grows; they need as many complete steps as those about waits."""

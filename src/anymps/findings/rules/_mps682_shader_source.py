@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.record import Recording
 
 SCATTER = Rule(
     id="MPS682",
     title="torch.compile adds a reduction's result many times",
-    severity=Severity.ERROR,
     wrong=True,
     why=(
         "When Inductor fuses a reduction with an indexed addition, every thread of the group adds the result, "
@@ -49,7 +48,6 @@ SCATTER = Rule(
 REMAINDER = Rule(
     id="MPS683",
     title="Apple's compiler computes a remainder wrong",
-    severity=Severity.ERROR,
     wrong=True,
     why=(
         "Apple's Metal compiler makes one operation of an integer's division by 65536 and the remainder that follows. "
@@ -84,8 +82,6 @@ REMAINDER = Rule(
         ''',
     ),
 )
-
-RULES = (SCATTER, REMAINDER)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

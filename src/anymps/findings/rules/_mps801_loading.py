@@ -106,7 +106,6 @@ PINNED = Rule(
 UNGUARDED = Rule(
     id="MPS802",
     title='Workers without `if __name__ == "__main__"`',
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_workers,
     why=(
@@ -137,7 +136,6 @@ UNGUARDED = Rule(
 UNPICKLABLE = Rule(
     id="MPS803",
     title="Workers cannot be given a lambda or a local function",
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_workers,
     why=f"{_SPAWN}. The data set and its functions are sent to it with pickle, which stores functions by name only.",
@@ -195,7 +193,6 @@ RESTARTED = Rule(
 ON_MPS = Rule(
     id="MPS805",
     title="Workers are given tensors on mps",
-    severity=Severity.ERROR,
     stops=True,
     why=(
         "A tensor on mps cannot go to another process. Where workers are spawned, as on macOS, torch raises "
@@ -222,8 +219,6 @@ ON_MPS = Rule(
         """,
     ),
 )
-
-RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
 _FEWEST_EPOCHS: Final = 3
 

@@ -106,8 +106,6 @@ UNFUSED = Rule(
     ),
 )
 
-RULES = (ZEROED, UNFUSED)
-
 _ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
 _KERNELS: Final = Picked(condition=f"{ON_MPS} AND phase = {Phase.OPTIMIZER:d} AND NOT flags & {Flag.VIEW:d}")
 """What an optimizer ran in kernels on mps."""

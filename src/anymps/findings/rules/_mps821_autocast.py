@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from anymps.findings._loop import is_library
 from anymps.findings._model import Example, Finding, Rule, Severity, at
@@ -63,17 +63,16 @@ OTHER_SCALER = Rule(
     since=(2, 8),
 )
 
-IDLE_SCALER = replace(
-    OTHER_SCALER,
-    severity=Severity.INFO,
-    why=(
+_IDLE: Final[dict[str, Any]] = {
+    "severity": Severity.INFO,
+    "why": (
         "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients of float32 "
         "parameters are scaled, and a scaler for mps would make the host wait in every step."
     ),
-    fix='Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.',
-    edit=None,
-    safety=Safety.ADVICE,
-)
+    "fix": 'Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.',
+    "edit": None,
+    "safety": Safety.ADVICE,
+}
 """What MPS822 says of a program that computes nothing in float16, or whose parameters are float16 themselves."""
 
 BACKWARD = Rule(
@@ -162,8 +161,6 @@ _BY_TYPE: Final = (
 )
 _SAME_DTYPE: Final = "Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{})`."
 
-RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about autocast and gradient scalers."""
@@ -214,7 +211,8 @@ def _by_types(recording: Recording) -> Iterator[Finding]:
 
 def _other_devices(recording: Recording) -> Iterator[Finding]:
     told = {(note.other.file, str(note.facts.get("name"))) for note in recording.noted("device_type")}
-    scaler = OTHER_SCALER if _has_float16(recording) and not has_half_parameters(recording) else IDLE_SCALER
+    scales = _has_float16(recording) and not has_half_parameters(recording)
+    scaler = OTHER_SCALER if scales else replace(OTHER_SCALER, **_IDLE)
     for rule, word, call in (
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
         (scaler, "grad_scaler", "A `GradScaler` was made for {}"),

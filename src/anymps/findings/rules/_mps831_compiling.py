@@ -12,7 +12,6 @@ from anymps.record import Recording
 BACKEND = Rule(
     id="MPS831",
     title="torch.compile rejects the name of its backend",
-    severity=Severity.ERROR,
     why=(
         "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, "
         "writes Metal kernels for tensors on mps, as a prototype since torch 2.7."
@@ -52,8 +51,6 @@ MODE = Rule(
         """,
     ),
 )
-
-RULES = (BACKEND, MODE)
 
 _NOT_BACKENDS: Final = ("mps", "metal")
 _GPU_MODES: Final = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -46,8 +46,6 @@ BREAK = Rule(
     ),
 )
 
-RULES = (BREAK,)
-
 _LEAST = 10  # runs of a line that make a loop where there is no training
 
 _FIXES: Final = (

@@ -28,7 +28,6 @@ def _example(bad: str, good: str, arguments: str = "", made: str = "torch.ones(6
 OUTSIDE = Rule(
     id="MPS851",
     title="Metal kernel accesses memory out of bounds",
-    severity=Severity.ERROR,
     why=(
         "A Mac does not stop there: a read returns the memory next to the buffer, possibly another tensor, and a "
         "write corrupts it. The checked run reads zeros and drops the write."
@@ -52,7 +51,6 @@ kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
 RACE = Rule(
     id="MPS852",
     title="Race between threads of a Metal kernel",
-    severity=Severity.ERROR,
     why=(
         "Threads of a group run in any order. If one writes memory that another reads or writes, without a barrier "
         "for that memory in between, the result differs from Mac to Mac and from run to run."
@@ -82,7 +80,6 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
 BARRIER = Rule(
     id="MPS853",
     title="Barrier that not all threads reach",
-    severity=Severity.ERROR,
     why="All threads of a group must reach the same barrier. Otherwise a Mac may hang, or continue too early.",
     fix="Move the barrier out of branches and loops that differ between threads, and return only after it.",
     source=f"{_SPECIFICATION}, {_BARRIERS}: all threads reach a barrier in a conditional, or none",
@@ -107,7 +104,6 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
 UNINITIALISED = Rule(
     id="MPS854",
     title="Threadgroup memory read before it is written",
-    severity=Severity.ERROR,
     why="The memory has the values that another group or another kernel left there.",
     fix="Write every element before it is read, zeros if nothing else, and put a barrier after the writes.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
@@ -132,7 +128,6 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
 ARITHMETIC = Rule(
     id="MPS855",
     title="Undefined integer arithmetic",
-    severity=Severity.ERROR,
     why="A division by zero, or a shift by more bits than the type has, gives any number on a Mac and no error.",
     fix="Test the divisor or the count first.",
     source=f"{_C}, 5.6 and 5.8: the result is undefined",
@@ -155,7 +150,6 @@ kernel void f(device int* x, constant int& by, uint i [[thread_position_in_grid]
 LANES = Rule(
     id="MPS856",
     title="SIMD call that reads an inactive lane",
-    severity=Severity.ERROR,
     why="A lane that has returned, took another branch, or is beyond the end of the group gives an undefined value.",
     fix="Call it where all lanes of the SIMD group are active, in groups of a multiple of 32 threads.",
     source=f"{_SPECIFICATION}, SIMD-Group Functions: the value of an inactive lane is undefined",
@@ -177,7 +171,6 @@ kernel void f(device float* x, uint i [[thread_index_in_threadgroup]]) {
 ARGUMENTS = Rule(
     id="MPS857",
     title="Arguments of a Metal kernel do not match its parameters",
-    severity=Severity.ERROR,
     why=(
         "`torch.mps.compile_shader` passes raw bytes and checks no types: tensors lose their dtype and strides, an int "
         "becomes 8 bytes, a float a float32. The kernel reads them as its own parameters declare."
@@ -208,7 +201,6 @@ kernel void f(device float* x, constant int& by, uint i [[thread_position_in_gri
 MISALIGNED = Rule(
     id="MPS858",
     title="Metal kernel reads a vector at a misaligned address",
-    severity=Severity.ERROR,
     why=(
         "A `float4` must be at a multiple of 16 bytes, a `float2` of 8, a `uint` of 4. Metal does not check that: "
         "values can be wrong without an error."
@@ -237,7 +229,6 @@ kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
 UNSET = Rule(
     id="MPS859",
     title="Variable of a Metal kernel read before it is written",
-    severity=Severity.ERROR,
     why="It has the value that the register happened to have: often zero on a Mac, but not always.",
     fix="Give the variable a value where it is declared.",
     source=f"{_C}, 8.5: a variable without an initial value has an indeterminate one",
@@ -258,8 +249,6 @@ kernel void f(device float* x, uint i [[thread_position_in_grid]]) {
 """,
     ),
 )
-
-RULES = (OUTSIDE, RACE, BARRIER, UNINITIALISED, ARITHMETIC, LANES, ARGUMENTS, MISALIGNED, UNSET)
 
 _RULE_OF: Final = {
     "outside": OUTSIDE,

@@ -75,8 +75,6 @@ COLD = Rule(
     ),
 )
 
-RULES = (UNFINISHED, COLD)
-
 _CLOCK: Final = r"\b(?:time|perf_counter|monotonic|default_timer|timer)(?:_ns)?\s*\(\s*\)"
 _DIFFERENCE: Final = re.compile(rf"{_CLOCK}\s*-|-\s*(?:\w+\.)*{_CLOCK}")
 _KEPT: Final = re.compile(rf"[\w.]+(?:\s*:\s*\w+)?\s*=\s*(?:\w+\.)*{_CLOCK}\s*(?:#.*)?")
