@@ -48,10 +48,7 @@ UNFINISHED = Rule(
             x = torch.ones(8, 3, device=device)
             y = x @ torch.ones(8, 3, device=device)
         """,
-        good="""
-            x = torch.ones(8, 3, device=device)
-            y = x @ torch.ones(3, 8, device=device)
-        """,
+        better={"y = x @ torch.ones(8, 3, device=device)": "y = x @ torch.ones(3, 8, device=device)"},
     ),
 )
 

@@ -55,12 +55,11 @@ EVERY_STEP = Rule(
                 train(x)
                 y = torch.nn.functional.channel_shuffle(images, 2)
         """,
-        good="""
-            images = torch.rand(2, 4, 3, 3, device=device)
-            for x in batches:
-                train(x)
-                y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
-        """,
+        better={
+            "y = torch.nn.functional.channel_shuffle(images, 2)": (
+                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+            ),
+        },
         fallback=True,
     ),
 )
@@ -79,12 +78,11 @@ NOW_AND_THEN = Rule(
             for x in batches:
                 train(x)
         """,
-        good="""
-            images = torch.rand(2, 4, 3, 3, device=device)
-            y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)
-            for x in batches:
-                train(x)
-        """,
+        better={
+            "y = torch.nn.functional.channel_shuffle(images, 2)": (
+                "y = images.unflatten(1, (2, -1)).transpose(1, 2).flatten(1, 2)"
+            ),
+        },
         fallback=True,
     ),
 )
@@ -104,14 +102,7 @@ DISTRIBUTED = Rule(
             total = torch.ones(3, device=device)
             dist.all_reduce(total)
         """,
-        good="""
-            import torch.distributed as dist
-
-            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-            total = torch.ones(3, device=device)
-            total = total.cpu()
-            dist.all_reduce(total)
-        """,
+        better={"dist.all_reduce(total)": "total = total.cpu()\ndist.all_reduce(total)"},
     ),
     since=(2, 11),
 )

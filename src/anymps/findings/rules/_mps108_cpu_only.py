@@ -63,10 +63,7 @@ GENERATOR = Rule(
             generator = torch.Generator(device).manual_seed(0)
             x = torch.randn(3, generator=generator)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            x = torch.randn(3, generator=generator, device=device)
-        """,
+        better={"x = torch.randn(3, generator=generator)": "x = torch.randn(3, generator=generator, device=device)"},
     ),
 )
 
@@ -84,10 +81,7 @@ NUMPY = Rule(
             x = torch.ones(3, device=device)
             values = x.numpy()
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            values = x.cpu().numpy()
-        """,
+        better={"values = x.numpy()": "values = x.cpu().numpy()"},
     ),
 )
 
@@ -102,9 +96,7 @@ PINNED = Rule(
         bad="""
             x = torch.ones(3, device=device, pin_memory=True)
         """,
-        good="""
-            x = torch.ones(3, device=device)
-        """,
+        better={"x = torch.ones(3, device=device, pin_memory=True)": "x = torch.ones(3, device=device)"},
     ),
 )
 
@@ -120,10 +112,7 @@ ELSEWHERE = Rule(
             x = torch.ones(3, device=device)
             x.apply_(lambda value: value + 1)
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            x = x + 1
-        """,
+        better={"x.apply_(lambda value: value + 1)": "x = x + 1"},
     ),
 )
 

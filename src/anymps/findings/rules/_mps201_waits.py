@@ -104,12 +104,7 @@ INSIDE = _EVERY_STEP(
                 weight = model.weight.detach()
                 total = weight[weight > 0].sum()
         """,
-        good="""
-            for x in batches:
-                train(x)
-                weight = model.weight.detach()
-                total = torch.where(weight > 0, weight, 0).sum()
-        """,
+        better={"total = weight[weight > 0].sum()": "total = torch.where(weight > 0, weight, 0).sum()"},
     ),
 )
 

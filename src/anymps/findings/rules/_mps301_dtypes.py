@@ -27,12 +27,11 @@ FLOAT64 = Rule(
             x = torch.from_numpy(np.linspace(0, 1, 8))
             x = x.to(device)
         """,
-        good="""
-            import numpy as np
-
-            x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))
-            x = x.to(device)
-        """,
+        better={
+            "x = torch.from_numpy(np.linspace(0, 1, 8))": (
+                "x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))"
+            ),
+        },
     ),
 )
 
@@ -48,10 +47,9 @@ DTYPE = Rule(
             x = torch.arange(8, device=device).view(2, 4)
             y = torch.nn.functional.linear(x, x)
         """,
-        good="""
-            x = torch.arange(8, device=device).view(2, 4).float()
-            y = torch.nn.functional.linear(x, x)
-        """,
+        better={
+            "x = torch.arange(8, device=device).view(2, 4)": "x = torch.arange(8, device=device).view(2, 4).float()",
+        },
     ),
 )
 
@@ -66,9 +64,7 @@ RANK = Rule(
         bad="""
             x = torch.zeros([2] + [1] * 16, device=device)
         """,
-        good="""
-            x = torch.zeros([2] + [1] * 15, device=device)
-        """,
+        better={"x = torch.zeros([2] + [1] * 16, device=device)": "x = torch.zeros([2] + [1] * 15, device=device)"},
     ),
 )
 
@@ -83,9 +79,7 @@ LAYOUT = Rule(
         bad="""
             x = torch.zeros(3, 3, layout=torch.jagged, device=device)
         """,
-        good="""
-            x = torch.zeros(3, 3, device=device)
-        """,
+        better={"x = torch.zeros(3, 3, layout=torch.jagged, device=device)": "x = torch.zeros(3, 3, device=device)"},
     ),
 )
 

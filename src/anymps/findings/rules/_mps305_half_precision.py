@@ -59,14 +59,7 @@ UNSCALED = Rule(
                 loss.backward()
                 optimizer.step()
         """,
-        good="""
-            for x in batches:
-                optimizer.zero_grad()
-                with torch.autocast("mps", dtype=torch.bfloat16):
-                    loss = model(x.to(device)).square().mean()
-                loss.backward()
-                optimizer.step()
-        """,
+        better={'with torch.autocast("mps"):': 'with torch.autocast("mps", dtype=torch.bfloat16):'},
     ),
 )
 
@@ -88,12 +81,9 @@ EPSILON = Rule(
             half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
             stepper.step()
         """,
-        good="""
-            half = torch.nn.Linear(4, 2).to(device, torch.float16)
-            stepper = torch.optim.Adam(half.parameters(), eps=1e-4)
-            half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
-            stepper.step()
-        """,
+        better={
+            "stepper = torch.optim.Adam(half.parameters())": "stepper = torch.optim.Adam(half.parameters(), eps=1e-4)",
+        },
     ),
 )
 

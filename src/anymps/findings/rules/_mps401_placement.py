@@ -28,11 +28,7 @@ DEVICES = Rule(
             labels = torch.zeros(3)
             y = x + labels
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            labels = torch.zeros(3, device=device)
-            y = x + labels
-        """,
+        better={"labels = torch.zeros(3)": "labels = torch.zeros(3, device=device)"},
     ),
 )
 
@@ -48,10 +44,7 @@ GENERATOR = Rule(
             generator = torch.Generator().manual_seed(0)
             x = torch.rand(3, device=device, generator=generator)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            x = torch.rand(3, device=device, generator=generator)
-        """,
+        better={"generator = torch.Generator().manual_seed(0)": "generator = torch.Generator(device).manual_seed(0)"},
     ),
 )
 

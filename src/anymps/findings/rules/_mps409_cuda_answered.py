@@ -66,9 +66,7 @@ REFUSED = Rule(
         bad="""
             graph = torch.cuda.CUDAGraph()
         """,
-        good="""
-            x = torch.ones(3, device=device) * 2
-        """,
+        better={"graph = torch.cuda.CUDAGraph()": "x = torch.ones(3, device=device) * 2"},
         cuda_as_mps=True,
     ),
 )
@@ -89,11 +87,7 @@ PASSED = Rule(
             total = torch.ones(2, device=device).sum()
             torch.distributed.destroy_process_group()
         """,
-        good="""
-            torch.distributed.init_process_group("gloo")
-            total = torch.ones(2, device=device).sum()
-            torch.distributed.destroy_process_group()
-        """,
+        better={'torch.distributed.init_process_group("nccl")': 'torch.distributed.init_process_group("gloo")'},
         alone=True,
     ),
 )

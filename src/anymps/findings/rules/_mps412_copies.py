@@ -42,11 +42,9 @@ COPIES = Rule(
                 rows = torch.stack([row.to(device) for row in x])
                 train(rows)
         """,
-        good="""
-            for x in batches:
-                rows = torch.stack([row for row in x]).to(device)
-                train(rows)
-        """,
+        better={
+            "rows = torch.stack([row.to(device) for row in x])": "rows = torch.stack([row for row in x]).to(device)",
+        },
     ),
 )
 

@@ -93,13 +93,11 @@ PINNED = Rule(
             for x in loader:
                 y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            loader = DataLoader(torch.rand(8, 4), batch_size=4)
-            for x in loader:
-                y = x.to(device) + 1
-        """,
+        better={
+            "loader = DataLoader(torch.rand(8, 4), batch_size=4, pin_memory=True)": (
+                "loader = DataLoader(torch.rand(8, 4), batch_size=4)"
+            ),
+        },
     ),
 )
 
@@ -149,13 +147,11 @@ UNPICKLABLE = Rule(
                 for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):
                     y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            if __name__ == "__main__":
-                for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):
-                    y = x.to(device) + 1
-        """,
+        better={
+            "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):": (
+                "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):"
+            ),
+        },
     ),
 )
 
@@ -178,15 +174,11 @@ RESTARTED = Rule(
                     for x in loader:
                         y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            if __name__ == "__main__":
-                loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)
-                for epoch in range(3):
-                    for x in loader:
-                        y = x.to(device) + 1
-        """,
+        better={
+            "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1)": (
+                "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)"
+            ),
+        },
     ),
 )
 

@@ -66,13 +66,7 @@ SENT = Rule(
             x = torch.ones(3, device=device)
             queue.put(x)
         """,
-        good="""
-            import torch.multiprocessing as mp
-
-            queue = mp.SimpleQueue()
-            x = torch.ones(3, device=device)
-            queue.put(x.cpu())
-        """,
+        better={"queue.put(x)": "queue.put(x.cpu())"},
     ),
 )
 

@@ -57,14 +57,7 @@ ZEROED = Rule(
                 deep(x.to(device)).sum().backward()
                 stepper.step()
         """,
-        good="""
-            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)]).to(device)
-            stepper = torch.optim.SGD(deep.parameters(), lr=0.1, fused=True)
-            for x in batches:
-                stepper.zero_grad()
-                deep(x.to(device)).sum().backward()
-                stepper.step()
-        """,
+        better={"stepper.zero_grad(set_to_none=False)": "stepper.zero_grad()"},
     ),
 )
 
@@ -95,14 +88,11 @@ UNFUSED = Rule(
                 deep(x.to(device)).sum().backward()
                 stepper.step()
         """,
-        good="""
-            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(10)]).to(device)
-            stepper = torch.optim.AdamW(deep.parameters(), fused=True)
-            for x in batches:
-                stepper.zero_grad()
-                deep(x.to(device)).sum().backward()
-                stepper.step()
-        """,
+        better={
+            "stepper = torch.optim.AdamW(deep.parameters())": (
+                "stepper = torch.optim.AdamW(deep.parameters(), fused=True)"
+            ),
+        },
     ),
 )
 

@@ -29,11 +29,7 @@ OTHER_AUTOCAST = Rule(
             with torch.autocast("cuda"):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps"):
-                y = x @ x
-        """,
+        better={'with torch.autocast("cuda"):': 'with torch.autocast("mps"):'},
     ),
 )
 
@@ -53,12 +49,7 @@ OTHER_SCALER = Rule(
             with torch.autocast("mps", dtype=torch.float16):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            scaler = torch.amp.GradScaler("mps")
-            with torch.autocast("mps", dtype=torch.float16):
-                y = x @ x
-        """,
+        better={"scaler = torch.amp.GradScaler()": 'scaler = torch.amp.GradScaler("mps")'},
     ),
     since=(2, 8),
 )
@@ -118,11 +109,7 @@ SWITCHED_OFF = Rule(
             with torch.autocast("mps", dtype=torch.float64):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float16):
-                y = x @ x
-        """,
+        better={'with torch.autocast("mps", dtype=torch.float64):': 'with torch.autocast("mps", dtype=torch.float16):'},
     ),
 )
 
@@ -145,12 +132,7 @@ ISLAND = Rule(
                 with torch.autocast("cuda", enabled=False):
                     y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float16):
-                with torch.autocast("mps", enabled=False):
-                    y = x @ x
-        """,
+        better={'with torch.autocast("cuda", enabled=False):': 'with torch.autocast("mps", enabled=False):'},
     ),
     related_as="switched on at",
 )

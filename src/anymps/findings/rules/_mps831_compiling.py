@@ -23,10 +23,7 @@ BACKEND = Rule(
             model = torch.nn.Linear(4, 2).to(device)
             model = torch.compile(model, backend="mps")
         """,
-        good="""
-            model = torch.nn.Linear(4, 2).to(device)
-            model = torch.compile(model)
-        """,
+        better={'model = torch.compile(model, backend="mps")': "model = torch.compile(model)"},
     ),
 )
 
@@ -45,10 +42,7 @@ MODE = Rule(
             model = torch.nn.Linear(4, 2).to(device)
             model = torch.compile(model, mode="reduce-overhead")
         """,
-        good="""
-            model = torch.nn.Linear(4, 2).to(device)
-            model = torch.compile(model)
-        """,
+        better={'model = torch.compile(model, mode="reduce-overhead")': "model = torch.compile(model)"},
     ),
 )
 

@@ -28,16 +28,7 @@ UNFINISHED = Rule(
                 y = x @ x
             print(time.perf_counter() - start)
         """,
-        good="""
-            import time
-
-            x = torch.rand(64, 64, device=device)
-            start = time.perf_counter()
-            for _ in range(10):
-                y = x @ x
-            torch.mps.synchronize()
-            print(time.perf_counter() - start)
-        """,
+        better={"print(time.perf_counter() - start)": "torch.mps.synchronize()\nprint(time.perf_counter() - start)"},
     ),
 )
 
@@ -62,16 +53,7 @@ COLD = Rule(
             torch.mps.synchronize()
             print(time.perf_counter() - start)
         """,
-        good="""
-            import time
-
-            x = torch.rand(64, 64, device=device)
-            warm_up = (x @ x).cpu()
-            start = time.perf_counter()
-            y = x @ x
-            torch.mps.synchronize()
-            print(time.perf_counter() - start)
-        """,
+        better={"start = time.perf_counter()": "warm_up = (x @ x).cpu()\nstart = time.perf_counter()"},
     ),
 )
 
