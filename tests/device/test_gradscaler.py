@@ -133,7 +133,5 @@ def test_wrong_devices_are_named() -> None:
     check = torch._amp_foreach_non_finite_check_and_unscale_
     assert text_of(RuntimeError, check, gradients, here, there) == scaler_argument("found_inf").text
     assert text_of(RuntimeError, check, gradients, there, here) == scaler_argument("inv_scale").text
-    assert (
-        text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there)
-        == scaler_argument("one of scaled_grads").text
-    )
+    text = text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there)
+    assert text == "one of scaled_grads was not a MPS tensor."

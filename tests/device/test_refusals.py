@@ -13,14 +13,12 @@ from torch import nn
 from anymps.rules import Family, family, installed_torch
 from anymps.rules.texts import (
     SAME_GPU_CHECKS,
-    complex128_allocation,
     devices_differ,
     float64_allocation,
     generator_device,
-    item_of_empty,
+    generator_index,
     linear_argument,
     numpy_of,
-    sixteen_dims,
     sparse_argument,
     tensor_on_cpu,
     too_many_cpu_scalars,
@@ -80,12 +78,11 @@ def test_float64_is_refused_in_the_backends_words(name: str) -> None:
 
 def test_complex128_is_refused_where_the_release_does() -> None:
     """empty refuses complex128 from torch 2.12 with the float64 text; empty_strided never looks."""
-    text = complex128_allocation(torch.__version__)
-    if text is None:
+    if RELEASE < (2, 12):
         assert torch.complex128 == torch.empty(1, dtype=torch.complex128, device="mps").dtype
     else:
-        assert text_of(TypeError, torch.empty, 1, dtype=torch.complex128, device="mps") == text.text
-        assert text_of(TypeError, torch.zeros, 1, dtype=torch.complex128, device="mps") == text.text
+        assert text_of(TypeError, torch.empty, 1, dtype=torch.complex128, device="mps") == float64_allocation().text
+        assert text_of(TypeError, torch.zeros, 1, dtype=torch.complex128, device="mps") == float64_allocation().text
     assert torch.complex128 == torch.empty_strided((1,), (1,), dtype=torch.complex128, device="mps").dtype
 
 
@@ -110,7 +107,8 @@ def test_more_than_16_dimensions() -> None:
     """Factories refuse 17 dimensions; empty_strided and views do not look."""
     shape = [1] * 17
     for factory in (torch.empty, torch.zeros, torch.ones, torch.rand):
-        assert text_of(RuntimeError, factory, shape, device="mps") == sixteen_dims(17).text
+        text = text_of(RuntimeError, factory, shape, device="mps")
+        assert text == "MPS supports tensors with dimensions <= 16, but got 17."
     assert 16 == torch.zeros([1] * 16, device="mps").dim()
     assert 17 == torch.empty_strided(shape, shape, device="mps").dim()
     assert 17 == torch.zeros(1, device="mps").view(shape).dim()
@@ -124,9 +122,8 @@ def test_negative_sizes() -> None:
 
 def test_items_of_empty_tensors() -> None:
     """item() of nothing raises; of many too."""
-    assert (
-        text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps")) == item_of_empty().text
-    )
+    text = text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps"))
+    assert text == "_local_scalar_dense: Empty tensor not supported"
     text = text_of(RuntimeError, torch.ones(2, device="mps").item)
     assert text == "a Tensor with 2 elements cannot be converted to Scalar"
     assert text_of(RuntimeError, lambda: bool(torch.ones(2, device="mps"))) == text_of(
@@ -263,7 +260,7 @@ def test_generators_of_another_device() -> None:
     ):
         assert text_of(RuntimeError, call) == generator_device("mps", "cpu").text
     text = text_of(RuntimeError, torch.randperm, 3, device="mps", generator=cpu)
-    assert text == generator_device("mps:0", "cpu", with_index=True).text
+    assert text == generator_index("mps:0", "cpu").text
     text = text_of(RuntimeError, torch.rand, 2, generator=mps)
     if installed_torch().version.release < (2, 13):  # the generator leads to MPSGraph, and its tensor is not there
         assert text == devices_differ(Family.PLACEHOLDER).text

@@ -60,8 +60,6 @@ SIZES = Rule(
     ),
 )
 
-RULES = (SIZES,)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding, at the line with the most sizes: what makes them change is the same for all."""

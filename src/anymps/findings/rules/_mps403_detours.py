@@ -45,12 +45,10 @@ ROUND_TRIP = Rule(
                 weight = model.weight.detach().cpu()
                 largest = torch.sort(weight).values.to(device)
         """,
-        good="""
-            for x in batches:
-                train(x)
-                weight = model.weight.detach()
-                largest = torch.sort(weight).values
-        """,
+        better={
+            "weight = model.weight.detach().cpu()": "weight = model.weight.detach()",
+            "largest = torch.sort(weight).values.to(device)": "largest = torch.sort(weight).values",
+        },
     ),
 )
 
@@ -75,16 +73,7 @@ BORN = Rule(
                 train(x)
                 Shifted()(x.to(device))
         """,
-        good="""
-            class Shifted(torch.nn.Module):
-                def forward(self, x):
-                    return x + torch.arange(4, device=x.device)
-
-
-            for x in batches:
-                train(x)
-                Shifted()(x.to(device))
-        """,
+        better={"return x + torch.arange(4).to(x.device)": "return x + torch.arange(4, device=x.device)"},
     ),
 )
 
@@ -136,15 +125,12 @@ CONSTANT = Rule(
             for x in batches:
                 loss = (train(x) * weights.to(device)).sum()
         """,
-        good="""
-            weights = torch.tensor([1.0, 0.0, 0.5]).to(device)
-            for x in batches:
-                loss = (train(x) * weights).sum()
-        """,
+        better={
+            "weights = torch.tensor([1.0, 0.0, 0.5])": "weights = torch.tensor([1.0, 0.0, 0.5]).to(device)",
+            "loss = (train(x) * weights.to(device)).sum()": "loss = (train(x) * weights).sum()",
+        },
     ),
 )
-
-RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
 
 _PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from anymps.findings._endings import ending
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit
@@ -17,7 +17,6 @@ _CUDA = re.compile(r"cuda(:\d+)?")
 CUDA = Rule(
     id="MPS407",
     title="CUDA call raises on a Mac",
-    severity=Severity.ERROR,
     refusal=True,
     explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
@@ -35,8 +34,6 @@ CUDA = Rule(
         """,
     ),
 )
-
-RULES = (CUDA,)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -12,7 +12,6 @@ from anymps.record import Recording
 BACKEND = Rule(
     id="MPS831",
     title="torch.compile rejects the name of its backend",
-    severity=Severity.ERROR,
     why=(
         "A backend is a compiler, not a device: torch raises InvalidBackend at once. The default one, inductor, "
         "writes Metal kernels for tensors on mps, as a prototype since torch 2.7."
@@ -24,10 +23,7 @@ BACKEND = Rule(
             model = torch.nn.Linear(4, 2).to(device)
             model = torch.compile(model, backend="mps")
         """,
-        good="""
-            model = torch.nn.Linear(4, 2).to(device)
-            model = torch.compile(model)
-        """,
+        better={'model = torch.compile(model, backend="mps")': "model = torch.compile(model)"},
     ),
 )
 
@@ -46,14 +42,9 @@ MODE = Rule(
             model = torch.nn.Linear(4, 2).to(device)
             model = torch.compile(model, mode="reduce-overhead")
         """,
-        good="""
-            model = torch.nn.Linear(4, 2).to(device)
-            model = torch.compile(model)
-        """,
+        better={'model = torch.compile(model, mode="reduce-overhead")': "model = torch.compile(model)"},
     ),
 )
-
-RULES = (BACKEND, MODE)
 
 _NOT_BACKENDS: Final = ("mps", "metal")
 _GPU_MODES: Final = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

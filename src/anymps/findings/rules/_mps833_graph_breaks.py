@@ -34,19 +34,9 @@ BREAK = Rule(
             for _ in range(12):
                 double(torch.ones(3, device=device))
         """,
-        good="""
-            @torch.compile(backend="eager")
-            def double(x):
-                return torch.where(x.sum() > 0, x * 2, x)
-
-
-            for _ in range(12):
-                double(torch.ones(3, device=device))
-        """,
+        better={"return x * 2 if x.sum() > 0 else x": "return torch.where(x.sum() > 0, x * 2, x)"},
     ),
 )
-
-RULES = (BREAK,)
 
 _LEAST = 10  # runs of a line that make a loop where there is no training
 

@@ -63,8 +63,6 @@ LIMIT = Rule(
     ),
 )
 
-RULES = (AGAIN, LIMIT)
-
 _LEAST = 3  # recompilations: sizes become dynamic, and a size of 1 or an evaluation takes one more
 
 _EXPECTED: Final = re.compile(r"GLOBAL_STATE changed|\.training\b")

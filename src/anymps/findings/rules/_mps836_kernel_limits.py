@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anymps.findings._endings import ending, kernel_limit
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.record import Recording
 
 KERNEL = Rule(
     id="MPS836",
     title="Kernel exceeds a Metal limit",
-    severity=Severity.ERROR,
     explains=lambda recording: bool(kernel_limit(ending(recording).message)),
     why=(
         "A Metal kernel may use 31 buffers, and 32 KiB of threadgroup memory. Inductor's fusion ignores both limits: "
@@ -34,18 +33,9 @@ KERNEL = Rule(
 
             add(*torch.ones(40, 8, device=device).unbind())
         """,
-        good="""
-            @torch.compile
-            def add(*tensors):
-                return sum(tensors)
-
-
-            add(*torch.ones(20, 8, device=device).unbind())
-        """,
+        better={"add(*torch.ones(40, 8, device=device).unbind())": "add(*torch.ones(20, 8, device=device).unbind())"},
     ),
 )
-
-RULES = (KERNEL,)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
