@@ -88,7 +88,7 @@ def _call_rms(x: torch.Tensor) -> torch.Tensor:
 
 
 _REDUCED: dict[str, Callable[..., torch.Tensor]] = {
-    name: ASKED[name][0] for name in ("sum", "nansum", "mean", "count_nonzero", "any", "all", "amax", "amin")
+    name: ASKED[name][0] for name in ("sum", "nansum", "mean", "amax", "amin")
 }
 ROWS: tuple[RowOperator, ...] = (
     *(
