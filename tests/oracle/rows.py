@@ -87,7 +87,7 @@ def _call_rms(x: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, x.shape[1:], eps=1e-5)
 
 
-_REDUCED = ("sum", "nansum", "mean", "count_nonzero", "any", "all", "amax", "amin")
+_REDUCED = ("sum", "nansum", "mean", "amax", "amin")
 ROWS: tuple[RowOperator, ...] = (
     RowOperator("argmax", "argmax_reduction", lambda x: x.argmax(-1), _inner("argmax_reduction_inner")),
     RowOperator("argmin", "argmin_reduction", lambda x: x.argmin(-1), _inner("argmin_reduction_inner")),

@@ -1,19 +1,23 @@
-"""Group normalisation, forward and backward: a group of threads for each group of channels.
+"""Normalisation of groups, forward and backward, and of layers: a group of threads for each, four numbers a thread.
 
-Source: `aten/src/ATen/native/mps/operations/GroupNorm.mm` of the pytorch tree and `ATen/native/mps/kernels/GroupNorm.h`
-of torch 2.13's wheel. A thread takes blocks of four numbers.
+Source: `GroupNorm.mm`, `Normalization.mm` and `RMSNorm.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`,
+and the arguments that the kernels of torch 2.13's wheel describe. Of layers of more than 4096 numbers the largest group
+loops. Up to 4096 the width of the group changes no bit: a thread behind the row's end adds zero.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES
 
 _BLOCK, _LANES, _MOST = 4, 32, 1024
+_LONGEST = 4096  # numbers of a layer that one pass takes
 
 
 def _width(numbers: int) -> int:
@@ -86,4 +90,40 @@ def _backward(call: Call) -> Work | None:
     return Work((of_x, of_weight, of_bias), launches, kept=True)
 
 
-GROUP_NORM: dict[str, Describe] = {"native_group_norm": _forward, "native_group_norm_backward": _backward}
+def _reads_as(own: torch.Tensor, x: torch.Tensor, release: tuple[int, int]) -> bool:
+    """Whether the kernel for the input's dtype gets these weights: up to 2.13 those of another dtype, too.
+
+    That is pytorch issue 190054. Not narrower ones: the kernel reads past their end, and what lies there is not known.
+    """
+    return own.dtype == x.dtype or (release < (2, 14) and own.element_size() > x.element_size())
+
+
+def _layer_norm(call: Call) -> Work | None:
+    x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
+    shape: Sequence[int] = call.given["normalized_shape"]
+    columns = math.prod(shape)
+    named = [one for one in (weight, bias) if one is not None]
+    if call.written or call.foreign or not x.is_contiguous() or not x.numel() or not columns:
+        return None
+    if any(not one.is_contiguous() or not _reads_as(one, x, call.release) for one in named):
+        return None
+    long = columns > _LONGEST
+    kernel, of = f"layer_norm_{'looped' if long else 'single_row'}", NAMES.get(x.dtype)
+    name = call.first([f"{kernel}_{of}", f"{kernel}_i32_{of}"])  # the second in releases after torch 2.13
+    if name is None:
+        return None
+    rows = x.numel() // columns
+    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
+    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    mean, deviation = (torch.empty(kept, dtype=x.dtype, device="cpu") for _ in range(2))
+    width = _MOST if long else _width(columns)
+    numbers = (columns, call.given["eps"], int(weight is not None), int(bias is not None))
+    buffers = (x, out, mean, deviation, *numbers, weight, bias)
+    return Work((out, mean, deviation), (Launch(name, buffers, (rows * width,), (width,)),), kept=True)
+
+
+NORMALIZATIONS: dict[str, Describe] = {
+    "native_group_norm": _forward,
+    "native_group_norm_backward": _backward,
+    "native_layer_norm": _layer_norm,
+}
