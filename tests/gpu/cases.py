@@ -285,7 +285,7 @@ def refused_though_cuda_computes_it() -> Any:
 
 @case
 def memory_of_the_mac() -> Any:
-    """The Mac's limit, not the card's; and after it the device works on."""
+    """The Mac's limit, not the GPU's; and after it the device works on."""
     kept = []
 
     def fill() -> None:

@@ -13,8 +13,8 @@ class Machine(TypedDict):
     """What `install_device` of the native core reads, field by field (`native/bindings/device_bindings.cpp`).
 
     Memory is in bytes: what Metal recommends as the most, and the largest buffer. `macos` is the version's first two
-    numbers, `substrate` one of `SUBSTRATES`, `torch_minor` the second number of torch's version. `card` is the number
-    of the card that computes, below 0 where the CPU plays it (`choose_substrate`, device/interface/substrate.h).
+    numbers, `substrate` one of `SUBSTRATES`, `torch_minor` the second number of torch's version. `gpu` is the number
+    of the NVIDIA GPU that computes, below 0 where the CPU plays it (`choose_substrate`, device/interface/substrate.h).
     """
 
     torch_minor: int
@@ -22,10 +22,10 @@ class Machine(TypedDict):
     max_buffer_length: int
     macos: tuple[int, int]
     substrate: str
-    card: int
+    gpu: int
 
 
-def machine(version: TorchVersion, mac: Mac, substrate: str, card: int = 0) -> Machine:
+def machine(version: TorchVersion, mac: Mac, substrate: str, gpu: int = 0) -> Machine:
     """The table for a torch on a Mac."""
     return Machine(
         torch_minor=version.release[1],
@@ -33,5 +33,5 @@ def machine(version: TorchVersion, mac: Mac, substrate: str, card: int = 0) -> M
         max_buffer_length=mac.max_buffer_length,
         macos=(mac.macos[0], mac.macos[1]),
         substrate=substrate,
-        card=card,
+        gpu=gpu,
     )

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from anymps._errors import EnableError
 from anymps._settings import variable_of
-from anymps.device._cards import RANK_VARIABLE
+from anymps.device._gpus import RANK_VARIABLE
 from anymps.mac import Mac
 
 SYSTEM: Final = "system"
@@ -89,7 +89,7 @@ def _hand_on() -> None:
 
 
 def _rank_of(process: Any) -> str:
-    """The number of a new process among those that share NVIDIA cards; empty where it shares its parent's.
+    """The number of a new process among those that share NVIDIA GPUs; empty where it shares its parent's.
 
     So do the workers of a DataLoader, and all that a process starts which has a number itself.
     """

@@ -87,7 +87,7 @@ def install(patches: Patches) -> None:
     """Refuse the libraries, NCCL, and extensions with kernels of CUDA."""
     finder = _Absent(patches)
     sys.meta_path.insert(0, finder)
-    patches.at_end(lambda: sys.meta_path.remove(finder))
+    patches.callback(lambda: sys.meta_path.remove(finder))
     if _EXTENSIONS in sys.modules:
         _refuse_extensions(patches, sys.modules[_EXTENSIONS])
     original = importlib.util.find_spec

@@ -48,19 +48,3 @@ def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
-
-
-ANSWERS: dict[str, Any] = {
-    function.__name__: function
-    for function in (
-        manual_seed,
-        manual_seed_all,
-        seed,
-        seed_all,
-        initial_seed,
-        get_rng_state,
-        get_rng_state_all,
-        set_rng_state,
-        set_rng_state_all,
-    )
-}

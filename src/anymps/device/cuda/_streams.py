@@ -128,9 +128,3 @@ def set_stream(stream: Stream | None) -> None:
 
 def stream(stream: Stream | None) -> StreamContext:
     return StreamContext(stream)
-
-
-CLASSES: dict[str, Any] = {"Stream": Stream, "Event": Event, "StreamContext": StreamContext}
-ANSWERS: dict[str, Any] = {
-    function.__name__: function for function in (default_stream, current_stream, set_stream, stream)
-}
