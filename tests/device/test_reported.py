@@ -22,7 +22,6 @@ RELEASE = installed_torch().version.release
 GIT = str(torch.version.git_version)
 TWO_DEVICES = devices_differ(Family.ITERATOR, "mps:0", "cpu").text
 
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 
 FORKED = (
     "anymps: the mps device was used before this process was forked, and a Mac crashes or hangs when a forked child "
@@ -179,7 +178,6 @@ class OnDevice(Dataset[torch.Tensor]):
         return torch.full((2,), float(index)).to(self.device)
 
 
-@forks
 @pytest.mark.usefixtures("virtual_device")
 def test_a_dataset_that_uses_mps_in_forked_workers() -> None:
     """pytorch/pytorch#25302: a dataset on the device with workers (reported for CUDA); workers on the CPU are fine."""
@@ -194,7 +192,6 @@ def test_a_dataset_that_uses_mps_in_forked_workers() -> None:
             assert [[[0.0, 0.0]], [[1.0, 1.0]]] == [batch.tolist() for batch in loader]
 
 
-@forks
 @pytest.mark.usefixtures("virtual_device")
 def test_every_use_in_a_forked_child_is_refused() -> None:
     """pytorch/pytorch#178037: a forked child hangs or crashes on a Mac; here each use of mps raises."""
@@ -234,7 +231,6 @@ print((x + 1).tolist())
     assert ["True True [2.0, 2.0]", "[2.0, 2.0]"] == lines[-2:]
 
 
-@forks
 @pytest.mark.usefixtures("virtual_device")
 def test_a_child_forked_before_the_first_use_may_use_it() -> None:
     """pytorch/pytorch#178037: only a device that was in use does not survive; a fresh one belongs to the child."""

@@ -144,22 +144,6 @@ def test_state_dict_loads_across_devices_and_with_assign() -> None:
     assert "size mismatch for weight" in text
 
 
-def test_memory_mapped_loading(tmp_path: Path) -> None:
-    """torch.load(mmap=True) maps to the CPU and moves from there."""
-    torch.save(values(100).to("mps"), tmp_path / "x.pt")
-    assert_same(torch.load(tmp_path / "x.pt", mmap=True, map_location="cpu").to("mps"), values(100))
-
-
-@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants:UserWarning")
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch 2.11, once in a process
-def test_sparse_tensors_are_kept() -> None:
-    """A sparse COO mps tensor comes back with indices and values on mps."""
-    x = torch.eye(3).to_sparse().to("mps")
-    back = torch.load(saved(x))
-    assert torch.device("mps:0") == back.device
-    assert torch.equal(torch.eye(3), back.to_dense().cpu())
-
-
 def test_a_file_from_mps_without_the_device() -> None:
     """Where nobody has switched mps on, the storage's constructor refuses, and map_location="cpu" helps."""
     file = saved(values(2).to("mps"))

@@ -116,33 +116,6 @@ def test_a_parameter_moves_to_mps_and_back_through_data() -> None:
     assert p.device.type == "cpu"
 
 
-def test_out_of_the_wrong_shape_warns_and_is_resized() -> None:
-    """A non-empty out= of another shape is resized with torch's warning."""
-    texts = []
-    for device in ("cpu", "mps"):
-        out = torch.empty(2, device=device)
-        with pytest.warns(UserWarning) as caught:
-            torch.add(torch.ones(3, device=device), 1, out=out)
-        assert (3,) == out.shape
-        texts.append([str(warning.message) for warning in caught])
-    assert texts[0] == texts[1]
-
-
-def test_out_refuses_a_wrong_dtype_and_gradients() -> None:
-    """out= that cannot hold the result, or that belongs to a graph, raises torch's text."""
-
-    def cast(x: torch.Tensor) -> None:
-        torch.add(x, 1.5, out=torch.empty(2, dtype=torch.int64, device=x.device))
-
-    def differentiate(x: torch.Tensor) -> None:
-        torch.add(x.requires_grad_(), 1, out=torch.empty(2, device=x.device))
-
-    same(cast, torch.ones(2))
-    assert text_of(RuntimeError, differentiate, torch.ones(2)) == text_of(
-        RuntimeError, differentiate, torch.ones(2, device="mps")
-    )
-
-
 def test_deepcopy_is_a_copy_of_its_own() -> None:
     """copy.deepcopy of an mps tensor is a clone: values, flags and gradients stay, memory is new."""
     x = values(2, 3).to("mps").requires_grad_()

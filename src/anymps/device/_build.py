@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
@@ -326,32 +325,18 @@ def _run(commands: Sequence[Sequence[str]], directory: Path) -> tuple[int, str]:
     Tells how far they are. They end when this process or the call does, by an error or a signal too.
     """
     reader, writer = os.pipe()
-    start, jobs = time.monotonic(), min(job_count(), len(commands))
-    results, seconds = [], 0.0
+    jobs = min(job_count(), len(commands))
     with open(reader), ThreadPoolExecutor(jobs) as pool, open(writer, "w"):  # at last the pool waits for them
         runs = [pool.submit(_run_one, command, directory, reader) for command in commands]
-        for done, run in enumerate(as_completed(runs), start=1):
-            results.append(run.result())
-            seconds += results[-1].seconds
+        for done, _ in enumerate(as_completed(runs), start=1):
             if done < len(runs):
-                left = (seconds / done * len(runs) - jobs * (time.monotonic() - start)) / jobs
-                _say(f"unit {done} of {len(runs)} compiled, about {max(5, 5 * round(left / 5))} s left")
-    failed = [result for result in results if result.status != 0]
-    return (failed[0].status, "".join(result.output for result in failed)) if failed else (0, "")
+                _say(f"unit {done} of {len(runs)} compiled")
+    failed = [run.result() for run in runs if run.result()[0] != 0]
+    return (failed[0][0], "".join(output for _, output in failed)) if failed else (0, "")
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """A tool that has ended: its exit status, its output (stderr with stdout), and how long it took."""
-
-    status: int
-    output: str
-    seconds: float = 0.0
-
-
-def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> _Ran:
-    """Run a tool."""
-    start = time.monotonic()
+def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str]:
+    """Run a tool; return its exit status and its output, stderr with stdout."""
     try:
         answer = subprocess.run(
             ["/bin/sh", "-c", _WATCHED, "sh", *command],
@@ -366,8 +351,8 @@ def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> _Ran:
             errors="replace",
         )
     except OSError as error:
-        return _Ran(127, f"{command[0]}: {error.strerror}\n")
-    return _Ran(answer.returncode, answer.stdout, time.monotonic() - start)
+        return 127, f"{command[0]}: {error.strerror}\n"
+    return answer.returncode, answer.stdout
 
 
 def _compile_error(compiler: Compiler, output: str, log: Path) -> str:

@@ -25,9 +25,8 @@ from anymps.device._launched import (
     open_real_kernels,
     refuse_on_a_mac,
 )
-from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac, this_mac
-from anymps.device._rule_tables import rule_tables
+from anymps.device._rule_tables import machine, rule_tables
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
@@ -415,8 +414,7 @@ def _end_threads_at_exit(core: NativeCore) -> None:
         os.environ["TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT"] = "0"
 
     atexit.register(end)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=in_child)
+    os.register_at_fork(after_in_child=in_child)
 
 
 def _load(path: Path) -> NativeCore:

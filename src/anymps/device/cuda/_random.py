@@ -14,16 +14,11 @@ def manual_seed(seed: int) -> None:
     torch.mps.manual_seed(int(seed))
 
 
-def manual_seed_all(seed: int) -> None:
-    torch.mps.manual_seed(int(seed))
-
-
 def seed() -> None:
     torch.mps.seed()
 
 
-def seed_all() -> None:
-    torch.mps.seed()
+manual_seed_all, seed_all = manual_seed, seed
 
 
 def initial_seed() -> int:
