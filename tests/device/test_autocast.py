@@ -150,14 +150,6 @@ def test_defaults_and_questions() -> None:
     assert torch.amp.is_autocast_available("mps")
 
 
-def test_autocast_of_the_cpu_does_not_touch_mps() -> None:
-    """Each device has an autocast of its own."""
-    with torch.autocast("cpu"):
-        assert torch.float32 == (x32(2, 2) @ x32(2, 2)).dtype
-    with torch.autocast("mps"):
-        assert torch.float32 == (values(2, 2) @ values(2, 2)).dtype
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=str)
 def test_other_types_are_warned_of_and_disable_autocast(dtype: torch.dtype) -> None:
     """A type other than float16 and bfloat16 gives the backend's warning and no autocast."""

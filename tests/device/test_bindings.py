@@ -8,9 +8,8 @@ import warnings
 import pytest
 import torch
 
-from anymps.rules import version_rules
 from device.compare import text_of
-from processes import ENABLE, run_with_torch
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -137,7 +136,7 @@ try:
     torch.mps.synchronize()
 except RuntimeError as error:
     print(str(error).splitlines()[0])
-accelerator = torch.accelerator.current_accelerator()  # an NVIDIA card, where there is one
+accelerator = torch.accelerator.current_accelerator()  # an NVIDIA GPU, where there is one
 print(torch.mps.device_count(), accelerator is not None and accelerator.type == "mps")
 anymps.enable("M1")
 print(torch.backends.mps.is_available(), torch.backends.mps.is_built(), anymps.is_virtual())
@@ -157,41 +156,6 @@ except anymps.EnableError as error:
         "1 mps Apple M1",
     ] == lines[:5]
     assert lines[5].startswith("anymps: the device already acts as ")
-
-
-def test_enabling_after_a_backward_is_refused(virtual_device: torch.device) -> None:
-    """The autograd engine takes no device after its first backward: enable says so, in one line."""
-    lines = run_with_torch(
-        """
-import anymps, torch
-torch.ones(1, requires_grad=True).backward()
-try:
-    anymps.enable()
-except anymps.EnableError as error:
-    print(error)
-print(torch.backends.mps.is_available())
-"""
-    ).lines
-    assert lines == [
-        "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
-        "that; call anymps.enable() before the first backward, ideally right after `import torch`",
-        "False",
-    ]
-
-
-def test_the_banner_says_virtual(virtual_device: torch.device) -> None:
-    """enable writes one line to stderr that says VIRTUAL, the Mac and torch's version, and nothing to stdout."""
-    answer = run_with_torch(ENABLE)
-    assert answer.lines == []
-    (line,) = [line for line in answer.err.splitlines() if line.startswith("anymps: ")]
-    assert "VIRTUAL" in line
-    assert "M3 Pro" in line
-    assert torch.__version__ in line
-
-
-def test_versions_are_known() -> None:
-    """The rules know the installed torch."""
-    assert version_rules(torch.__version__).version.release == RELEASE
 
 
 @pytest.mark.usefixtures("virtual_device")

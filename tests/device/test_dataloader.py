@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import numpy as np
@@ -15,7 +14,7 @@ from processes import ENABLE, run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
-FORK = {"multiprocessing_context": "fork"} if hasattr(os, "fork") else {}
+FORK = {"multiprocessing_context": "fork"}
 
 
 class Squares(Dataset[tuple[np.ndarray, int]]):
@@ -90,7 +89,6 @@ def test_a_dataset_on_the_device_works_without_workers() -> None:
     assert_same(torch.cat([batch[0] for batch in loader]), values(6, 2))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 def test_a_forked_child_knows_that_it_is_one() -> None:
     """In a child forked after mps was used, `_mps_is_in_bad_fork()` is True, seeding skips mps, the parent is well."""
     lines = run_with_torch(

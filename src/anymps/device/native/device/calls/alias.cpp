@@ -179,6 +179,10 @@ c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
   return alias_over(tensor, alias_storage(storage), keys);
 }
 
+at::Tensor alias_if_mps(const at::Tensor& tensor) {
+  return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
+}
+
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes) {
   auto storage = new_storage(at::DataPtr(bytes, c10::DeviceType::CPU), tensor->unsafe_storage().unsafeGetStorageImpl()->nbytes());
   return alias_over(tensor, c10::Storage(std::move(storage)), host_keys(tensor->key_set()));

@@ -16,6 +16,9 @@ void learn_plain_keys();
 // What a kernel computes on in place of `tensor` (strided, on mps).
 c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
 
+// The same for a strided tensor that may be on another device: that one itself.
+at::Tensor alias_if_mps(const at::Tensor& tensor);
+
 // A CPU tensor with the geometry of `tensor` over `bytes`, as many as its storage has.
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes);
 

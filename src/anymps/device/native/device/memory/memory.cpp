@@ -126,6 +126,19 @@ at::DataPtr mps_pointer(void* address, Buffer* buffer) {
   return at::DataPtr(address, buffer, &delete_buffer, kMpsDevice);
 }
 
+at::DataPtr mps_memory(size_t nbytes, c10::function_ref<at::DataPtr()> take) {
+  Block* block = books().allocate(nbytes);
+  at::DataPtr bytes;
+  try {
+    bytes = take();
+  } catch (...) {
+    books().release(block);
+    throw;
+  }
+  void* address = bytes.get();
+  return mps_pointer(address, new Buffer(std::move(bytes), block));
+}
+
 Buffer* buffer_of(const at::DataPtr& data) noexcept {
   if (C10_LIKELY(data.get_deleter() == &delete_buffer)) {
     return static_cast<Buffer*>(data.get_context());

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/FunctionRef.h>
 
 #include <atomic>
 
@@ -48,6 +49,9 @@ at::Allocator* mps_allocator();
 
 // The pointer of an mps storage to `address`, which owns `buffer`.
 at::DataPtr mps_pointer(void* address, Buffer* buffer);
+
+// A buffer of `nbytes` > 0, entered in the books before `take()` gives its memory.
+at::DataPtr mps_memory(size_t nbytes, c10::function_ref<at::DataPtr()> take);
 
 // The Buffer behind an mps DataPtr, or nullptr for an empty storage.
 Buffer* buffer_of(const at::DataPtr& data) noexcept;

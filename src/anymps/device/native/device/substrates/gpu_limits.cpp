@@ -1,5 +1,5 @@
 // The list, by name with or without an overload, in which the longer one counts.
-#include "device/substrates/card_limits.h"
+#include "device/substrates/gpu_limits.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,12 @@
 namespace anymps {
 namespace {
 
-using Given = CardLimit::Arguments;
+using Given = GpuLimit::Arguments;
 using torch::jit::Stack;
 
-// A card would stop for a value, or follow one out of its tensor, and it is not looked at before
+// A GPU would stop for a value, or follow one out of its tensor, and it is not looked at before
 // (kernels/checks/guarded_arguments.cpp).
-constexpr const char* kStopsTheCard[] = {
+constexpr const char* kStopsTheGpu[] = {
     "aten::take",
     "aten::put_",
     "aten::put",
@@ -54,7 +54,7 @@ constexpr const char* kStopsTheCard[] = {
     "aten::_sparse_mask_projection",
 };
 
-// Of equal values, a card's kernels tell the place of another one, and not always of the same.
+// Of equal values, a GPU's kernels tell the place of another one, and not always of the same.
 constexpr const char* kTellsPlaces[] = {
     "aten::kthvalue",
     "aten::median.dim",
@@ -99,7 +99,7 @@ bool is_of_integers(Given given) {
   return c10::isIntegralType(type_of(given[0]), true) && c10::isIntegralType(type_of(given[1]), true);
 }
 
-// (self, dim, dtype): summed in float32 and rounded once, where a card's kernel rounds at every step.
+// (self, dim, dtype): summed in float32 and rounded once, where a GPU's kernel rounds at every step.
 void sum_wide(Stack& stack, size_t first) {
   if (is_half(type_of(stack[first])) && stack[first + 2].isNone()) {
     stack[first + 2] = static_cast<int64_t>(c10::ScalarType::Float);
@@ -124,9 +124,9 @@ void keep_no_statistics(Given given, Stack& stack, size_t first) {
   }
 }
 
-std::unordered_map<std::string, CardLimit> make_limits() {
-  std::unordered_map<std::string, CardLimit> limits;
-  for (const char* name : kStopsTheCard) {
+std::unordered_map<std::string, GpuLimit> make_limits() {
+  std::unordered_map<std::string, GpuLimit> limits;
+  for (const char* name : kStopsTheGpu) {
     limits[name].never = true;
   }
   for (const char* name : kTellsPlaces) {
@@ -157,19 +157,13 @@ std::unordered_map<std::string, CardLimit> make_limits() {
 
 }  // namespace
 
-const CardLimit* card_limit(const std::string& name) {
-  static const std::unordered_map<std::string, CardLimit> limits = make_limits();
+const GpuLimit* gpu_limit(const std::string& name) {
+  static const std::unordered_map<std::string, GpuLimit> limits = make_limits();
   auto found = limits.find(name);
   if (found == limits.end()) {
     found = limits.find(name.substr(0, name.find('.')));
   }
   return found == limits.end() ? nullptr : &found->second;
-}
-
-bool is_looked_at(const Rule& rule) {
-  const std::string base = rule.name.substr(0, rule.name.find('.'));
-  return rule.indices != nullptr || base.rfind("aten::nll_loss", 0) == 0 || base == "aten::embedding_dense_backward" ||
-      base == "aten::binary_cross_entropy";
 }
 
 }  // namespace anymps

@@ -2,7 +2,7 @@
 //
 // Both libraries are loaded when the first large draw comes, and their functions declared here: no header of CUDA is needed, and
 // nothing is linked. The stream is the default one, on which all of torch's kernels run here.
-#include "device/substrates/card_philox.h"
+#include "device/substrates/gpu_philox.h"
 
 #include "locks/locks.h"
 
@@ -15,12 +15,10 @@
 #include <unordered_map>
 #include <vector>
 
-#if !defined(_WIN32)
 #include <dlfcn.h>
-#endif
 
 namespace anymps {
-namespace card_philox {  // the short names below belong to this file, also where files are compiled together
+namespace gpu_philox {  // the short names below belong to this file, also where files are compiled together
 namespace {
 
 // The engine of model/philox_engine.h and the conversions of model/philox_elements.h. A thread makes one block of words.
@@ -108,12 +106,6 @@ extern "C" __global__ void draw(void* out, u64 n, u64 seed, u64 offset, int kind
 }
 )cuda";
 
-#if defined(_WIN32)
-bool launch_draw(int, uint64_t, std::array<void*, 13>&) {
-  return false;
-}
-#else
-
 using Handle = void*;
 
 struct Driver {
@@ -162,12 +154,12 @@ const Driver& driver() {
   return found;
 }
 
-// The kernel for a card, or null.
-Handle compiled(int card) {
+// The kernel for a GPU, or null.
+Handle compiled(int gpu) {
   const Driver& api = driver();
   int device = 0, major = 0, minor = 0;
   constexpr int capability_major = 75, capability_minor = 76;  // CUdevice_attribute, cuda.h
-  if (!api.whole || api.device_get(&device, card) != 0 || api.device_attribute(&major, capability_major, device) != 0 ||
+  if (!api.whole || api.device_get(&device, gpu) != 0 || api.device_attribute(&major, capability_major, device) != 0 ||
       api.device_attribute(&minor, capability_minor, device) != 0) {
     return nullptr;
   }
@@ -190,20 +182,19 @@ Handle compiled(int card) {
   return kernel;
 }
 
-bool launch_draw(int card, uint64_t blocks, std::array<void*, 13>& arguments) {
+bool launch_draw(int gpu, uint64_t blocks, std::array<void*, 13>& arguments) {
   static Mutex mutex;
   static std::unordered_map<int, Handle> kernels;
   Handle kernel = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    const auto known = kernels.find(card);
-    kernel = known != kernels.end() ? known->second : (kernels[card] = compiled(card));
+    const auto known = kernels.find(gpu);
+    kernel = known != kernels.end() ? known->second : (kernels[gpu] = compiled(gpu));
   }
   constexpr unsigned threads = 256;
   const auto groups = static_cast<unsigned>((blocks + threads - 1) / threads);
   return kernel != nullptr && driver().launch(kernel, groups, 1, 1, threads, 1, 1, 0, nullptr, arguments.data(), nullptr) == 0;
 }
-#endif
 
 bool is_float(ElementType type) {
   return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16;
@@ -214,14 +205,14 @@ bool is_unsigned_wide(ElementType type) {
 }
 
 // Whether the model has a kernel for it; what it lacks it refuses in its own words.
-bool serves(const CardDraw& draw, ElementType type, int64_t n) {
+bool serves(const GpuDraw& draw, ElementType type, int64_t n) {
   if (launch_sizes(n, element_size(type)).size() != 1) {
     return false;
   }
   switch (draw.kind) {
-    case CardDraw::Kind::Uniform: return is_float(type);
-    case CardDraw::Kind::Bernoulli: return !is_unsigned_wide(type);
-    case CardDraw::Kind::Integers:
+    case GpuDraw::Kind::Uniform: return is_float(type);
+    case GpuDraw::Kind::Bernoulli: return !is_unsigned_wide(type);
+    case GpuDraw::Kind::Integers:
       return element_size(type) == 8 || draw.range == 0 || static_cast<uint32_t>(draw.range) != 0;
   }
   return false;
@@ -232,22 +223,22 @@ uint64_t one_as(ElementType type) {
 }
 
 }  // namespace
-}  // namespace card_philox
+}  // namespace gpu_philox
 
-bool draw_on_card(const CardDraw& draw, RandomState& state, const at::Tensor& target, ElementType type, int release) {
-  using namespace card_philox;
+bool draw_on_gpu(const GpuDraw& draw, RandomState& state, const at::Tensor& target, ElementType type, int release) {
+  using namespace gpu_philox;
   const int64_t n = target.numel();
   if (!target.is_cuda() || !serves(draw, type, n)) {
     return false;
   }
   int kind = static_cast<int>(draw.kind), size = static_cast<int>(element_size(type)), below_high = release >= 15;
   int form = type == ElementType::f32 ? 1 : type == ElementType::f16 ? 2 : type == ElementType::bf16 ? 3 : type == ElementType::boolean ? 4 : 0;
-  const bool uniform = draw.kind == CardDraw::Kind::Uniform;
+  const bool uniform = draw.kind == GpuDraw::Kind::Uniform;
   float low = uniform ? static_cast<float>(draw.first) : 0, high = static_cast<float>(uniform ? draw.second : draw.first);
   uint64_t count = static_cast<uint64_t>(n), seed = state.seed, offset = state.offset, one = one_as(type);
   uint64_t base = static_cast<uint64_t>(draw.base), range = draw.range == ~uint64_t{0} ? 0 : draw.range;
   void* out = target.mutable_data_ptr();
-  const uint64_t each = draw.kind == CardDraw::Kind::Integers && size == 8 ? 2 : 4, blocks = (count + each - 1) / each;
+  const uint64_t each = draw.kind == GpuDraw::Kind::Integers && size == 8 ? 2 : 4, blocks = (count + each - 1) / each;
   std::array<void*, 13> arguments{&out, &count, &seed, &offset, &kind, &form, &size, &low, &high, &one, &base, &range, &below_high};
   if (!launch_draw(target.device().index(), blocks, arguments)) {
     return false;

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from anymps import EnableError
-from anymps.device import _cards, _driver
-from anymps.device._cards import Cards, card_of, rank_here, take_card, too_small
-from anymps.device._driver import Card, Driver
+from anymps.device import _driver, _gpus
+from anymps.device._driver import Driver, Gpu
+from anymps.device._gpus import Gpus, gpu_of, rank_here, take_gpu, too_small
 from processes import run_command
 
 GIB = 1 << 30
-CARD = Card(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
-FOUND = Cards("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (CARD,)))
+CARD = Gpu(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
+FOUND = Gpus("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (CARD,)))
 RANKS = (
     *("LOCAL_RANK", "RANK", "PYTEST_XDIST_WORKER", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"),
-    *(_cards.RANK_VARIABLE, _cards.CARDS_VARIABLE),
+    *(_gpus.RANK_VARIABLE, _gpus.GPUS_VARIABLE),
 )
 
-Answer = Callable[[Cards], None]
+Answer = Callable[[Gpus], None]
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     """Says what the machine has; the process is no rank."""
     for name in RANKS:
         monkeypatch.delenv(name, raising=False)
-    return lambda found: monkeypatch.setattr(_cards, "look_for_cards", lambda: found)
+    return lambda found: monkeypatch.setattr(_gpus, "look_for_gpus", lambda: found)
 
 
-def driver(**changes: object) -> Cards:
+def driver(**changes: object) -> Gpus:
     """The machine with another driver."""
     assert FOUND.driver is not None
     return replace(FOUND, driver=replace(FOUND.driver, **changes))
@@ -60,51 +60,51 @@ NONE_TO_BE_HAD = [
         id="old driver",
     ),
     pytest.param(
-        driver(cards=(), error="error 803, system has unsupported display driver / cuda driver combination"),
+        driver(gpus=(), error="error 803, system has unsupported display driver / cuda driver combination"),
         "anymps: NVIDIA's driver reports no GPU (error 803, system has unsupported display driver / cuda driver "
         "combination): run nvidia-smi, which asks the same driver",
         id="driver fails",
     ),
     pytest.param(
-        driver(cards=()),
+        driver(gpus=()),
         "anymps: the cuda substrate needs an NVIDIA GPU, and this machine has none: use the host substrate",
-        id="no card",
+        id="no gpu",
     ),
     pytest.param(
-        replace(driver(cards=()), visible=""),
+        replace(driver(gpus=()), visible=""),
         "anymps: the cuda substrate needs an NVIDIA GPU, and CUDA_VISIBLE_DEVICES='' shows none: unset it, or name a "
         "GPU by its number",
-        id="hidden cards",
+        id="hidden gpus",
     ),
     pytest.param(
-        driver(cards=(replace(CARD, free=GIB // 2),)),
+        driver(gpus=(replace(CARD, free=GIB // 2),)),
         "anymps: GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
         "(nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
-        id="full card",
+        id="full gpu",
     ),
     pytest.param(
-        driver(cards=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
+        driver(gpus=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
         "anymps: torch 2.11.0+cu130 has no kernels for GPU 0 (Tesla V100), which has compute capability 7.0: "
         "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another GPU with "
         "CUDA_VISIBLE_DEVICES",
-        id="old card",
+        id="old gpu",
     ),
 ]
 
 
 @pytest.mark.parametrize(("found", "text"), NONE_TO_BE_HAD)
-def test_no_card_can_be_had(answer: Answer, found: Cards, text: str) -> None:
+def test_no_gpu_can_be_had(answer: Answer, found: Gpus, text: str) -> None:
     """One line each says why, and what to do."""
     answer(found)
     with pytest.raises(EnableError) as raised:
-        take_card()
+        take_gpu()
     assert str(raised.value) == text
 
 
 @pytest.mark.parametrize(
     ("architectures", "capability", "served"),
     [
-        (("sm_80",), (8, 6), True),  # a newer card of the same generation
+        (("sm_80",), (8, 6), True),  # a newer GPU of the same generation
         (("sm_86",), (8, 0), False),
         (("sm_80",), (9, 0), False),
         (("sm_80", "compute_80"), (9, 0), True),  # the driver translates
@@ -114,22 +114,22 @@ def test_no_card_can_be_had(answer: Answer, found: Cards, text: str) -> None:
         ((), (9, 0), True),  # a build that tells nothing
     ],
 )
-def test_kernels_for_a_card(
+def test_kernels_for_a_gpu(
     answer: Answer, architectures: tuple[str, ...], capability: tuple[int, int], served: bool
 ) -> None:
-    """A build has kernels for cards of its own generations, and for newer ones where the driver can translate."""
-    answer(replace(driver(cards=(replace(CARD, capability=capability),)), architectures=architectures))
+    """A build has kernels for GPUs of its own generations, and for newer ones where the driver can translate."""
+    answer(replace(driver(gpus=(replace(CARD, capability=capability),)), architectures=architectures))
     if served:
-        assert take_card().capability == capability
+        assert take_gpu().capability == capability
     else:
         with pytest.raises(EnableError, match="has no kernels for GPU 0"):
-            take_card()
+            take_gpu()
 
 
 def test_an_unknown_share_of_memory_is_no_reason(answer: Answer) -> None:
-    """Where NVML says nothing the card is tried."""
-    answer(driver(cards=(replace(CARD, free=None),)))
-    assert take_card().free is None
+    """Where NVML says nothing the GPU is tried."""
+    answer(driver(gpus=(replace(CARD, free=None),)))
+    assert take_gpu().free is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_unknown_share_of_memory_is_no_reason(answer: Answer) -> None:
         ({"PYTEST_XDIST_WORKER": "gw12"}, 12),
         ({"PYTEST_XDIST_WORKER": "master"}, 0),
         ({"LOCAL_RANK": "1", "PYTEST_XDIST_WORKER": "gw5"}, 1),  # torchrun, in a test
-        ({_cards.RANK_VARIABLE: "2", "SLURM_LOCALID": "0"}, 2),  # mp.spawn, in a job
+        ({_gpus.RANK_VARIABLE: "2", "SLURM_LOCALID": "0"}, 2),  # mp.spawn, in a job
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "6", "RANK": "14"}, 6),
         ({"SLURM_LOCALID": "4"}, 4),
         ({"RANK": "5"}, 5),
@@ -156,7 +156,7 @@ def test_the_number_of_a_process(
 
 
 @pytest.mark.parametrize(
-    ("there", "made_up", "cards"),
+    ("there", "made_up", "gpus"),
     [
         (8, "", [0, 1, 2, 3, 4, 5, 6, 7]),
         (1, "", [0] * 8),
@@ -166,30 +166,30 @@ def test_the_number_of_a_process(
     ],
 )
 def test_eight_ranks(
-    answer: Answer, monkeypatch: pytest.MonkeyPatch, there: int, made_up: str, cards: list[int]
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, there: int, made_up: str, gpus: list[int]
 ) -> None:
-    """Each takes card `rank % cards`; `ANYMPS_CARDS` is another number of cards."""
-    monkeypatch.setenv(_cards.CARDS_VARIABLE, made_up)
-    assert [card_of(rank, there) for rank in range(8)] == cards
-    answer(driver(cards=tuple(replace(CARD, number=number) for number in range(there))))
+    """Each takes GPU `rank % GPUs`; `ANYMPS_GPUS` is another number of GPUs."""
+    monkeypatch.setenv(_gpus.GPUS_VARIABLE, made_up)
+    assert [gpu_of(rank, there) for rank in range(8)] == gpus
+    answer(driver(gpus=tuple(replace(CARD, number=number) for number in range(there))))
     taken = []
     for rank in range(8):
         monkeypatch.setenv("LOCAL_RANK", str(rank))
-        taken.append(take_card().number)
-    assert taken == cards
+        taken.append(take_gpu().number)
+    assert taken == gpus
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two"])
-def test_a_wrong_number_of_cards(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_wrong_number_of_gpus(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """One line."""
-    monkeypatch.setenv(_cards.CARDS_VARIABLE, text)
+    monkeypatch.setenv(_gpus.GPUS_VARIABLE, text)
     with pytest.raises(EnableError) as raised:
-        card_of(0, 1)
-    assert str(raised.value) == f"anymps: ANYMPS_CARDS='{text}' must be a number of GPUs, 1 or more"
+        gpu_of(0, 1)
+    assert str(raised.value) == f"anymps: ANYMPS_GPUS='{text}' must be a number of GPUs, 1 or more"
 
 
-def test_a_card_smaller_than_the_mac() -> None:
-    """It is said beforehand, with what is free where others share the card."""
+def test_a_gpu_smaller_than_the_mac() -> None:
+    """It is said beforehand, with what is free where others share the GPU."""
     assert too_small(CARD, 12 * GIB) == ""
     assert too_small(replace(CARD, total=16 * GIB, free=None), 48 * GIB) == (
         "GPU 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the GPU is full before "
@@ -201,7 +201,7 @@ def test_a_card_smaller_than_the_mac() -> None:
 
 
 class FakeCuda:
-    """libcuda with two cards, the second a part of one."""
+    """libcuda with two GPUs, the second a part of one."""
 
     def __init__(self, status: int = 0) -> None:
         self.status = status
@@ -221,38 +221,38 @@ class FakeCuda:
         count._obj.value = 2
         return 0
 
-    def cuDeviceGet(self, card: Any, number: int) -> int:
-        card._obj.value = 10 + number
+    def cuDeviceGet(self, gpu: Any, number: int) -> int:
+        gpu._obj.value = 10 + number
         return 0
 
-    def cuDeviceGetName(self, name: Any, length: int, card: Any) -> int:
-        name.value = b"NVIDIA H100 80GB HBM3" + b" MIG 1g.10gb" * (card.value - 10)
+    def cuDeviceGetName(self, name: Any, length: int, gpu: Any) -> int:
+        name.value = b"NVIDIA H100 80GB HBM3" + b" MIG 1g.10gb" * (gpu.value - 10)
         return 0
 
-    def cuDeviceTotalMem_v2(self, total: Any, card: Any) -> int:
-        total._obj.value = (80, 10)[card.value - 10] * GIB
+    def cuDeviceTotalMem_v2(self, total: Any, gpu: Any) -> int:
+        total._obj.value = (80, 10)[gpu.value - 10] * GIB
         return 0
 
-    def cuDeviceGetPCIBusId(self, bus: Any, length: int, card: Any) -> int:
+    def cuDeviceGetPCIBusId(self, bus: Any, length: int, gpu: Any) -> int:
         bus.value = b"0000:1B:00.0"
         return 0
 
-    def cuDeviceGetAttribute(self, value: Any, attribute: int, card: Any) -> int:
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, gpu: Any) -> int:
         value._obj.value = {75: 9, 76: 0}[attribute]
         return 0
 
 
 class FakeNvml:
-    """NVML, which knows the whole card."""
+    """NVML, which knows the whole GPU."""
 
     def nvmlInit_v2(self) -> int:
         return 0
 
-    def nvmlDeviceGetHandleByPciBusId_v2(self, bus: bytes, card: Any) -> int:
+    def nvmlDeviceGetHandleByPciBusId_v2(self, bus: bytes, gpu: Any) -> int:
         assert bus == b"0000:1B:00.0"
         return 0
 
-    def nvmlDeviceGetMemoryInfo(self, card: Any, memory: Any) -> int:
+    def nvmlDeviceGetMemoryInfo(self, gpu: Any, memory: Any) -> int:
         memory._obj.total, memory._obj.free = 80 * GIB + 1000, 79 * GIB
         return 0
 
@@ -270,22 +270,22 @@ def libraries(monkeypatch: pytest.MonkeyPatch, **found: object) -> None:
 
 
 def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version, and each card with its memory; of a part of a card nobody says what is free."""
+    """Its version, and each GPU with its memory; of a part of a GPU nobody says what is free."""
     libraries(monkeypatch, cuda=FakeCuda(), nvml=FakeNvml())
-    part = Card(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
+    part = Gpu(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
     assert _driver.ask_driver() == Driver((13, 2), (CARD, part))
 
 
 def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cards are there all the same."""
+    """The GPUs are there all the same."""
     libraries(monkeypatch, cuda=FakeCuda())
     found = _driver.ask_driver()
     assert found is not None
-    assert [card.free for card in found.cards] == [None, None]
+    assert [gpu.free for gpu in found.gpus] == [None, None]
 
 
-def test_a_driver_without_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No card is no error; anything else is told in the driver's words."""
+def test_a_driver_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is no error; anything else is told in the driver's words."""
     libraries(monkeypatch, cuda=FakeCuda(100))
     assert _driver.ask_driver() == Driver((13, 2))
     libraries(monkeypatch, cuda=FakeCuda(999))
@@ -344,17 +344,17 @@ from torch.utils.data import DataLoader, Dataset
 
 class Numbers(Dataset):
     def __len__(self): return 2
-    def __getitem__(self, index): return os.environ.get("ANYMPS_CARD_RANK", "none")
+    def __getitem__(self, index): return os.environ.get("ANYMPS_GPU_RANK", "none")
 
 def loaded():
     return "+".join(sorted(set(sum(DataLoader(Numbers(), num_workers=2), []))))
 
 def rank(number):
-    sys.stdout.write(f"{number} {os.environ['ANYMPS_CARD_RANK']} {loaded()}\\n")
+    sys.stdout.write(f"{number} {os.environ['ANYMPS_GPU_RANK']} {loaded()}\\n")
     sys.stdout.flush()
 
 if __name__ == "__main__":
-    print("main", os.environ.get("ANYMPS_CARD_RANK", "none"), loaded(), flush=True)
+    print("main", os.environ.get("ANYMPS_GPU_RANK", "none"), loaded(), flush=True)
     mp.spawn(rank, nprocs=3)
 """
 
@@ -373,7 +373,7 @@ def test_processes_that_multiprocessing_starts(tmp_path: Path) -> None:
     assert [int(number) for number, _ in numbers] == [first, first + 1, first + 2]
 
 
-def test_the_known_differences_of_a_card_are_of_tests_that_exist() -> None:
+def test_the_known_differences_of_a_gpu_are_of_tests_that_exist() -> None:
     """tests/gpu.sh tells what else fails from tests/gpu/device_differs.txt, where each test has a line."""
     tests = Path(__file__).parents[1]
     lines = (tests / "gpu" / "device_differs.txt").read_text(encoding="utf-8").splitlines()
