@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from anymps._text import listed
 from anymps.findings import Finding, Judgement, Outcome, Severity, Story, rule_of
 from anymps.record import Line
-from anymps.report._numbers import numbers_of
+from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
-from anymps.report._real_kernels import real_share
 from anymps.report._suite import news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
@@ -226,7 +225,7 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
         )
         if story.run.on_mac:
             sentences.append(_device_time(story))
-    sentences += [told.in_full for told in (real_share(story), numbers_of(story)) if told is not None]
+    sentences += [told.in_full for told in (own_kernels(story), numbers(story)) if told is not None]
     if story.parts:
         names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(
