@@ -10,7 +10,7 @@ _LAYOUTS: Final = frozenset(("contiguous", "transposed", "channels_last", "other
 
 @dataclass(frozen=True)
 class Form:
-    """All of it; empty where it is the usual one, or a recording of an earlier version does not tell it.
+    """All of it; empty where it is the usual one.
 
     `layout` has a word for each of the first four inputs: `contiguous`, `transposed` (the same bytes with the axes in
     another order), `channels_last`, `other` (a slice, for instance); empty if all are contiguous. `axes` are those that

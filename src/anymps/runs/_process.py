@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from anymps._own_process import own_command
+from anymps._own_process import own_call
 from anymps.cleanup import PrivateFolder, adopt_descendants, children, end_children
 from anymps.runs._order import ORDER, Order
 from anymps.runs.sandbox import CHANNEL, Supervisor
@@ -92,7 +92,7 @@ def run(order: Order) -> Iterator[Answer]:
     """
     with PrivateFolder("anymps-run-") as folder:
         order.write(folder / ORDER)
-        command = own_command("--order", str(folder / ORDER))
+        command = own_call("anymps.commands._runner:run_order", folder / ORDER)
         if order.python:
             command[0] = order.python
         began = time.monotonic()
