@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 
@@ -29,14 +29,23 @@ def own_call(function: str, *given: object) -> list[str]:
     By a file, as `-m anymps` and `-c` put the current folder first: a file of the name anymps.py or json.py there would
     run. `-I` and `-P` are no choice: the script would do without PYTHONPATH, or without its own folder.
     """
-    packed = base64.b64encode(pickle.dumps(given, protocol=4)).decode()
-    return [sys.executable, str(_PACKAGE / "__main__.py"), "--call", function, packed]
+    return [sys.executable, str(_PACKAGE / "__main__.py"), "--call", function, packed(given)]
 
 
-def called(function: str, packed: str) -> int:
+def called(function: str, given: str) -> int:
     """Do what such a command says; the exit status that the function returns, 0 for none."""
-    status: int | None = pkgutil.resolve_name(function)(*pickle.loads(base64.b64decode(packed)))
+    status: int | None = pkgutil.resolve_name(function)(*unpacked(given))
     return status or 0
+
+
+def packed(value: object) -> str:
+    """A value as text for another process of anymps."""
+    return base64.b64encode(pickle.dumps(value, protocol=4)).decode()
+
+
+def unpacked(text: str) -> Any:
+    """The value that a process of anymps has packed."""
+    return pickle.loads(base64.b64decode(text))
 
 
 def without_preloads() -> dict[str, str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -20,7 +18,7 @@ import pytest
 import anymps
 from anymps._command_settings import RunSettings
 from anymps._errors import RecordingError
-from anymps._own_process import FreshProcess
+from anymps._own_process import FreshProcess, unpacked
 from anymps.commands._conclude import conclude
 from anymps.commands._session import Conclusion, RunSession
 from anymps.commands._target import Target
@@ -49,7 +47,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         yield FakeHandle(log)
 
     def run(self: object, command: list[str]) -> int:
-        log.append(pickle.loads(base64.b64decode(command[-1])))
+        log.append(unpacked(command[-1]))
         return 3
 
     monkeypatch.setattr(anymps, "enable", lambda mac=None, **more: log.append(("enable", mac, more)))

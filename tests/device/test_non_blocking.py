@@ -10,6 +10,7 @@ import torch
 
 import anymps
 from anymps.device import native
+from anymps.findings.rules._mps701_copies import unsafe_copies
 from anymps.record import Recording, Wait
 
 # What writing one element of a CPU tensor calls: torch 2.15 passes the number on as it is.
@@ -26,7 +27,7 @@ def noted(script: Callable[[], object]) -> Noted:
     del result
     return [
         (unsafe.kind, unsafe.operator, unsafe.site.source, unsafe.copy.source)
-        for unsafe in capture.recording.unsafe_copies()
+        for unsafe in unsafe_copies(capture.recording)
         if unsafe.kind != "freed"  # of torch 2.12 and before: tested by itself
     ]
 
@@ -84,7 +85,7 @@ def test_the_wait_that_came_too_late_is_named() -> None:
         x.add_(1)
         y.sum().item()  # waits
 
-    (unsafe,) = recorded(script).unsafe_copies()
+    (unsafe,) = unsafe_copies(recorded(script))
     assert unsafe.wait.source == "y.sum().item()  # waits"
     assert (unsafe.site.source, unsafe.count) == ("x.add_(1)", 1)
 
@@ -238,7 +239,7 @@ def test_a_freed_source_is_noted() -> None:
         torch.ones(4).to("mps", non_blocking=True)  # freed
         torch.mps.synchronize()
 
-    (unsafe,) = recorded(script).unsafe_copies()
+    (unsafe,) = unsafe_copies(recorded(script))
     assert (unsafe.kind, unsafe.site.source) == (
         "freed",
         'torch.ones(4).to("mps", non_blocking=True)  # freed',

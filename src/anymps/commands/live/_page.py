@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anymps._own_process import own_call
 from anymps._settings import Settings
-from anymps.commands.live._terminal import Watched
 from anymps.report import Output, Running
+
+if TYPE_CHECKING:
+    from anymps.capture import Capture
 
 _FIRST_S: Final = 5.0
 """From the start to the first page, and at least from one page to the next."""
@@ -40,7 +42,7 @@ class LivePage:
     """
 
     def __init__(
-        self, capture: Watched, recording: Path, pages: Sequence[Output], start: Path, asked: Settings
+        self, capture: Capture, recording: Path, pages: Sequence[Output], start: Path, asked: Settings
     ) -> None:
         self._capture = capture
         files = tuple(Path(page.path).absolute() for page in pages)

@@ -21,7 +21,7 @@ APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a databa
 # (id, name)
 OperatorRow = tuple[int, str]
 # (id, operator, fate, inputs, outputs, form): inputs and outputs are JSON lists of texts such as "float32[2, 3]";
-# "float32[...]" is of any size, where too many sizes have come up to keep. The form is a JSON object (`_form.py`)
+# "float32[...]" is of any size, where too many sizes have come up to keep. The form is the JSON object of a `Form`
 SignatureRow = tuple[int, int, int, str, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]
