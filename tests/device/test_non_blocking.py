@@ -10,7 +10,6 @@ import torch
 
 import anymps
 from anymps.device import native
-from anymps.findings.rules._mps701_copies import unsafe_copies
 from anymps.record import Recording, Wait
 
 # What writing one element of a CPU tensor calls: torch 2.15 passes the number on as it is.
@@ -27,7 +26,7 @@ def noted(script: Callable[[], object]) -> Noted:
     del result
     return [
         (unsafe.kind, unsafe.operator, unsafe.site.source, unsafe.copy.source)
-        for unsafe in unsafe_copies(capture.recording)
+        for unsafe in capture.recording.unsafe_copies()
         if unsafe.kind != "freed"  # of torch 2.12 and before: tested by itself
     ]
 
@@ -85,7 +84,7 @@ def test_the_wait_that_came_too_late_is_named() -> None:
         x.add_(1)
         y.sum().item()  # waits
 
-    (unsafe,) = unsafe_copies(recorded(script))
+    (unsafe,) = recorded(script).unsafe_copies()
     assert unsafe.wait.source == "y.sum().item()  # waits"
     assert (unsafe.site.source, unsafe.count) == ("x.add_(1)", 1)
 
@@ -239,7 +238,7 @@ def test_a_freed_source_is_noted() -> None:
         torch.ones(4).to("mps", non_blocking=True)  # freed
         torch.mps.synchronize()
 
-    (unsafe,) = unsafe_copies(recorded(script))
+    (unsafe,) = recorded(script).unsafe_copies()
     assert (unsafe.kind, unsafe.site.source) == (
         "freed",
         'torch.ones(4).to("mps", non_blocking=True)  # freed',

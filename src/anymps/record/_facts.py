@@ -132,6 +132,23 @@ class Optimizer(Noted):
 
 
 @dataclass(frozen=True)
+class UnsafeCopy:
+    """A non_blocking copy whose host side was touched before the host waited.
+
+    `kind` says what happened: its source was `changed` or `freed`, or its result was `used`. `operator` is the call at
+    `site` that touched the tensor, empty if none was seen (`site` is then the copy's). `copy` is the line of the copy,
+    `wait` that of the next wait, unknown if there was none yet.
+    """
+
+    kind: str
+    operator: str
+    site: Site
+    copy: Site
+    wait: Site
+    count: int
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A call that MPS refused. `origin` is the line that made the refused tensor, unknown if its file is empty.
 

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from anymps._vocabulary import Direction, Fate, Flag, RefusalKind
 from anymps.record._facts import (
@@ -24,6 +24,7 @@ from anymps.record._facts import (
     Refusal,
     Signature,
     Site,
+    UnsafeCopy,
     WaitQueue,
 )
 from anymps.record._file import open_readonly
@@ -42,6 +43,18 @@ from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
 
 _T = TypeVar("_T")
+
+_OF_THE_PROGRAM: Final = (
+    f"NOT flags & {Flag.AUTOGRAD_THREAD:d} AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
+)
+"""Of an entry: neither of a thread of autograd nor a mark of our own."""
+
+_CONCURRENT: Final = Picked(
+    condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
+    f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {_OF_THE_PROGRAM} "
+    "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
+)
+"""What began while another thread was inside a call."""
 
 
 def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -272,6 +285,12 @@ class Recording:
         names = tuple(operators)
         return self.occurrences(Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=names))
 
+    def at_line(self, line: Site) -> tuple[Occurrence, ...]:
+        """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
+        same = ", ".join(str(number) for number, site in self._sites.items() if site.file_line == line.file_line)
+        called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
+        return self.occurrences(called) if line.known and same else ()
+
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
         return self.occurrences(Picked(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',)))
@@ -279,6 +298,26 @@ class Recording:
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
         return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}"))
+
+    def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
+        """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
+        if not self._rows("SELECT 1 FROM operators WHERE substr(name, 1, 13) = 'anymps::copy.' LIMIT 1"):
+            return ()
+        found = []
+        for mark, touched, copy, wait, count in self._rows(
+            "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
+            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+            f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
+        ):
+            kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
+            found.append(UnsafeCopy(kind, operator, self.site(touched), self.site(copy), self.site(wait), count))
+        return tuple(found)
+
+    def concurrent(self) -> tuple[Occurrence, ...]:
+        """Operators that began while another thread was inside one; autograd's own threads do not count."""
+        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}")) < 2:
+            return ()
+        return self.occurrences(_CONCURRENT)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""

@@ -15,8 +15,7 @@ from anymps._text import base_name, kernels_of
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
-from anymps.record import Fate, Flag, Occurrence, Recording
-from anymps.record.format import Picked
+from anymps.record import Occurrence, Recording
 from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
 
 MARK: Final = "anymps::hazard."
@@ -53,19 +52,6 @@ _BY_KERNELS: Final = {
     Outcome.VARIES: "On a Mac the last digits vary from run to run. Here they may, too: {kernels} computed "
     "`{operator}`.",
 }
-
-
-_OF_THE_PROGRAM: Final = (
-    f"NOT flags & {Flag.AUTOGRAD_THREAD:d} AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
-)
-"""Of an entry: neither of a thread of autograd nor a mark of our own."""
-
-_CONCURRENT: Final = Picked(
-    condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
-    f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {_OF_THE_PROGRAM} "
-    "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
-)
-"""What began while another thread was inside a call."""
 
 
 def _why(recording: Recording, hazard: Hazard, operator: str) -> str:
@@ -179,7 +165,4 @@ def _compiled(recording: Recording) -> Iterator[Finding]:
 
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
     """Operators of several threads at the same time, if the recording's torch is known to mind."""
-    if known_fault(recording, Check.THREADS) is None:
-        return ()
-    threads = sum(1 for _ in recording.stream(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}"))
-    return recording.occurrences(_CONCURRENT) if threads > 1 else ()
+    return recording.concurrent() if known_fault(recording, Check.THREADS) is not None else ()

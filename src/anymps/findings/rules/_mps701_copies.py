@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings._loop import times
 from anymps.findings._model import Example, Finding, Rule, Severity, at
-from anymps.record import Flag, Recording, Site
+from anymps.record import Recording, UnsafeCopy
 
 _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"
 
@@ -99,27 +98,10 @@ _RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {rule.id:
 """By what became of the copy; older recordings name the rule."""
 
 
-@dataclass(frozen=True)
-class UnsafeCopy:
-    """A non_blocking copy whose host side was touched before the host waited.
-
-    `kind` says what happened: its source was `changed` or `freed`, or its result was `used`. `operator` is the call at
-    `site` that touched the tensor, empty if none was seen (`site` is then the copy's). `copy` is the line of the copy,
-    `wait` that of the next wait, unknown if there was none yet.
-    """
-
-    kind: str
-    operator: str
-    site: Site
-    copy: Site
-    wait: Site
-    count: int
-
-
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about copies that were not waited for, one for each pair of lines."""
     groups: dict[tuple[object, ...], list[UnsafeCopy]] = {}
-    for unsafe in unsafe_copies(recording):
+    for unsafe in recording.unsafe_copies():
         lines = (*unsafe.site.file_line, *unsafe.copy.file_line)
         groups.setdefault((unsafe.kind, *lines), []).append(unsafe)
     for group in groups.values():
@@ -144,16 +126,3 @@ def _what(rule: Rule, unsafe: UnsafeCopy, count: int) -> str:
         by = f"by `{unsafe.operator}`" if unsafe.operator else "outside of torch's operators,"
         return f"The source of {copy} was changed {times(count)} {by} before {wait}."
     return f"`{unsafe.operator}` used the result of {copy} {times(count)} before the host had waited for it."
-
-
-def unsafe_copies(recording: Recording) -> Iterator[UnsafeCopy]:
-    """Those of a run, in its order."""
-    if not any(recording.stream("SELECT 1 FROM operators WHERE substr(name, 1, 13) = 'anymps::copy.' LIMIT 1")):
-        return
-    for mark, touched, copy, wait, count in recording.stream(
-        "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
-        "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
-        f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
-    ):
-        kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
-        yield UnsafeCopy(kind, operator, recording.site(touched), recording.site(copy), recording.site(wait), count)

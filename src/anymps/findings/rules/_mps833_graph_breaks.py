@@ -8,8 +8,7 @@ from typing import Final
 
 from anymps.findings._loop import MIN_STEPS, is_library, uses_mps
 from anymps.findings._model import Example, Finding, Rule, Severity
-from anymps.record import Fate, Noted, Occurrence, Recording, Site
-from anymps.record.format import Picked
+from anymps.record import Noted, Recording
 
 BREAK = Rule(
     id="MPS833",
@@ -104,18 +103,10 @@ def _finding(recording: Recording, broken: Noted) -> Finding:
 
 def _runs(recording: Recording, broken: Noted) -> tuple[int, int]:
     """How often the line or its call ran anything, and in how many complete steps: a break is noted only once."""
-    there = [*_at_line(recording, broken.occurrence.site), *_at_line(recording, broken.other)]
+    there = [*recording.at_line(broken.occurrence.site), *recording.at_line(broken.other)]
     count = max((occurrence.count for occurrence in there), default=0)
     steps = max((occurrence.steps for occurrence in there), default=0)
     return count, steps
-
-
-def _at_line(recording: Recording, line: Site) -> tuple[Occurrence, ...]:
-    """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-    places = recording.stream("SELECT id, file, line FROM sites")
-    same = ", ".join(str(number) for number, *place in places if tuple(place) == line.file_line)
-    called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
-    return recording.occurrences(called) if line.known and same else ()
 
 
 def _sentence(text: str) -> str:

@@ -11,6 +11,7 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.metal.compilation._cache import cache_directory, find_or_make
+    from anymps.metal.compilation._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal.compilation._compile import compile_checker, compile_runtime, compile_shader, runs_loops
     from anymps.metal.compilation._compile_ahead import compile_ahead, compiled_shader
     from anymps.metal.compilation._compiler import find_compiler, tool_key
@@ -23,6 +24,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_cache": "cache_directory find_or_make",
+            "_cache_limit": "cache_bytes cache_limit shader_cache",
             "_compile": "compile_checker compile_runtime compile_shader runs_loops",
             "_compile_ahead": "compile_ahead compiled_shader",
             "_compiler": "find_compiler tool_key",

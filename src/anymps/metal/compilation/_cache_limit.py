@@ -29,6 +29,11 @@ def cache_limit() -> int:
     return int(text) << 20
 
 
+def cache_bytes() -> int:
+    """The size of the cache on the disk, in bytes. Raises UsageError if its folder is not known."""
+    return _measure(shader_cache())[0]
+
+
 def mark_used(path: Path) -> None:
     """Notes that a file of the cache is used now; the time of its making stays."""
     with contextlib.suppress(OSError):  # gone, or not ours to touch
