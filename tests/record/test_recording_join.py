@@ -8,7 +8,6 @@ import pytest
 
 from anymps import RecordingError
 from anymps.findings import Story
-from anymps.findings.rules._mps701_copies import unsafe_copies
 from anymps.findings.rules._mps811_optimizer import optimizer_calls
 from anymps.record import (
     Direction,
@@ -136,7 +135,7 @@ def test_marks_keep_their_lines() -> None:
 
     whole = joined(marks(), marks("a.py", "b.py"))
     assert [(noted.occurrence.count, noted.other.line) for noted in whole.noted("round_trip")] == [(2, 2)]
-    assert [(unsafe.copy.line, unsafe.wait.line, unsafe.count) for unsafe in unsafe_copies(whole)] == [(2, 3, 2)]
+    assert [(unsafe.copy.line, unsafe.wait.line, unsafe.count) for unsafe in whole.unsafe_copies()] == [(2, 3, 2)]
 
 
 def test_memory_is_that_of_one_process_at_a_time() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Refusal,
         Signature,
         Site,
+        UnsafeCopy,
         WaitQueue,
     )
     from anymps.record._join import join
@@ -92,6 +93,7 @@ __all__ = [
     "StepTable",
     "StepTimeline",
     "Suite",
+    "UnsafeCopy",
     "Wait",
     "WaitQueue",
     "check_alike",
@@ -110,7 +112,8 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call Form Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site WaitQueue"
+                "Call Form Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
+                "UnsafeCopy WaitQueue"
             ),
             "_join": "join",
             "_join_file": "check_alike join_into",
