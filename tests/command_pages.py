@@ -17,7 +17,8 @@ _WIDTH = 150  # of a line of prose, as in other pages
 def pages() -> dict[str, str]:
     """The text of every page by its file's name."""
     top = click.Context(_commands, info_name="anymps")
-    return {f"{name}.md": "\n".join(_page(_commands.commands[name], name, top, "#")) for name in _commands.commands}
+    commands = {name: _commands.get_command(top, name) for name in _commands.list_commands(top)}
+    return {f"{name}.md": "\n".join(_page(command, name, top, "#")) for name, command in commands.items() if command}
 
 
 def _page(command: click.Command, name: str, above: click.Context, level: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ def test_what_stopped_a_plan_is_known_as_a_refusal() -> None:
         recording = SimpleNamespace(
             refusals=lambda: [SimpleNamespace(message=refusal) for refusal in refusals],
             marks=lambda _: (),
-            last_raised=lambda: None,
+            occurrences=lambda _: (),
         )
         return _what_stopped(EndingFacts(1, exception="TypeError", message=message), cast(Any, recording))
 

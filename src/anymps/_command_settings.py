@@ -185,7 +185,6 @@ class DoctorSettings:
     """Of `anymps doctor`."""
 
     json: bool = row("flag", False, "Print facts and diagnosis as JSON.")
-    python: Path | None = row("file", help="Diagnose another Python interpreter and its torch.", metavar="PATH")
 
 
 @dataclass(frozen=True)

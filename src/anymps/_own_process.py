@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import pickle
+import pkgutil
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _PACKAGE: Final = Path(__file__).resolve().parent
-_WORKER: Final = """\
-import sys
-if sys.path[:1] == [""]:
-    del sys.path[0]
-sys.path.append({home!r})
-from {module} import main
-main()
-"""
 
 _NOT_STARTED: Final = 126  # and above: what shells and loaders end with, such as 127 where a library is missing
 
@@ -28,19 +23,29 @@ The code itself takes it out too late: Python 3.14 imports `linecache` first, to
 """
 
 
-def own_command(*words: str) -> list[str]:
-    """The command that runs `anymps WORDS` in a new process, with this interpreter and this anymps.
+def own_call(function: str, *given: object) -> list[str]:
+    """The command that calls a function of anymps, named `module:function`, in a new process with this interpreter.
 
     By a file, as `-m anymps` and `-c` put the current folder first: a file of the name anymps.py or json.py there would
     run. `-I` and `-P` are no choice: the script would do without PYTHONPATH, or without its own folder.
     """
-    return [sys.executable, str(_PACKAGE / "__main__.py"), *words]
+    return [sys.executable, str(_PACKAGE / "__main__.py"), "--call", function, packed(given)]
 
 
-def own_worker(module: str) -> list[str]:
-    """The command that runs `main` of a module of anymps, which runs no code of a user's, in a new process."""
-    # Last of all places: only for an anymps that is not installed, as in a checkout.
-    return [sys.executable, *SAFE_PATH, "-c", _WORKER.format(module=module, home=str(_PACKAGE.parent))]
+def called(function: str, given: str) -> int:
+    """Do what such a command says; the exit status that the function returns, 0 for none."""
+    status: int | None = pkgutil.resolve_name(function)(*unpacked(given))
+    return status or 0
+
+
+def packed(value: object) -> str:
+    """A value as text for another process of anymps."""
+    return base64.b64encode(pickle.dumps(value, protocol=4)).decode()
+
+
+def unpacked(text: str) -> Any:
+    """The value that a process of anymps has packed."""
+    return pickle.loads(base64.b64decode(text))
 
 
 def without_preloads() -> dict[str, str]:

@@ -14,6 +14,7 @@ from torch import nn
 from torch.distributions import Dirichlet
 
 import anymps
+from anymps.findings.rules._mps901_timing import clock_pairs
 from anymps.record import Noted
 from noted import noted, recorded
 
@@ -407,7 +408,7 @@ def test_clock_reads() -> None:
 
     recording = recorded(measure)
     assert sum(note.occurrence.count for note in recording.noted("clock")) == 2
-    (pair,) = recording.clock_pairs()
+    (pair,) = clock_pairs(recording)
     assert (pair.intervals, pair.work, pair.pending, pair.first) == (1, 4, 1, 2)
     assert (pair.start.source, pair.end.source) == (
         "start = time.perf_counter()",

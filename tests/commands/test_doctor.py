@@ -190,7 +190,7 @@ def test_no_torch() -> None:
     assert diagnosis.why == ["torch is not installed"]
     assert diagnosis.next_steps == [
         f"install torch {SUPPORTED}: pip install torch",
-        "or diagnose the environment that has it: anymps doctor --python PATH",
+        "or install anymps in the environment that has it",
     ]
     assert problems(diagnosis) == {"torch": (Status.BAD, "not installed")}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anymps.commands.doctor import _facts
-from anymps.commands.doctor._diagnosis import State, Status, diagnose
+from anymps.commands.doctor._diagnosis import State, diagnose
 from anymps.commands.doctor._environment import explain
 from anymps.commands.doctor._facts import _container as container_of
 from anymps.commands.doctor._facts import relevant
@@ -161,24 +161,3 @@ def test_facts_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert facts.environment["ANYMPS_CACHE_DIR"] == str(tmp_path / "cache")
     assert list(tmp_path.iterdir()) == []
     assert diagnose(facts).state in State
-
-
-def test_the_room_that_shaders_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Their size and limit, once there are any; a limit that is no number is said."""
-    monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("ANYMPS_SHADER_CACHE_MB", raising=False)
-    assert "shader cache" not in {check.name for check in diagnose(_facts.gather()).checks}
-    (tmp_path / "metal" / "kernels").mkdir(parents=True)
-    (tmp_path / "metal" / "kernels" / "made.so").write_bytes(bytes(3 << 20))
-    (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
-    assert check.status is Status.OK
-    assert check.text == (
-        f"3 MB of compiled Metal shaders in {tmp_path}/metal. Above 1,024 MB the oldest are deleted "
-        "(ANYMPS_SHADER_CACHE_MB)"
-    )
-    monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "much")
-    (check,) = [check for check in diagnose(_facts.gather()).checks if check.name == "shader cache"]
-    assert check.status is Status.WARN
-    assert check.text == (
-        f"3 MB of compiled Metal shaders in {tmp_path}/metal; ANYMPS_SHADER_CACHE_MB is not a number of megabytes"
-    )

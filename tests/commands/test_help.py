@@ -15,7 +15,10 @@ from anymps.commands._help import _GROUPS, EXAMPLES
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
     """All commands by the words that name them, groups included."""
     yield " ".join(path), group
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
         else:

@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_plain_lines() -> None:
         progress = progress()
 
     stream = io.StringIO()
-    live = Live(Fake(), stream)
+    live = Live(cast(Any, Fake()), stream)
     live.say()
     live.say()
     assert stream.getvalue() == f"anymps: {words(progress())}\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anymps import UsageError
-from anymps.commands._misplaced import check_placement
+from anymps.commands._script_command import check_placement
 from anymps.commands._target import Target
 
 OWN = ("--mac", "--report", "--check-numbers", "-v")

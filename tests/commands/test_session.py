@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ import pytest
 import anymps
 from anymps._command_settings import RunSettings
 from anymps._errors import RecordingError
-from anymps._own_process import FreshProcess
+from anymps._own_process import FreshProcess, unpacked
 from anymps.commands._conclude import conclude
-from anymps.commands._conclusion import Conclusion
-from anymps.commands._session import RunSession
+from anymps.commands._session import Conclusion, RunSession
 from anymps.commands._target import Target
 from anymps.record import Phase, RecordingBuilder, RecordingWriter, Wait
 from anymps.report import Output, Outputs
@@ -47,7 +47,7 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         yield FakeHandle(log)
 
     def run(self: object, command: list[str]) -> int:
-        log.append(Conclusion.read(command[-1]))
+        log.append(unpacked(command[-1]))
         return 3
 
     monkeypatch.setattr(anymps, "enable", lambda mac=None, **more: log.append(("enable", mac, more)))
@@ -155,6 +155,29 @@ def test_where_no_process_can_be_started(
     assert path.exists()
 
 
+def test_where_the_recordings_of_processes_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing joins them without a report's process: a line says where they are, and how to join them."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / "run.anymps"
+    session = RunSession(RunSettings(record=path))
+    session.start(Target("train.py"))
+    folder = Path(os.environ["ANYMPS_CHILDREN"])
+    (tmp_path / "part").mkdir()
+    recorded(tmp_path / "part").replace(folder / "1-2.anymps")
+    monkeypatch.setattr(FreshProcess, "run", lambda *_: "its process was ended by signal 9")
+    capfd.readouterr()
+    assert session.finish({"status": 0}) == 2
+    assert capfd.readouterr() == (
+        "",
+        f"anymps: there is no report: its process was ended by signal 9. See it with: anymps report {path}\n"
+        f"anymps: the recordings of its processes are in {folder}. "
+        f"Join them with: anymps join --output FILE {path} {folder}/*.anymps\n",
+    )
+    assert (folder / "1-2.anymps").exists()
+
+
 def test_a_python_that_does_not_know_its_program(tmp_path: Path) -> None:
     """It can start no process, as one that a program embeds."""
     for nothing in (None, ""):
@@ -193,7 +216,7 @@ def recorded(folder: Path, calls: int = 4, *, complete: bool = True) -> Path:
 def concluded(path: Path, asked: RunSettings, *outputs: Output, process: int = 0) -> int:
     """The exit status of the new process, in this one."""
     order = Conclusion(asked, Outputs(outputs), path.parent, path, process or os.getpid())
-    return conclude(order.command(shown=True)[-1])
+    return conclude(order, True)
 
 
 def test_the_report_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,6 @@ COMMANDS = (
     ["coverage", "take"],
     ["convert", "../model.pt", "../out.pt"],
     ["doctor"],
-    ["doctor", "--python", sys.executable],
 )
 
 

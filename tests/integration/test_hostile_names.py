@@ -38,7 +38,6 @@ COMMANDS = {
     "convert": [["{}.pt", "out{}.pt"], ["{}.pt", "{}"], ["{}", "out"], ["{}.safetensors", "o"], ["{}.pt", "{}.pt"]],
     "coverage": [["{}"], ["--torch", "{}", "add"]],
     "diff": [["{}.anymps", "{}.anymps"], ["no", "{}.anymps"]],
-    "doctor": [["--python", "{}"]],
     "explain": [["{}"]],
     "fix": [["{}.py"], ["no{}.py"]],
     "join": [["{}.anymps", "-o", "{}.all"], ["{}.anymps", "{}", "-o", "all"]],

@@ -31,7 +31,7 @@ sys.exit(main(sys.argv[1:]))
 
 SLOW_REPORT = """
 import os, sys, time
-if "--conclude" in sys.orig_argv:
+if "anymps.commands._conclude:conclude" in sys.orig_argv:
     os.fsync = lambda number: (open("there", "w").close(), time.sleep(600))
 """
 

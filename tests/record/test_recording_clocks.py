@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from anymps.findings.rules._mps901_timing import clock_pairs
 from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, Wait
 
 START, END, OTHER = 3, 5, 9  # lines
@@ -44,7 +45,7 @@ def told(recording: Recording) -> list[tuple[int, int, int, int, int, int]]:
     """Both lines, intervals, work, what is pending, what is of a new kind."""
     return [
         (pair.start.line, pair.end.line, pair.intervals, pair.work, pair.pending, pair.first)
-        for pair in recording.clock_pairs()
+        for pair in clock_pairs(recording)
     ]
 
 

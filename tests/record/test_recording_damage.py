@@ -22,15 +22,14 @@ def test_other_schema_version_is_refused(tmp_path: Path) -> None:
     plain.commit()
     plain.close()
     assert one_line_error(path) == (
-        f"{path} has recording schema 1, this anymps reads 2 and 3: record again, or read it with the anymps that made "
-        "it"
+        f"{path} has recording schema 1, this anymps reads 3: record again, or read it with the anymps that made it"
     )
 
 
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("123456789", "has recording schema 123456789, this anymps reads 2 and 3: record again, or read it with"),
+        ("123456789", "has recording schema 123456789, this anymps reads 3: record again, or read it with"),
         ("1234567890", "is damaged (its schema has no number): record again"),
         ("three", "is damaged (its schema has no number): record again"),
         ("-1", "is damaged (its schema has no number): record again"),
@@ -43,35 +42,6 @@ def test_a_schema_version_is_a_number(tmp_path: Path, version: str, said: str) -
     with closing(sqlite3.connect(path)) as plain, plain:
         plain.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (version,))
     assert said in one_line_error(path)
-
-
-def as_version_2(path: Path) -> None:
-    """Write a recording as the version before had it: no forms, and nothing of a thread that was kept from a core."""
-    with closing(sqlite3.connect(path)) as plain, plain:
-        for table, column in (("signatures", "form"), ("entries", "delayed_us")):
-            (made,) = plain.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-            kept = [name for _, name, *_ in plain.execute(f"PRAGMA table_info({table})") if name != column]
-            kind = {"form": "TEXT", "delayed_us": "INTEGER"}[column]
-            plain.execute(f"ALTER TABLE {table} RENAME TO newer")
-            plain.execute(made.replace(f", {column} {kind} NOT NULL", ""))
-            plain.execute(f"INSERT INTO {table} SELECT {', '.join(kept)} FROM newer")
-            plain.execute("DROP TABLE newer")
-        plain.execute("UPDATE meta SET value = '2' WHERE key = 'schema_version'")
-
-
-@pytest.mark.parametrize("close", [True, False])
-def test_the_version_before_is_read(tmp_path: Path, close: bool) -> None:
-    """It says nothing of forms and of delays; the file stays as it is."""
-    path = tmp_path / "run.anymps"
-    write(path, close=close)
-    as_version_2(path)
-    before = path.read_bytes()
-    with Recording.open(path) as recording:
-        assert recording.complete is close
-        assert recording.signature(1).form == Form()
-        assert list(recording.stream("SELECT delayed_us FROM entries")) == [(0,), (0,)]
-        assert recording.meta["schema_version"] == 3
-    assert path.read_bytes() == before
 
 
 def test_forms_are_read_as_they_are_written() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from anymps import RecordingError
 from anymps.findings import Story
+from anymps.findings.rules._mps811_optimizer import optimizer_calls
 from anymps.record import (
     Direction,
     Fate,
@@ -291,7 +292,7 @@ def test_steps_are_those_of_the_processes() -> None:
         (4, 481),
     ]
     assert whole.trains
-    assert whole.optimizer_calls() == {("train.py", 5): 5}
+    assert optimizer_calls(whole) == {("train.py", 5): 5}
 
 
 def test_a_joined_inference_is_one() -> None:

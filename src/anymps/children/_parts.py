@@ -219,8 +219,8 @@ class ChildParts:
             lines.append(f"child process {ident} is still running: the rest of its recording is only in {file}")
         return part
 
-    def close(self) -> None:
-        """Leave the environment as it was, and take the folder away unless something in it could not be read."""
+    def close(self) -> Path | None:
+        """Leave the environment as it was, and take the folder away; the folder if parts that were not joined stay."""
         for name, value in self._before.items():
             if value is None:
                 os.environ.pop(name, None)
@@ -228,12 +228,13 @@ class ChildParts:
                 os.environ[name] = value
         self._before = {}
         folder, self.folder = self.folder, None
+        left = folder is not None and any(path.suffix in (".part", ".anymps") for path in folder.iterdir())
         if folder is not None:
-            if any(path.suffix in (".part", ".anymps") for path in folder.iterdir()):
-                (folder / _SETTINGS).unlink(missing_ok=True)
-            else:
+            (folder / _SETTINGS).unlink(missing_ok=True)
+            if not left:
                 shutil.rmtree(folder, ignore_errors=True)
         self._held.close()
+        return folder if left else None
 
 
 def _remove_leftovers() -> None:

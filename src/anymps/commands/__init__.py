@@ -7,13 +7,13 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from anymps._errors import FAULT, MORE_FILES, TOO_MANY_FILES, AnympsError, UsageError
+from anymps._own_process import called
 from anymps._text import can_tell, forget_untold
 from anymps._version import __version__
 from anymps.children import stand_aside
@@ -42,56 +42,30 @@ _MODULES: Final = {
 """The module of each command, which defines it under the command's own name."""
 
 
-class _Commands(MutableMapping[str, click.Command]):
+class _Commands(Group):
     """The commands by name; one is imported when it is asked for, as all together take half a second."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = dict(modules)
-        self._added: dict[str, click.Command] = {}
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return list(_MODULES)
 
-    def __getitem__(self, name: str) -> click.Command:
-        if name in self._modules and name not in self._added:
-            module = importlib.import_module(f"{__name__}.{self._modules[name]}")
-            self._added[name] = getattr(module, name.replace("-", "_"))
-        return self._added[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._added[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        self._modules.pop(name, None)
-        self._added.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self._modules, **self._added})
-
-    def __len__(self) -> int:
-        return len({**self._modules, **self._added})
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules or name in self._added
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The one of that name."""
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"{__name__}.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
 
-@click.group(
-    cls=Group,
-    commands=_Commands(_MODULES),
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="anymps", message="%(prog)s %(version)s")
-@click.option("--order", hidden=True)  # by which commands start their own processes
-@click.option("--conclude", hidden=True)
+@click.option("--call", nargs=2, hidden=True)  # by which anymps starts its own processes
 @click.pass_context
-def _commands(context: click.Context, order: str | None, conclude: str | None) -> int | None:
+def _commands(context: click.Context, call: tuple[str, str] | None) -> int | None:
     """PyTorch's mps device (the Apple GPU) on any machine."""
-    if order is not None:
-        from anymps.commands._runner import run_order
-
-        return run_order(Path(order))
-    if conclude is not None:
-        from anymps.commands import _conclude
-
-        return _conclude.conclude(conclude)
+    if call is not None:
+        return called(*call)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
         context.exit(UsageError.exit_code)

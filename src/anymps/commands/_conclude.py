@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -9,21 +10,20 @@ from contextlib import ExitStack
 from anymps._errors import RecordingError
 from anymps._text import plural
 from anymps.children import ChildParts
-from anymps.commands._conclusion import Conclusion
 from anymps.commands._judge import UNUSED, Judge, is_unused
 from anymps.commands._last_run import keep_as_last
+from anymps.commands._session import Conclusion
 from anymps.commands._show import say, show, show_summary
 from anymps.findings import Finding, Story, nothing_ran
 from anymps.record import Recording
 from anymps.report import Outputs
 
 
-def conclude(text: str) -> int:
-    """Do what a command of `Conclusion.command` names.
+def conclude(order: Conclusion, shown: bool) -> int:
+    """Do all of it, or all but the report that is `shown` at the end.
 
     3 if `--fail-on` says so, 2 if the recording is not whole, 4 if nothing ran on mps, else 0.
     """
-    order, shown = Conclusion.read(text)
     if not shown and not order.recording.exists():
         return 0  # a notebook whose kernel has not begun
     with ExitStack() as stack:
@@ -81,6 +81,15 @@ def _show(order: Conclusion, recording: Recording, findings: Sequence[Finding], 
         if asked.report and asked.verbose:
             show(story, findings, sys.stderr)
         elif asked.report:
-            show_summary(story, findings, order.whole(kept), sys.stderr)
+            show_summary(story, findings, _place_of_whole(order, kept), sys.stderr)
     finally:  # a terminal that is gone is no reason to lose the files
         order.outputs.write(story, findings, sys.stdout)
+
+
+def _place_of_whole(order: Conclusion, kept: bool) -> str:
+    """Where the whole report is: a page that was asked for, else the recording that holds it."""
+    if order.outputs.pages:
+        return order.outputs.pages[0].path
+    if not order.passing:
+        return f"anymps report {shlex.quote(str(order.asked.record))}"
+    return "anymps report" if kept else "anymps run -v ..."

@@ -26,7 +26,7 @@ EXAMPLES: Final = {
     ),
     "coverage": (("anymps coverage take", ""), ("anymps coverage --torch 2.15 '*pool*'", "in another release")),
     "diff": (("anymps diff before.anymps after.anymps", "for CI: exits with 1 if something is worse"),),
-    "doctor": (("anymps doctor", ""), ("anymps doctor --python .venv/bin/python", "another environment")),
+    "doctor": (("anymps doctor", ""),),
     "explain": (
         ("anymps explain MPS201", "one rule"),
         ("anymps explain", "all rules"),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from anymps._command_settings import FACES, rows_of
 from anymps._errors import CostError, UsageError
@@ -80,15 +79,6 @@ class _WordOrOther(click.Choice[str]):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """`[cpu|real|RELEASE]`."""
         return f"[{self._row.placeholder}]"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The words, and the releases that anymps knows."""
-        from anymps.rules import NEWEST, OLDEST
-
-        words = [*self._row.words]
-        if self._row.other == "release":
-            words += [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
-        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 class Finite(click.FloatRange):

@@ -36,7 +36,7 @@ class Session(Protocol):
 
 
 def run_order(path: Path) -> int:
-    """Run what an order in a file names, in this process that was started for it."""
+    """Run what an order in a file says, in this process that was started for it."""
     from anymps.runs import Order
     from anymps.runs.inside import OrderSession
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anymps._command_settings import RunSettings
 from anymps._errors import RecordingError, UsageError
-from anymps._own_process import FreshProcess
+from anymps._own_process import FreshProcess, own_call
 from anymps._settings import asked_for
 from anymps.children import ChildParts, ChildSettings
 from anymps.cleanup import PrivateFolder
-from anymps.commands._conclusion import Conclusion
 from anymps.commands._judge import Judge
 from anymps.commands._last_run import keep_as_last, last_recording, place_of_run
 from anymps.commands._target import Target
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
     from anymps.capture import Capture
     from anymps.commands.live import Live, LivePage
     from anymps.numerics import NumberCheck
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What is to become of the recording of the run of a `process`; paths begin where the command was started.
+
+    `place` is where the project's settings are looked for, `parts` the folder of the child processes' recordings.
+    A `passing` recording becomes that of the last run.
+    """
+
+    asked: RunSettings
+    outputs: Outputs
+    place: Path
+    recording: Path
+    process: int
+    parts: Path | None = None
+    passing: bool = False
 
 
 class RunSession:
@@ -67,7 +84,9 @@ class RunSession:
             given, self._outputs, target.place, self._recording, self._recorded_by, self._children.folder, passing
         )
         # Now: afterwards the script may have changed all that makes them.
-        self._commands = {shown: order.command(shown=shown) for shown in (True, False)}
+        self._commands = {
+            shown: own_call("anymps.commands._conclude:conclude", order, shown) for shown in (True, False)
+        }
 
     def _place_in_scratch(self) -> Path:
         """A file where the system keeps temporary ones, as the last recording has no place."""
@@ -150,8 +169,11 @@ class RunSession:
         if isinstance(status, str):
             kept = self._asked.record or (last_recording() if keep_as_last(self._recording) else self._recording)
             self._process.tell(f"anymps: there is no report: {status}. See it with: anymps report {kept}")
-            status = UsageError.exit_code
-        elif self._scratch is not None:
+            if (left := self._children.close()) is not None:
+                join = f"anymps join --output FILE {kept} {left}/*.anymps"
+                self._process.tell(f"anymps: the recordings of its processes are in {left}. Join them with: {join}")
+            return UsageError.exit_code
+        if self._scratch is not None:
             self._scratch.remove()
         self._children.close()
         return status

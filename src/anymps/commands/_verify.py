@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 
 import click
@@ -85,11 +83,9 @@ def _ask(out: Path, kinds: tuple[str, ...], minutes: float, mac: str | None) -> 
     try:
         answers = ask(kinds, minutes, mac=mac, tell=line.show, keep=keep)
     except KeyboardInterrupt:
-        line.close()
         if last:
             say(f"saved {plural(last[0].count, 'answer')} so far in {out}")
         raise
-    line.close()
     keep(answers)
     whose = "These are anymps's own answers, from its virtual device: " if answers.virtual else "This Mac: "
     click.echo(whose + device_words(answers))
@@ -114,7 +110,6 @@ def _compare(mac: Answers, kinds: tuple[str, ...], minutes: float, verbose: bool
         click.echo(f"PyTorch's own kernels answer on the virtual device: {variable_of('kernels')}={kernels}.")
     play = None if known is None else played(known)
     ours = ask(tuple(asked), minutes, mac=play, wanted=asked, tell=line.show)
-    line.close()
     if not ours.virtual:
         click.echo(f"Compared with this Mac's own answers: {device_words(ours)}")
     comparison = compare(mac, ours)
@@ -137,24 +132,14 @@ def _check_release(mac: Answers) -> None:
 
 
 class _Line:
-    """One line of progress on stderr: replaced in a terminal, elsewhere one for each kind."""
+    """A line of progress on stderr, one for each kind."""
 
     def __init__(self) -> None:
-        self._replaced = sys.stderr.isatty()
         self._kind = ""
-        self._at = 0.0
 
     def show(self, text: str) -> None:
         """The newest state."""
-        if self._replaced:
-            if time.monotonic() - self._at > 0.1:
-                self._at = time.monotonic()
-                print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        elif text.partition(":")[0] != self._kind:
-            self._kind = text.partition(":")[0]
-            print(f"anymps: {self._kind} ({KINDS[self._kind].what})", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Take it away."""
-        if self._replaced:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        kind = text.partition(":")[0]
+        if kind != self._kind:
+            self._kind = kind
+            say(f"{kind} ({KINDS[kind].what})")

@@ -16,11 +16,17 @@ from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Trace
-from anymps.record import EndingFacts, MemoryStory, Moment, Occurrence, Recording, RoundKind
-from anymps.runs import Order, processor_limits, run
+from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind
+from anymps.record.format import Picked
+from anymps.runs import Order, run
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
+
+_LAST_RAISED = Picked(
+    condition=f"e.id = (SELECT MAX(id) FROM entries WHERE flags & {Flag.RAISED:d} "
+    "AND id NOT IN (SELECT entry FROM refusals WHERE entry IS NOT NULL))"
+)
 
 _ROOMY_MAC = "M3 Ultra 512GB"  # whose largest buffer no script reaches: limits are for the replay
 
@@ -173,8 +179,6 @@ def _killed(number: int) -> Stopped:
     """The process was ended by a signal."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     why = _ENDINGS.get(name, "")
-    if name == "SIGXCPU":
-        why = f"; it reached the limit of processor time, {processor_limits()[0]} s (ulimit -t)"
     what = f"its process was ended by {name}{why}"
     return Stopped(f"anymps: the script stopped: {what}", what)
 
@@ -219,10 +223,16 @@ def _closures(recording: Recording) -> tuple[int, int]:
     return (min(counts), max(counts)) if counts else (0, 0)
 
 
+def _last_raised(recording: Recording) -> Occurrence | None:
+    """The last call of an operator that ended with an exception other than a refusal of MPS."""
+    found = recording.occurrences(_LAST_RAISED)
+    return found[0] if found else None
+
+
 def _failure(ending: EndingFacts, recording: Recording) -> Stopped:
     """What stopped the script, and what that means for a Mac, in one line."""
     what, remark = _what_stopped(ending, recording)
-    raised = recording.last_raised()
+    raised = _last_raised(recording)
     at = f" at {_place(raised)}" if raised is not None and ending.exception in _OF_AN_OPERATOR else ""
     return Stopped(f"anymps: {what}{remark}", f"{what.removeprefix('the script stopped in a shapes-only run: ')}{at}")
 
@@ -248,7 +258,7 @@ def _what_stopped(ending: EndingFacts, recording: Recording) -> tuple[str, str]:
             f"; it read a value that a plan does not have ({_place(assumed[-1])}), so the script may not "
             "be at fault: plan the part that does not need it"
         )
-    raised = recording.last_raised()
+    raised = _last_raised(recording)
     if raised is not None and ending.exception in _OF_AN_OPERATOR:
         at = f"of {raised.operator} at {_place(raised)}"
         return text, f" ({at}; a Mac stops there too, perhaps with another message)"

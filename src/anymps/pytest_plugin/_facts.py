@@ -1,4 +1,4 @@
-"""What one test did on the device, as plain data that a worker sends to the controller in a report."""
+"""What one test did on the device, as a worker sends it to the controller in a report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import _pytest
 
 from anymps.capture import Section
-from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
+from anymps.record import Fate, Refusal, Site, Wait
 
 _ASSERTIONS = ("torch/testing/", "unittest/")
 INTERRUPTED = "interrupted"
@@ -53,40 +52,6 @@ class Facts:
     def ended_well(self) -> bool:
         """Whether the test ended without failing, so that it asked for what MPS refused in it, or caught it."""
         return self.ending in ("", "passed", "skipped", "xfailed")
-
-    def packed(self) -> dict[str, Any]:
-        """As JSON has it; empty parts are left out."""
-        parts = {
-            **vars(self),
-            "waits": [[name, int(wait), _site(site), count] for (name, wait, site), count in self.waits.items()],
-            "fallbacks": [
-                [name, int(fate), _site(site), count] for (name, fate, site), count in self.fallbacks.items()
-            ],
-            "refusals": [
-                [
-                    refusal.kind.value,
-                    refusal.error,
-                    refusal.message,
-                    refusal.operator,
-                    _site(refusal.site),
-                    _site(refusal.origin),
-                    _plain(refusal.detail),
-                ]
-                for refusal in self.refusals
-            ],
-        }
-        return {name: value for name, value in parts.items() if value or name == "test"}
-
-    @classmethod
-    def unpacked(cls, parts: dict[str, Any]) -> Facts:
-        """The way back."""
-        waits = {(name, Wait(wait), Site(*site)): count for name, wait, site, count in parts.get("waits", ())}
-        fallbacks = {(name, Fate(fate), Site(*site)): count for name, fate, site, count in parts.get("fallbacks", ())}
-        refusals = [
-            Refusal(RefusalKind(kind), error, message, operator, Site(*site), Site(*origin), detail)
-            for kind, error, message, operator, site, origin, detail in parts.get("refusals", ())
-        ]
-        return cls(**{**parts, "waits": Counter(waits), "fallbacks": Counter(fallbacks), "refusals": refusals})
 
     def add(self, section: Section) -> None:
         """Take over what the tape holds of the test."""
@@ -134,12 +99,3 @@ def is_own_reading(site: Site, files: frozenset[str]) -> bool:
 def _looking(site: Site) -> bool:
     """Whether an assertion of torch or unittest compared tensors, or pytest showed some: that is not what is tested."""
     return site.via.startswith(_ASSERTIONS) or site.file.startswith(_SHOWS)
-
-
-def _site(site: Site) -> list[Any]:
-    return [site.file, site.line, site.function, site.source, site.via]
-
-
-def _plain(detail: object) -> dict[str, Any]:
-    """The texts and truth values of a refusal's detail."""
-    return {k: v for k, v in detail.items() if isinstance(v, (str, bool))} if isinstance(detail, dict) else {}

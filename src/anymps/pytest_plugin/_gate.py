@@ -13,6 +13,7 @@ import pytest
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
 from anymps._manifest import Manifest, key
+from anymps._own_process import packed
 from anymps._settings import asked_for
 from anymps.capture import SuiteCapture
 from anymps.device import children_used_mps, default_device
@@ -201,7 +202,7 @@ class Gate:
             )
             if self.capture is not None:
                 facts.add(self.capture.cut())
-            vars(report)["anymps"] = facts.packed()  # travels with the report from a worker of pytest-xdist
+            vars(report)["anymps"] = packed(facts)  # travels with the report from a worker of pytest-xdist
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -234,7 +235,7 @@ class Gate:
         gone = self._selection.gone(self._manifest.entries) if self._manifest is not None else []
         return {
             "gone": gone,
-            "outside": [facts.packed() for facts in (self._outside, self._interrupted) if facts is not None],
+            "outside": packed([facts for facts in (self._outside, self._interrupted) if facts is not None]),
             "failure": self.failure,
             "children_used_mps": children_used_mps(),
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -10,12 +12,12 @@ import pytest
 
 from anymps._command_settings import PytestSettings
 from anymps._errors import AnympsError
-from anymps._own_process import FreshProcess
+from anymps._own_process import FreshProcess, own_call
 from anymps._paths import whole_path
 from anymps._settings import FORMATS
+from anymps._text import last_line
 from anymps.cleanup import PrivateFolder
 from anymps.findings import read_settings
-from anymps.pytest_plugin._report_process import write_reports
 from anymps.report import STDOUT, Output, Outputs
 
 
@@ -39,13 +41,29 @@ class Reports:
             scratch = PrivateFolder("anymps-pytest-")
             self.path = scratch.path / "run.anymps"
             config.add_cleanup(partial(_remove, scratch, os.getpid()))
+        self._command = own_call(f"{__name__}:write_reports", self.path, self._root, self._outputs)
 
     def write(self) -> tuple[list[str], bool]:
         """Write all of them. What to say about it, and whether all is well."""
-        failure = write_reports(self._process, self.path, self._root, self._outputs)
-        if failure:
-            return [f"--mps-report: {failure}"], False
+        with tempfile.TemporaryFile() as errors:
+            status = self._process.run(self._command, errors=errors.fileno())
+            errors.seek(0)
+            said = last_line(errors.read().decode(errors="replace"))
+        if status:
+            return [f"--mps-report: {status if isinstance(status, str) else said}"], False
         return [f"mps report ({output.form}): {output.path}" for output in self._outputs.items], True
+
+
+def write_reports(path: Path, project: Path, outputs: Outputs) -> None:
+    """Write the reports of a recording, as the settings of the project say. Another process, whose Python no test has
+    changed, calls this."""
+    from anymps.findings import Story, find, roots, select
+    from anymps.record import Recording
+
+    settings = read_settings(project)
+    with Recording.open(path) as recording:
+        found = select(find(recording), settings, roots(recording, settings))
+        outputs.write(Story.of(recording), found.findings, sys.stdout)
 
 
 def _output(text: str, place: Path) -> Output:

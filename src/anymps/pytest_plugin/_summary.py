@@ -12,6 +12,8 @@ import pytest
 from anymps._command_settings import PytestSettings
 from anymps._errors import RecordingError
 from anymps._manifest import Manifest, key
+from anymps._own_process import unpacked
+from anymps._paths import project_path
 from anymps._text import clean, plural, printable
 from anymps.capture import DETAIL_LIMIT
 from anymps.device import State, banner
@@ -22,7 +24,7 @@ from anymps.pytest_plugin._gate import Gate
 from anymps.pytest_plugin._groups import Group, Groups, group
 from anymps.pytest_plugin._options import runs_tests
 from anymps.pytest_plugin._verdict import Verdict
-from anymps.pytest_plugin._words import names, place, relative, times
+from anymps.pytest_plugin._words import names, place, times
 from anymps.record import RefusalKind
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class Summary:
         """Take the facts of a finished test."""
         packed = getattr(report, "anymps", None)
         if packed is not None and report.when == "teardown":
-            facts = Facts.unpacked(packed)
+            facts: Facts = unpacked(packed)
             self._facts[key(facts.test)] = facts  # the last attempt counts
 
     @pytest.hookimpl(tryfirst=True)
@@ -219,7 +221,7 @@ class Summary:
         gone = set(rest["gone"])
         # With `--dist loadfile` and the like all workers collect the same tests; a test is gone if no one has it.
         self._gone = sorted(gone & set(self._gone)) if self._gone is not None else sorted(gone)
-        self._outside += map(Facts.unpacked, rest["outside"])
+        self._outside += unpacked(rest["outside"])
         self._children_used_mps |= rest["children_used_mps"]
         self._lost(rest["failure"])
 
@@ -361,7 +363,7 @@ class Summary:
         return self._relative(self._manifest.path) if self._manifest is not None else ""
 
     def _relative(self, path: Path) -> str:
-        return relative(str(path), self._root)
+        return project_path(str(path), (self._root,))
 
 
 def _unused(tests: int) -> str:

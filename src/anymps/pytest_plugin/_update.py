@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from anymps._manifest import CRASHED, NOT_JUDGED, Changes, Manifest, key, write_manifest
-from anymps._paths import portable_path, portable_text
+from anymps._paths import portable_path, portable_text, project_path
 from anymps._text import first_line, plural
 from anymps.children import CHILDREN_VARIABLE
 from anymps.cleanup import PrivateFolder
 from anymps.pytest_plugin._facts import Facts
 from anymps.pytest_plugin._rerun import ENDED, FOLDER, TESTS
-from anymps.pytest_plugin._words import names, relative
+from anymps.pytest_plugin._words import names
 from anymps.record import RefusalKind
 
 _LONGEST = 140  # of a reason, without its place: one reason is cut in one way, wherever it was met
@@ -66,7 +66,7 @@ def update(
     if added or changed or out or left_open or not manifest.path.exists():
         reasons = {test: NOT_JUDGED * (test in unjudged) + reason(facts[test], root) for test in endings}
         write_manifest(manifest.path, Changes(endings, out, reasons))
-    name = relative(str(manifest.path), root)
+    name = project_path(str(manifest.path), (root,))
     said = [f"manifest {name}: {added} added, {changed} changed, {len(out)} removed"]
     said += _left_out(without)
     return said

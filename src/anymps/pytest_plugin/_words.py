@@ -18,11 +18,6 @@ def place(site: Site, root: str) -> str:
     return f"{project_path(site.file, (root,))}:{site.line}" + (f"  | {site.source}" if site.source else "")
 
 
-def relative(file: str, root: str) -> str:
-    """A path as seen from `root`; files outside of it keep theirs."""
-    return file[len(root) + 1 :] if file.startswith(root + "/") else file
-
-
 def times(number: int) -> str:
     """`once`, `twice`, `12 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number:,} times")

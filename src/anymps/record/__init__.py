@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anymps.record._builder import RecordingBuilder
     from anymps.record._facts import (
         Call,
-        ClockPair,
+        Form,
         Line,
         MemorySample,
         Noted,
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
         Signature,
         Site,
         UnsafeCopy,
-        Varied,
         WaitQueue,
     )
-    from anymps.record._form import Form
     from anymps.record._join import join
     from anymps.record._join_file import check_alike, join_into
     from anymps.record._known_lines import Known, known_as, known_from
@@ -54,7 +52,6 @@ __all__ = [
     "Allocation",
     "Call",
     "Category",
-    "ClockPair",
     "Direction",
     "EndingFacts",
     "Fate",
@@ -97,7 +94,6 @@ __all__ = [
     "StepTimeline",
     "Suite",
     "UnsafeCopy",
-    "Varied",
     "Wait",
     "WaitQueue",
     "check_alike",
@@ -116,10 +112,9 @@ if not TYPE_CHECKING:
         {
             "_builder": "RecordingBuilder",
             "_facts": (
-                "Call ClockPair Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
-                "UnsafeCopy Varied WaitQueue"
+                "Call Form Line MemorySample Noted Occurrence OperatorUse Optimizer Refusal Signature Site "
+                "UnsafeCopy WaitQueue"
             ),
-            "_form": "Form",
             "_join": "join",
             "_join_file": "check_alike join_into",
             "_known_lines": "Known known_as known_from",

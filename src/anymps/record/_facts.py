@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from anymps._vocabulary import Direction, Fate, Phase, RefusalKind, Wait
-from anymps.record._form import PLAIN, Form
 
 
 @dataclass(frozen=True)
@@ -67,20 +66,6 @@ class Occurrence:
     per_step: float
     duration_ns: int
     moved_bytes: int
-
-
-@dataclass(frozen=True)
-class Varied:
-    """One operator at one site, as its sizes vary: in `steps` complete steps it met `signatures` different ones.
-
-    A signature is the dtypes and shapes of a call's inputs. `steps_with_new` of the steps met one for the first time.
-    """
-
-    operator: str
-    site: Site
-    signatures: int
-    steps: int
-    steps_with_new: int
 
 
 @dataclass(frozen=True)
@@ -147,23 +132,6 @@ class Optimizer(Noted):
 
 
 @dataclass(frozen=True)
-class ClockPair:
-    """Two clock reads of one thread, one after the other, and the work on mps between them.
-
-    `intervals` is how often the two lines followed each other with work between; `work` is the number of operators on
-    mps in all these intervals, `pending` the number of those for which the host had not waited at the second read, and
-    `first` the number of those of a kind that had not run before.
-    """
-
-    start: Site
-    end: Site
-    intervals: int
-    work: int
-    pending: int
-    first: int
-
-
-@dataclass(frozen=True)
 class UnsafeCopy:
     """A non_blocking copy whose host side was touched before the host waited.
 
@@ -194,6 +162,28 @@ class Refusal:
     site: Site
     origin: Site
     detail: Mapping[str, object]
+
+
+_LAYOUTS: Final = frozenset(("contiguous", "transposed", "channels_last", "other"))
+
+
+@dataclass(frozen=True)
+class Form:
+    """All of it; empty where it is the usual one.
+
+    `layout` has a word for each of the first four inputs: `contiguous`, `transposed` (the same bytes with the axes in
+    another order), `channels_last`, `other` (a slice, for instance); empty if all are contiguous. `axes` are those that
+    are reduced, sorted, or indexed, counted from the first. `stride`, `dilation` and `groups` are a convolution's.
+    """
+
+    layout: Annotated[tuple[str, ...], _LAYOUTS.issuperset] = ()
+    axes: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+
+
+PLAIN: Final = Form()
 
 
 @dataclass(frozen=True)

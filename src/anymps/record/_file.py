@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 
 from anymps._errors import RecordingError
-from anymps.record._snapshot import connect, connect_memory, own_writer
+from anymps.record._snapshot import connect, own_writer
 from anymps.record._strict import DAMAGE, DamageError, check_schema, check_table, harden
-from anymps.record.format import APPLICATION_ID, OLDEST_VERSION, SCHEMA_VERSION, upgrade
+from anymps.record.format import APPLICATION_ID, SCHEMA_VERSION
 
 _LONGEST_REASON = 200
 _SQLITE_HEADER = b"SQLite format 3\x00"
@@ -22,8 +22,7 @@ def check_is_recording(path: Path) -> None:
 def open_readonly(path: Path) -> sqlite3.Connection:
     """Open a recording so that nothing can change it, whether it was closed, killed or is still being written.
 
-    One of an earlier schema version is read into memory and gets what came later. Raises RecordingError if the file is
-    missing, is no recording, has a schema version that is not known or is damaged.
+    Raises RecordingError if the file is missing, is no recording, has another schema version or is damaged.
     """
     if "\0" in str(path):
         raise RecordingError(f"{str(path)!r} is not a file name")
@@ -49,9 +48,7 @@ def open_readonly(path: Path) -> sqlite3.Connection:
         connection = connect(path)
         try:
             harden(connection)
-            version = _check_identity(path, connection)
-            if version < SCHEMA_VERSION:
-                connection = _upgraded(connection, version)
+            _check_identity(path, connection)
         except BaseException:
             connection.close()
             raise
@@ -68,17 +65,7 @@ def damaged(path: Path | str, error: object) -> RecordingError:
     return RecordingError(f"{path} is damaged ({reason[:_LONGEST_REASON]}): record again, or use an intact copy")
 
 
-def _upgraded(connection: sqlite3.Connection, version: int) -> sqlite3.Connection:
-    memory = connect_memory()
-    connection.backup(memory)
-    connection.close()
-    upgrade(memory, version)
-    harden(memory)
-    return memory
-
-
-def _check_identity(path: Path, connection: sqlite3.Connection) -> int:
-    """The schema version of a recording."""
+def _check_identity(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if application != APPLICATION_ID or "meta" not in tables:
@@ -88,13 +75,12 @@ def _check_identity(path: Path, connection: sqlite3.Connection) -> int:
     version = row[0] if row and isinstance(row[0], str) else "none"
     if not version.isdecimal() or len(version) > 9:
         raise DamageError("its schema has no number")
-    if not OLDEST_VERSION <= int(version) <= SCHEMA_VERSION:
+    if int(version) != SCHEMA_VERSION:
         raise RecordingError(
-            f"{path} has recording schema {int(version)}, this anymps reads {OLDEST_VERSION} and {SCHEMA_VERSION}: "
+            f"{path} has recording schema {int(version)}, this anymps reads {SCHEMA_VERSION}: "
             "record again, or read it with the anymps that made it"
         )
-    check_schema(connection, int(version))
+    check_schema(connection)
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise DamageError(str(verdict).splitlines()[-1])
-    return int(version)

@@ -130,7 +130,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """One step: its highest `peak`, and what was left `after` its end, by category (bytes).
+    """One step: its highest `peak`, and what was left `after` its end (bytes).
 
     A step ends when the optimizer's `step` returns; what is freed later, before the next forward, counts as left.
     """
@@ -139,7 +139,6 @@ class StepMemory:
     peak: int
     reserved: int
     after: int
-    after_by_category: dict[Category, int]
 
 
 @dataclass(frozen=True)
@@ -313,19 +312,18 @@ def _steps(allocations: Sequence[Allocation]) -> tuple[StepMemory, ...]:
             highest = peaks.setdefault(one.step, [0, 0])
             highest[0] = max(highest[0], one.allocated)
             highest[1] = max(highest[1], one.reserved)
-    changes: dict[int, Counter[Category]] = defaultdict(Counter)  # by step: what it leaves less what it frees of others
+    changes: Counter[int] = Counter()  # by step: what it leaves less what it frees of others
     for one in allocations:
         if one.died_step != one.step:
-            changes[one.step][one.category] += one.bytes
+            changes[one.step] += one.bytes
             if one.died_step is not None:
-                changes[one.died_step][one.category] -= one.bytes
+                changes[one.died_step] -= one.bytes
     steps = []
-    left = dict.fromkeys(Category, 0)
+    left = 0
     for step in sorted({*peaks, *changes}):
-        for category, size in changes[step].items():
-            left[category] += size
+        left += changes[step]
         if step in peaks:
-            steps.append(StepMemory(step, peaks[step][0], peaks[step][1], sum(left.values()), dict(left)))
+            steps.append(StepMemory(step, *peaks[step], left))
     return tuple(steps)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anymps._vocabulary import Fate
 from anymps.record._facts import Site
-from anymps.record._sums import Rows
+from anymps.record._rows import Rows
 
 _MARK = int(Fate.MARK)
 

@@ -10,13 +10,11 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from anymps.record import _conditions as conditions
-from anymps.record._clocks import read_clock_pairs
+from anymps._vocabulary import Direction, Fate, Flag, RefusalKind
 from anymps.record._facts import (
     Call,
-    ClockPair,
     Line,
     MemorySample,
     Noted,
@@ -27,13 +25,10 @@ from anymps.record._facts import (
     Signature,
     Site,
     UnsafeCopy,
-    Varied,
     WaitQueue,
 )
 from anymps.record._file import open_readonly
-from anymps.record._marks import read_noted, read_refusals, read_unsafe_copies
 from anymps.record._memory import MemoryStory, read_samples, tell
-from anymps.record._numbered import read_signatures, read_sites
 from anymps.record._open_file import OpenFile
 from anymps.record._processes import LinesByProcess, read_lines_by_process
 from anymps.record._queues import read_queues, read_step_queues
@@ -41,19 +36,25 @@ from anymps.record._rounds import loop_begins
 from anymps.record._rows import within
 from anymps.record._step_facts import Step, StepQueues, StepSum, StepTable, StepTimeline
 from anymps.record._step_table import read_step_table
-from anymps.record._strict import read_facts, read_object, read_optimizer
-from anymps.record._sums import (
-    read_lines,
-    read_occurrences,
-    read_operators,
-    read_optimizer_calls,
-    read_varied,
-)
+from anymps.record._strict import read_facts, read_form, read_object, read_optimizer, read_texts
+from anymps.record._sums import read_lines, read_occurrences, read_operators
 from anymps.record._timeline import read_step_sums, read_timeline, typical_step
 from anymps.record._walk import Walk, walk
-from anymps.record.format import Picked
+from anymps.record.format import ON_CPU, ON_MPS, Picked
 
 _T = TypeVar("_T")
+
+_OF_THE_PROGRAM: Final = (
+    f"NOT flags & {Flag.AUTOGRAD_THREAD:d} AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
+)
+"""Of an entry: neither of a thread of autograd nor a mark of our own."""
+
+_CONCURRENT: Final = Picked(
+    condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
+    f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {_OF_THE_PROGRAM} "
+    "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
+)
+"""What began while another thread was inside a call."""
 
 
 def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -228,11 +229,11 @@ class Recording:
 
     def fallbacks(self) -> tuple[Occurrence, ...]:
         """Operators that ran on the CPU, the most frequent first."""
-        return self.occurrences(conditions.FALLBACKS)
+        return self.occurrences(Picked(of=ON_CPU))
 
     def waits(self) -> tuple[Occurrence, ...]:
         """Places where the host waited for the GPU, including fallbacks and blocking copies."""
-        return self.occurrences(conditions.WAITS)
+        return self.occurrences(Picked(condition="wait <> 0"))
 
     @_computed_once
     def queues(self) -> tuple[WaitQueue, ...]:
@@ -253,67 +254,85 @@ class Recording:
 
     def marks(self, prefix: str) -> tuple[Occurrence, ...]:
         """Marks of anymps whose name starts with `prefix`, in the order of the run."""
-        return self.occurrences(conditions.marks(prefix))
+        named = f"substr(o.name, 1, {len(prefix)}) = '{_quoted(prefix)}'"
+        return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d} AND {named}"))
 
     def noted(self, what: str) -> tuple[Noted, ...]:
         """Marks `anymps::<what> {"fact": value}`, in the order of the run."""
-        return read_noted(self._rows, self.occurrences, partial(self._file.read, read_facts, what), self.site, what)
+        named = f"substr(o.name, 1, {len(what) + 9}) = 'anymps::{_quoted(what)} '"
+        if not self._rows(f"SELECT 1 FROM operators o WHERE {named} LIMIT 1"):
+            return ()
+        others = self._rows(
+            "SELECT e.sequence FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o "
+            f"ON o.id = s.operator WHERE e.flags & {Flag.PAIR:d} AND {named} GROUP BY 1 ORDER BY MIN(e.id)"
+        )
+        return tuple(
+            Noted(found, self._file.read(read_facts, what, found.operator.partition(" ")[2]), self.site(other))
+            for (other,) in others
+            for found in self.occurrences(Picked(named, f"e.flags & {Flag.PAIR:d} AND e.sequence = {other:d}"))
+        )
 
     def optimizers(self) -> tuple[Optimizer, ...]:
         """The optimizers that stepped, in the order of the run."""
         return tuple(self._file.read(read_optimizer, noted) for noted in self.noted("optimizer"))
 
-    def clock_pairs(self) -> tuple[ClockPair, ...]:
-        """The work between clock reads of the program, by the lines of the two reads, in the order of the run."""
-        return read_clock_pairs(self._rows, self.site)
-
-    def last_raised(self) -> Occurrence | None:
-        """The last call of an operator that ended with an exception other than a refusal of MPS."""
-        found = self.occurrences(conditions.LAST_RAISED)
-        return found[0] if found else None
-
     def copies(self) -> tuple[Occurrence, ...]:
         """Copies between CPU and device, including single values; not those within the device."""
-        return self.occurrences(conditions.COPIES)
+        return self.occurrences(Picked(condition=f"direction IN ({Direction.CPU_TO_MPS:d}, {Direction.MPS_TO_CPU:d})"))
 
     def uses_of(self, operators: Iterable[str]) -> tuple[Occurrence, ...]:
         """Where certain operators (`aten::native_dropout`) ran, by name and place."""
-        return self.occurrences(conditions.operators(tuple(operators)))
+        names = tuple(operators)
+        return self.occurrences(Picked(of=f"o.name IN ({', '.join('?' * len(names))})", values=names))
 
     def at_line(self, line: Site) -> tuple[Occurrence, ...]:
         """What ran at the file and line of a site, without marks of anymps; nothing for an unknown site."""
-        same = [number for number, site in self._sites.items() if site.file_line == line.file_line]
-        return self.occurrences(conditions.at_sites(same)) if line.known and same else ()
-
-    def varied(self, operators: Iterable[str]) -> tuple[Varied, ...]:
-        """Where certain operators ran in complete steps, and with how many different inputs; the most varied first."""
-        return read_varied(self._rows, tuple(operators), self.site)
-
-    def optimizer_calls(self) -> dict[tuple[str, int], int]:
-        """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
-        return read_optimizer_calls(self._rows, self.site)
+        same = ", ".join(str(number) for number, site in self._sites.items() if site.file_line == line.file_line)
+        called = Picked(of=f"s.fate <> {Fate.MARK:d}", condition=f"site IN ({same})")
+        return self.occurrences(called) if line.known and same else ()
 
     def with_dtype(self, dtype: str) -> tuple[Occurrence, ...]:
         """Where operators on mps took a tensor of a dtype (`float16`)."""
-        return self.occurrences(conditions.with_dtype(dtype))
+        return self.occurrences(Picked(of="instr(s.inputs, ?)", condition=ON_MPS, values=(f'"{dtype}[',)))
 
     def hazards(self) -> tuple[Occurrence, ...]:
         """Calls that meet a known bug of MPS; `operator` is the mark, `anymps::hazard.<id> <operator>`."""
-        return self.occurrences(conditions.HAZARDS)
+        return self.occurrences(Picked(of=f"s.fate = {Fate.MARK:d}", condition=f"flags & {Flag.HAZARD:d}"))
 
     def unsafe_copies(self) -> tuple[UnsafeCopy, ...]:
         """Non_blocking copies whose host side was touched before a wait, in the order of the run."""
-        return read_unsafe_copies(self._rows, self.site)
+        if not self._rows("SELECT 1 FROM operators WHERE substr(name, 1, 13) = 'anymps::copy.' LIMIT 1"):
+            return ()
+        found = []
+        for mark, touched, copy, wait, count in self._rows(
+            "SELECT o.name, e.site, e.sequence & 4294967295, e.sequence >> 32, COUNT(*) FROM entries e "
+            "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+            f"WHERE e.flags & {Flag.UNSAFE_COPY:d} GROUP BY o.name, e.site, e.sequence ORDER BY MIN(e.id)"
+        ):
+            kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
+            found.append(UnsafeCopy(kind, operator, self.site(touched), self.site(copy), self.site(wait), count))
+        return tuple(found)
 
     def concurrent(self) -> tuple[Occurrence, ...]:
         """Operators that began while another thread was inside one; autograd's own threads do not count."""
-        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {conditions.OF_THE_PROGRAM}")) < 2:
+        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}")) < 2:
             return ()
-        return self.occurrences(conditions.CONCURRENT)
+        return self.occurrences(_CONCURRENT)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""
-        return read_refusals(self._rows, self._word, partial(self._file.read, read_object), self.site)
+        found = self._rows(
+            "SELECT r.kind, r.error, r.message, COALESCE(o.name, ''), r.detail, r.site, r.origin FROM refusals r "
+            "LEFT JOIN entries e ON e.id = r.entry LEFT JOIN signatures s ON s.id = e.signature "
+            "LEFT JOIN operators o ON o.id = s.operator ORDER BY r.id"
+        )
+        result = []
+        for kind, error, message, operator, text, at, origin in found:
+            detail = self._file.read(read_object, text)
+            name = str(detail.get("operator") or operator)
+            places = self.site(at), self.site(origin)
+            result.append(Refusal(self._word(RefusalKind, kind), error, message, name, *places, detail))
+        return tuple(result)
 
     @_computed_once
     def operators(self) -> tuple[OperatorUse, ...]:
@@ -365,11 +384,26 @@ class Recording:
 
     @cached_property
     def _sites(self) -> dict[int, Site]:
-        return read_sites(self._rows)
+        files: dict[str, dict[int, str]] = {}  # all lines that the recording holds of each file
+        rows = self._rows("SELECT * FROM sites")
+        sites = {identity: Site(*(*columns, files.setdefault(columns[0], {}))) for identity, *columns in rows}
+        for site in sites.values():
+            if site.around:
+                files[site.file].update(enumerate(site.around.split("\n"), site.first))
+        return sites
 
     @cached_property
     def _signatures(self) -> dict[int, Signature]:
-        return read_signatures(self._file)
+        read = self._file.read
+        return {
+            identity: Signature(
+                name, self._word(Fate, fate), read(read_texts, inputs), read(read_texts, outputs), read(read_form, form)
+            )
+            for identity, name, fate, inputs, outputs, form in self._rows(
+                "SELECT s.id, o.name, s.fate, s.inputs, s.outputs, s.form FROM signatures s "
+                "JOIN operators o ON o.id = s.operator"
+            )
+        }
 
     @cached_property
     def _modules(self) -> dict[int, str]:
@@ -383,3 +417,8 @@ class Recording:
             known = read_occurrences(self._rows, *calls, self.complete_steps, self._modules, self.site, self._word)
             self._answers[calls] = known
         return known
+
+
+def _quoted(text: str) -> str:
+    """A text as SQL has it between quotes."""
+    return text.replace("'", "''")

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Final
 
 from anymps._vocabulary import Fate, Flag, Phase, RoundKind
-from anymps.record._sums import Rows
+from anymps.record._rows import Rows
 from anymps.record.loop import Round, cycles
 
 _LEAST: Final = 2  # rounds of a loop without an optimizer: fewer do not repeat

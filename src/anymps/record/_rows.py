@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from anymps._vocabulary import Fate, Phase
 
-Rows = Callable[[str], list[tuple[Any, ...]]]
-"""Runs a query."""
+
+class Rows(Protocol):
+    """Runs a query."""
+
+    def __call__(self, statement: str, values: tuple[object, ...] = (), /) -> list[tuple[Any, ...]]:
+        """All of its rows."""
+        ...
+
 
 _REGULAR = 3  # times that something must happen before it can be called regular
 

@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from anymps._numbers import read_json as json_value
 from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Role, RoundKind, Wait
-from anymps.record._facts import Noted, Optimizer
-from anymps.record._form import Form
+from anymps.record._facts import Form, Noted, Optimizer
 from anymps.record._meta import Meta
 from anymps.record._typed import UnfitError, hints, read
-from anymps.record.format import MOST, RANGES, SCHEMA_VERSION, TABLES, tables_of
+from anymps.record.format import MOST, RANGES, TABLES
 
 _LONGEST_VALUE: Final = 1 << 29  # bytes of one text or blob: a second of the busiest tape is a tenth of it
 _LONGEST_TEXT: Final = 1 << 24  # characters of one text
@@ -77,19 +76,19 @@ def harden(connection: sqlite3.Connection) -> None:
         connection.setlimit(_LIMIT_ATTACHED, 0)
 
 
-def check_table(connection: sqlite3.Connection, table: str, version: int = SCHEMA_VERSION) -> None:
-    """Raise DamageError unless this table is there as recordings of that version have it."""
+def check_table(connection: sqlite3.Connection, table: str) -> None:
+    """Raise DamageError unless this table is there as recordings have it."""
     found = connection.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchall()
     if not found:
         raise DamageError(f"no table {table}")
-    if found != [("table", f"CREATE TABLE {table} ({tables_of(version)[table]})")]:
+    if found != [("table", f"CREATE TABLE {table} ({TABLES[table]})")]:
         raise DamageError(f"table {table} has other columns")
 
 
-def check_schema(connection: sqlite3.Connection, version: int) -> None:
-    """Raise DamageError unless the file has the tables of that version, and nothing else: no view, trigger or index."""
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Raise DamageError unless the file has the tables of a recording, and nothing else: no view, trigger or index."""
     for table in TABLES:
-        check_table(connection, table, version)
+        check_table(connection, table)
     for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
         own_index = kind == "index" and sql is None and str(name).startswith("sqlite_autoindex_")
         if name not in TABLES and not own_index:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, RoundKind, Wait
-from anymps.record._facts import Line, Noted, Occurrence, OperatorUse, Site, Varied
-from anymps.record._rows import median_of
+from anymps._vocabulary import Direction, Fate, Flag, Phase, RefusalKind, Wait
+from anymps.record._facts import Line, Noted, Occurrence, OperatorUse, Site
+from anymps.record._rows import Rows, median_of
 from anymps.record.format import ON_CPU, ON_MPS
 
 _V = TypeVar("_V", Phase, Wait, Direction, Fate, RefusalKind)
@@ -21,14 +21,6 @@ class Word(Protocol):
         ...
 
 
-class Rows(Protocol):
-    """Runs a query."""
-
-    def __call__(self, statement: str, values: tuple[object, ...] = (), /) -> list[tuple[Any, ...]]:
-        """All of its rows."""
-        ...
-
-
 def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ...]:
     """Calls by operator and fate, the most frequent first; `counts` is the table that counts every call."""
     found = rows(
@@ -37,17 +29,6 @@ def read_operators(rows: Rows, counts: str, word: Word) -> tuple[OperatorUse, ..
         f"WHERE s.fate <> {Fate.MARK:d} GROUP BY o.name, s.fate ORDER BY 3 DESC, 1, 2"
     )
     return tuple(OperatorUse(name, word(Fate, fate), *numbers) for name, fate, *numbers in found)
-
-
-def read_optimizer_calls(rows: Rows, site: Callable[[int], Site]) -> dict[tuple[str, int], int]:
-    """How often each line (file and number) stepped an optimizer."""
-    calls: dict[tuple[str, int], int] = {}
-    for identity, count in rows(
-        f"SELECT site, COUNT(*) FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d} GROUP BY site"
-    ):
-        at = site(identity)
-        calls[at.file_line] = calls.get(at.file_line, 0) + count
-    return calls
 
 
 def read_lines(rows: Rows, counts: str, site: Callable[[int], Site], fused: Iterable[Noted]) -> tuple[Line, ...]:
@@ -153,19 +134,3 @@ def _per_step(in_steps: str | None, number: int) -> float:
     """The median of the counts in `number` steps, given as `3,1`; the mean where half of the steps have none."""
     counts = [int(count) for count in in_steps.split(",")] if in_steps else []
     return median_of(counts, number) or sum(counts) / number
-
-
-def read_varied(rows: Rows, operators: tuple[str, ...], site: Callable[[int], Site]) -> tuple[Varied, ...]:
-    """Where these operators ran in complete steps, with how many different inputs; the most varied first."""
-    names = ", ".join("?" * len(operators))
-    found = rows(
-        "SELECT name, site, COUNT(DISTINCT inputs), COUNT(DISTINCT step), "
-        "COUNT(DISTINCT CASE WHEN step = first THEN step END) FROM (SELECT "
-        "o.name AS name, e.site AS site, s.inputs AS inputs, e.step AS step, e.id AS id, MIN(e.step) "
-        "OVER (PARTITION BY o.name, e.site, s.inputs) AS first FROM entries e "
-        "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
-        "JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
-        f"WHERE o.name IN ({names}) AND {ON_MPS}) GROUP BY 1, 2 ORDER BY 3 DESC, MIN(id)",
-        operators,
-    )
-    return tuple(Varied(name, site(at), signatures, steps, new) for name, at, signatures, steps, new in found)

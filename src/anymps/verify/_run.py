@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any, Final
 
 from anymps._errors import EnableError
-from anymps._own_process import own_worker
+from anymps._own_process import own_call
 from anymps._settings import variable_of
 from anymps.verify._answers import Answers
 from anymps.verify._kinds import KINDS, Kind
@@ -25,7 +25,7 @@ _PATIENCE: Final = 90.0
 _LEAST: Final = 1.0
 """Seconds for which no further process is started."""
 _KEPT_EVERY: Final = 30.0
-_WORKER: Final = "anymps.verify._worker"
+_WORKER: Final = "anymps.verify._worker:main"
 
 Tell = Callable[[str], None]
 Keep = Callable[[Answers], None]
@@ -131,7 +131,7 @@ def ask(
     `worker` is the command of a process that does a job of `_worker`, for tests.
     Raises EnableError if there is no device.
     """
-    run = _Run(mac, tell, keep, worker or own_worker(_WORKER))
+    run = _Run(mac, tell, keep, worker or own_call(_WORKER))
     end = time.monotonic() + 60 * minutes
     todo = [
         _Progress(kind, None if wanted is None else list(wanted.get(kind.name, ())))

@@ -13,7 +13,6 @@ import click
 from anymps._command_settings import DoctorSettings
 from anymps.commands._help import Command
 from anymps.commands._options import takes
-from anymps.commands.doctor._another_python import run_in
 from anymps.commands.doctor._diagnosis import Diagnosis, State, diagnose
 from anymps.commands.doctor._facts import Facts, gather
 
@@ -40,8 +39,6 @@ def doctor(asked: DoctorSettings) -> int:
     Changes nothing and builds nothing. Exits with 0 if anymps can provide a device here, real or virtual, and with 1
     if not.
     """
-    if asked.python is not None:
-        return run_in(asked.python, "doctor", *(["--json"] if asked.json else []))
     facts = gather()
     diagnosis = diagnose(facts)
     if asked.json:

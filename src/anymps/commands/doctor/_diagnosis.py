@@ -115,10 +115,9 @@ def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tup
             return [f"torch cannot be imported: {facts.torch_error}"], [
                 "install torch again: pip install --force-reinstall torch"
             ]
-        steps = [f"install torch {SUPPORTED}: pip install torch"]
         return ["torch is not installed"], [
-            *steps,
-            "or diagnose the environment that has it: anymps doctor --python PATH",
+            f"install torch {SUPPORTED}: pip install torch",
+            "or install anymps in the environment that has it",
         ]
     if state is State.NOT_BUILT:
         return _not_built(facts)
@@ -233,8 +232,6 @@ def _build_checks(facts: Facts) -> list[Check]:
     elif not facts.cache_writable:
         text = f"{facts.cache} cannot be written: make it writable, or name another place in ANYMPS_CACHE_DIR"
         checks.append(Check("cache", missing, text))
-    if facts.shader_cache is not None:
-        checks.append(_shader_check(facts))
     return checks
 
 
@@ -255,12 +252,3 @@ def _gpu_check(found: Gpus, wanted: bool) -> Check:
 def _room(free: int | None, total: int) -> str:
     gib = 1 << 30
     return f"{total / gib:.1f} GiB" if free is None else f"{free / gib:.1f} of {total / gib:.1f} GiB free"
-
-
-def _shader_check(facts: Facts) -> Check:
-    """How much room compiled Metal shaders take."""
-    text = f"{facts.shader_cache_bytes >> 20:,} MB of compiled Metal shaders in {facts.shader_cache}"
-    if facts.shader_cache_limit is None:
-        return Check("shader cache", Status.WARN, f"{text}; ANYMPS_SHADER_CACHE_MB is not a number of megabytes")
-    limit = f"{facts.shader_cache_limit >> 20:,} MB"
-    return Check("shader cache", Status.OK, f"{text}. Above {limit} the oldest are deleted (ANYMPS_SHADER_CACHE_MB)")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anymps import device, metal
+from anymps import device
 from anymps._errors import AnympsError
 from anymps._text import error_words, first_line
 from anymps._version import __version__
@@ -68,12 +68,6 @@ class Facts:
     """Whether it is there and can be written, or can be made."""
     cache_error: str | None = None
     """Why there is no place for a cache, or why it is not safe."""
-    shader_cache: str | None = None
-    """The directory of compiled Metal shaders; none if there are none."""
-    shader_cache_bytes: int = 0
-    """What it takes on the disk."""
-    shader_cache_limit: int | None = None
-    """What it may take, in bytes; none if the setting is no number."""
     compiler: str | None = None
     """What the C++ compiler says it is."""
     compiler_error: str | None = None
@@ -197,7 +191,6 @@ def _build_facts() -> dict[str, object]:
         device.check_cache()
     except AnympsError as error:
         facts["cache_error"] = str(error)
-    facts |= _shader_facts()
     facts["python_headers"] = device.python_headers() is not None
     with contextlib.suppress(AnympsError):  # no torch, or one that is not supported
         facts["core_built"] = facts["core_prebuilt"] = device.find_prebuilt(device.find_torch()) is not None
@@ -209,17 +202,6 @@ def _build_facts() -> dict[str, object]:
     facts["compiler"] = None if compiler is None else compiler.identity.partition(" | ")[0]
     with contextlib.suppress(AnympsError):
         facts["core_built"] = device.is_built()
-    return facts
-
-
-def _shader_facts() -> dict[str, object]:
-    """Where compiled Metal shaders lie, and how much room they take."""
-    facts: dict[str, object] = {}
-    with contextlib.suppress(AnympsError):  # no place for a cache, a limit that is no number
-        size = metal.cache_bytes()
-        if size:
-            facts["shader_cache"], facts["shader_cache_bytes"] = str(metal.shader_cache()), size
-            facts["shader_cache_limit"] = metal.cache_limit()
     return facts
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import anymps
+from anymps._own_process import own_call
 from anymps._settings import Settings
-from anymps.children import CHILDREN_VARIABLE
-from anymps.commands.live._terminal import Watched
-from anymps.report import Output
+from anymps.report import Output, Running
+
+if TYPE_CHECKING:
+    from anymps.capture import Capture
 
 _FIRST_S: Final = 5.0
 """From the start to the first page, and at least from one page to the next."""
@@ -44,20 +42,14 @@ class LivePage:
     """
 
     def __init__(
-        self, capture: Watched, recording: Path, pages: Sequence[Output], start: Path, asked: Settings
+        self, capture: Capture, recording: Path, pages: Sequence[Output], start: Path, asked: Settings
     ) -> None:
         self._capture = capture
-        self._recording = recording.absolute()
-        self._order: dict[str, object] = {
-            "pages": [os.path.abspath(page.path) for page in pages],
-            "start": os.path.abspath(start),
-            "baseline": os.path.abspath(asked.baseline) if asked.baseline is not None else None,
-            "write_baseline": asked.write_baseline,
-            "allow_unused": asked.allow_unused,
-        }
+        files = tuple(Path(page.path).absolute() for page in pages)
+        self._given = (recording.absolute(), files, start.absolute(), asked)
         self._ended = threading.Event()
         self._began = time.monotonic()
-        self._writer: subprocess.Popen[str] | None = None
+        self._writer: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._beat, name="anymps-page", daemon=True)
 
     def start(self) -> None:
@@ -78,32 +70,37 @@ class LivePage:
         pause = _FIRST_S
         while not self._ended.wait(pause):
             before = time.monotonic()
-            facts = {
-                "step": self._capture.progress.steps,
-                "elapsed": elapsed(before - self._began),
-                "refresh": round(pause),
-            }
-            self._writer = self._write({"recording": str(self._recording), "running": facts})
-            if self._writer is None:
+            running = Running(self._capture.progress.steps, elapsed(before - self._began), round(pause))
+            try:
+                self._writer = subprocess.Popen(
+                    own_call(f"{__name__}:write_pages", *self._given, running),
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError:
                 return
             if self._ended.is_set():  # since the question above
                 self._writer.terminate()
             self._writer.wait()
             pause = pause_after(time.monotonic() - before)
 
-    def _write(self, facts: dict[str, object]) -> subprocess.Popen[str] | None:
-        """A process that makes the pages; None if none can be started."""
-        environment = {name: value for name, value in os.environ.items() if name != CHILDREN_VARIABLE}
-        try:
-            # From the package's own folder, so that no file beside the script is taken for a module.
-            writer = subprocess.Popen(
-                [sys.executable, "-m", "anymps.commands.live._page_writer"],
-                cwd=Path(anymps.__file__).parents[1], env=environment, stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
-            )  # fmt: skip
-        except OSError:
-            return None
-        assert writer.stdin is not None
-        with suppress(OSError), writer.stdin:  # one that has died takes nothing
-            json.dump({**self._order, **facts}, writer.stdin)
-        return writer
+
+def write_pages(recording: Path, pages: Sequence[Path], start: Path, asked: Settings, running: Running) -> None:
+    """Write each page whole or not at all; none while nothing has reached mps.
+
+    Raises AnympsError if the recording cannot be read, or a page cannot be written.
+    """
+    from anymps.commands._judge import Judge
+    from anymps.findings import Story, unused
+    from anymps.record import Recording
+    from anymps.report import Renderer, write_file
+
+    if hasattr(os, "nice"):
+        os.nice(10)
+    judge = Judge(start, asked)
+    with Recording.open(recording) as opened:
+        if unused(opened):
+            return
+        findings, story = judge.judge(opened).findings, Story.of(opened)
+        for page in pages:
+            write_file(Renderer("html", running=running).pieces(story, findings), page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.live import Live as Region
@@ -13,18 +13,10 @@ from rich.text import Text
 from anymps._text import duration
 
 if TYPE_CHECKING:
-    from anymps.capture import Progress
+    from anymps.capture import Capture, Progress
 
 PLAIN_SECONDS = 10.0
 """How often a line is written where there is no terminal to draw on."""
-
-
-class Watched(Protocol):
-    """What is asked of a capture."""
-
-    @property
-    def progress(self) -> Progress:
-        """How far the run is, once a second."""
 
 
 class Live:
@@ -33,7 +25,7 @@ class Live:
     The script's output is not redirected: in a terminal rich draws around it.
     """
 
-    def __init__(self, capture: Watched, stream: TextIO) -> None:
+    def __init__(self, capture: Capture, stream: TextIO) -> None:
         self._capture, self._stream = capture, stream
         self._region: Region | None = None
         self._ended = threading.Event()

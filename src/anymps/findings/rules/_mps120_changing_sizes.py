@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from anymps.findings._loop import is_library, number
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings.edits import place_at
-from anymps.record import Recording, Site, Varied
+from anymps.record import Recording, Site
+from anymps.record.format import ON_MPS
 
 _OPERATORS = (
     *("aten::convolution", "aten::_convolution", "aten::convolution_overrideable", "aten::_mps_convolution"),
@@ -61,11 +63,25 @@ SIZES = Rule(
 )
 
 
+@dataclass(frozen=True)
+class Varied:
+    """One operator at one site, as its sizes vary: in `steps` complete steps it met `signatures` different ones.
+
+    A signature is the dtypes and shapes of a call's inputs. `steps_with_new` of the steps met one for the first time.
+    """
+
+    operator: str
+    site: Site
+    signatures: int
+    steps: int
+    steps_with_new: int
+
+
 def find(recording: Recording) -> Iterator[Finding]:
     """One finding, at the line with the most sizes: what makes them change is the same for all."""
     if recording.complete_steps < _LEAST:
         return
-    places = [place for place in recording.varied(_OPERATORS) if _changes(place)]
+    places = [place for place in _varied(recording, _OPERATORS) if _changes(place)]
     if not places:
         return
     by_operator: dict[str, int] = {}
@@ -75,7 +91,7 @@ def find(recording: Recording) -> Iterator[Finding]:
     ranked = sorted(by_operator.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"`{name}` {number(count)}" for name, count in ranked[:_MOST_NAMED])
     worst = max(places, key=lambda place: (not is_library(place.site), place.site.known, place.signatures))
-    joins = (use for use in recording.varied(_JOINS) if _changes(use) and _grows(use.site))
+    joins = (use for use in _varied(recording, _JOINS) if _changes(use) and _grows(use.site))
     joined = max(joins, key=lambda use: use.signatures, default=None)
     graphs = sum(place.signatures for place in places)
     yield SIZES.finding(
@@ -107,3 +123,18 @@ def _grows(site: Site) -> bool:
 def _changes(place: Varied) -> bool:
     """Whether the sizes at a place are new in at least every second step, and in enough of them."""
     return place.steps_with_new >= _LEAST and 2 * place.steps_with_new >= place.steps
+
+
+def _varied(recording: Recording, operators: Sequence[str]) -> list[Varied]:
+    """Where these operators ran in complete steps, and with how many different inputs; the most varied first."""
+    names = ", ".join(f"'{name}'" for name in operators)
+    found = recording.stream(
+        "SELECT name, site, COUNT(DISTINCT inputs), COUNT(DISTINCT step), "
+        "COUNT(DISTINCT CASE WHEN step = first THEN step END) FROM (SELECT "
+        "o.name AS name, e.site AS site, s.inputs AS inputs, e.step AS step, e.id AS id, MIN(e.step) "
+        "OVER (PARTITION BY o.name, e.site, s.inputs) AS first FROM entries e "
+        "JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator "
+        "JOIN steps c ON c.step = e.step AND c.end_ns IS NOT NULL "
+        f"WHERE o.name IN ({names}) AND {ON_MPS}) GROUP BY 1, 2 ORDER BY 3 DESC, MIN(id)"
+    )
+    return [Varied(name, recording.site(at), *numbers) for name, at, *numbers in found]

@@ -14,7 +14,7 @@ from anymps.findings._model import Example, Finding, Rule, Severity
 from anymps.findings.advice import UserLine, could_be_fused, fused_heeds_scaler, made_at
 from anymps.findings.edits import Safety
 from anymps.forecast import seconds_saved, with_fused_optimizer, without_fills
-from anymps.record import Flag, Optimizer, Phase, PhaseShare, Recording
+from anymps.record import Flag, Optimizer, Phase, PhaseShare, Recording, RoundKind
 from anymps.record.format import ON_MPS, Picked
 from anymps.source import CallEdit, unpacks
 
@@ -137,7 +137,7 @@ def _unfused(recording: Recording) -> Iterator[Finding]:
     ]
     if sum(kernels for _, kernels in ran) < _MIN_SHARE * whole:
         return
-    called, steps = recording.optimizer_calls(), recording.training_steps
+    called, steps = optimizer_calls(recording), recording.training_steps
     for optimizer, kernels in ran:
         site, step = made_at(optimizer), optimizer.occurrence.site
         name, tensors = optimizer.name, optimizer.tensors
@@ -184,3 +184,11 @@ def _otherwise(source: str) -> str:
             options = next(ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None)
             return f"Put `fused=True` into `{options}`"
     return "Pass `fused=True` to the optimizer"
+
+
+def optimizer_calls(recording: Recording) -> Counter[tuple[str, int]]:
+    """How often each line (file and number) stepped an optimizer in the whole run; empty if no loop was watched."""
+    calls: Counter[tuple[str, int]] = Counter()
+    for (site,) in recording.stream(f"SELECT site FROM rounds WHERE kind = {RoundKind.OPTIMIZER:d}"):
+        calls[recording.site(site).file_line] += 1
+    return calls

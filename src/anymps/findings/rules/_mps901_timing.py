@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from anymps.findings._loop import MIN_STEPS, is_library, times
 from anymps.findings._model import Example, Finding, Rule, Severity, at
-from anymps.record import ClockPair, Recording
+from anymps.record import Fate, Flag, Phase, Recording, Site, Wait
 
 UNFINISHED = Rule(
     id="MPS901",
@@ -73,9 +74,49 @@ _MOSTLY: Final = 0.9
 _MOSTLY_FIRST: Final = 0.5
 
 
+_IS_CLOCK: Final = f"o.name LIKE 'anymps::clock %' AND e.flags & {Flag.PAIR:d}"
+
+_FILLERS = ("bernoulli_.float", "fill_.Scalar", "normal_", "random_", "uniform_", "zero_")
+_FILLS = "', '".join(f"aten::{name}" for name in _FILLERS)
+# Work is counted up over all threads, as backward runs on one of its own, without what only fills a new tensor and
+# without what prepares a batch, as a time that holds nothing else is that of the loading. A
+# wait is taken at its end.
+_READS = f"""
+WITH timed AS (
+  SELECT e.start_ns + e.duration_ns * (e.wait <> 0) AS time, e.id, e.thread, e.site, e.wait, {_IS_CLOCK} AS clock,
+    s.fate = {Fate.NATIVE:d} AND NOT e.flags & {Flag.VIEW:d} AND e.wait <> {Wait.ITEM:d}
+      AND e.phase NOT IN ({Phase.BATCH:d}, {Phase.MOVE:d})
+      AND o.name NOT IN ('{_FILLS}') AS works,
+    ROW_NUMBER() OVER (PARTITION BY e.signature ORDER BY e.start_ns, e.id) = 1 AS first
+  FROM entries e JOIN signatures s ON s.id = e.signature JOIN operators o ON o.id = s.operator
+), summed AS (
+  SELECT time, id, thread, site, wait, clock, SUM(works) OVER sofar AS work, SUM(works AND first) OVER sofar AS firsts
+  FROM timed WINDOW sofar AS (ORDER BY time, id)
+)
+SELECT clock, thread, site, work, firsts FROM summed WHERE clock OR wait ORDER BY time, id
+"""
+
+
+@dataclass(frozen=True)
+class ClockPair:
+    """Two clock reads of one thread, one after the other, and the work on mps between them.
+
+    `intervals` is how often the two lines followed each other with work between; `work` is the number of operators on
+    mps in all these intervals, `pending` the number of those for which the host had not waited at the second read, and
+    `first` the number of those of a kind that had not run before.
+    """
+
+    start: Site
+    end: Site
+    intervals: int
+    work: int
+    pending: int
+    first: int
+
+
 def find(recording: Recording) -> Iterator[Finding]:
     """Findings about times taken."""
-    for pair in recording.clock_pairs():
+    for pair in clock_pairs(recording):
         if not _is_timing(pair) or is_library(pair.end):
             continue
         related = [pair.start]
@@ -110,3 +151,23 @@ def _is_timing(pair: ClockPair) -> bool:
     if _LOADING.search(end):
         return False
     return bool(_DIFFERENCE.search(end)) or bool(_KEPT.fullmatch(end) and _KEPT.fullmatch(start))
+
+
+def clock_pairs(recording: Recording) -> tuple[ClockPair, ...]:
+    """The pairs in the order of the run; a thread's next read ends an interval and begins another."""
+    if not any(recording.stream("SELECT 1 FROM operators WHERE name LIKE 'anymps::clock %' LIMIT 1")):
+        return ()
+    since: dict[int, tuple[int, int, int]] = {}  # by thread: the line, the work and the firsts at its last read
+    waited = 0  # the work at the last wait
+    sums: dict[tuple[Site, Site], list[int]] = {}
+    for clock, thread, line, work, firsts in recording.stream(_READS):
+        if not clock:
+            waited = work
+            continue
+        before = since.get(thread)
+        since[thread] = (line, work, firsts)
+        if before is not None and work > before[1]:
+            pair = sums.setdefault((recording.site(before[0]), recording.site(line)), [0, 0, 0, 0])
+            for place, part in enumerate((1, work - before[1], work - max(waited, before[1]), firsts - before[2])):
+                pair[place] += part
+    return tuple(ClockPair(start, end, *numbers) for (start, end), numbers in sums.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from anymps.record.format._packed import ALLOCATION, ENTRY, MOST, RANGES
 from anymps.record.format._schema import (
     APPLICATION_ID,
-    OLDEST_VERSION,
     ON_CPU,
     ON_MPS,
     SCHEMA_VERSION,
@@ -23,6 +22,4 @@ from anymps.record.format._schema import (
     create_tables,
     expand_spool,
     mattering,
-    tables_of,
-    upgrade,
 )

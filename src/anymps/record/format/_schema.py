@@ -21,7 +21,7 @@ APPLICATION_ID: Final = 0x616E796D  # "anym": SQLite's own mark of what a databa
 # (id, name)
 OperatorRow = tuple[int, str]
 # (id, operator, fate, inputs, outputs, form): inputs and outputs are JSON lists of texts such as "float32[2, 3]";
-# "float32[...]" is of any size, where too many sizes have come up to keep. The form is a JSON object (`_form.py`)
+# "float32[...]" is of any size, where too many sizes have come up to keep. The form is the JSON object of a `Form`
 SignatureRow = tuple[int, int, int, str, str, str]
 # (id, path, type)
 ModuleRow = tuple[int, str, str]
@@ -66,12 +66,6 @@ TABLES: Final[dict[str, str]] = {
     "allocation_spool": "id INTEGER PRIMARY KEY, chunk BLOB NOT NULL",
 }
 
-_ADDED: Final[dict[int, dict[str, tuple[str, str]]]] = {
-    3: {"signatures": ("form TEXT NOT NULL", "'{}'"), "entries": ("delayed_us INTEGER NOT NULL", "0")},
-}
-"""By version and table, the last column, which came with that version, and what it holds in files of an earlier one."""
-OLDEST_VERSION: Final = min(_ADDED) - 1
-
 # Conditions on an entry joined with its signature `s`. Copies within the device are kernels of the GPU too.
 ON_MPS: Final = f"(s.fate = {Fate.NATIVE:d} OR s.fate = {Fate.COPY:d} AND direction = {Direction.MPS_TO_MPS:d})"
 ON_CPU: Final = f"(s.fate IN ({Fate.FALLBACK:d}, {Fate.ALWAYS_FALLBACK:d}))"
@@ -98,23 +92,6 @@ def create_tables(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('schema_version', ?)", (str(SCHEMA_VERSION),))
     connection.execute("INSERT INTO modules VALUES (0, '', '')")
     connection.execute("INSERT INTO sites VALUES (0, '', 0, '', '', '', 0, '', '')")
-
-
-def tables_of(version: int) -> dict[str, str]:
-    """The tables of a version that can be read."""
-    tables = dict(TABLES)
-    for later in sorted((number for number in _ADDED if number > version), reverse=True):
-        for table, (column, _) in _ADDED[later].items():
-            tables[table] = tables[table].removesuffix(f", {column}")
-    return tables
-
-
-def upgrade(connection: sqlite3.Connection, version: int) -> None:
-    """Give a recording of an earlier version, in memory, the columns that came later."""
-    for later in sorted(number for number in _ADDED if number > version):
-        for table, (column, value) in _ADDED[later].items():
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} DEFAULT {value}")
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (str(SCHEMA_VERSION),))
 
 
 def check_chunk(chunk: bytes, packed: Packed = ENTRY) -> None:

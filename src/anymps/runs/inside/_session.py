@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import RequireError, UsageError
 from anymps.children import ChildParts, ChildSettings, serve_sources
 from anymps.runs._order import Order
 from anymps.runs._process import NOTED, RECORDING
-from anymps.runs.inside._endings import error_of, trail_of
+from anymps.runs.inside._endings import end_after, error_of, trail_of
 from anymps.runs.inside._isolation import DIVERT_AGAIN, divert_writes, end_with_parent
-from anymps.runs.inside._same_start import hide_mps, seed_generators
-from anymps.runs.inside._step_limit import end_after
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
     from anymps.device import State
     from anymps.runs.sandbox import Layer
+
+
+_SEED: Final = 0  # of all runs, which are compared
 
 
 class OrderSession:
@@ -50,7 +52,7 @@ class OrderSession:
         try:
             state = self._choose_device()
             if order.seeded:
-                seed_generators()
+                _seed_generators()
         except Exception:
             if hidden := _hidden_package(folder):
                 raise UsageError(hidden) from None
@@ -134,7 +136,7 @@ class OrderSession:
         if on == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
         if on:
-            hide_mps()
+            _hide_mps()
         if on == "cuda":
             import torch
 
@@ -158,3 +160,31 @@ def _hidden_package(folder: str) -> str:
                 "needs: give it another name"
             )
     return ""
+
+
+def _seed_generators() -> None:
+    """Seed Python's, torch's and NumPy's generators."""
+    import torch
+
+    random.seed(_SEED)
+    torch.manual_seed(_SEED)
+    try:
+        import numpy
+    except ImportError:
+        pass
+    else:
+        numpy.random.seed(_SEED)
+
+
+def _hide_mps() -> None:
+    """Let a Mac's own GPU be out of sight; elsewhere there is none."""
+    if sys.platform != "darwin":
+        return
+    import torch
+
+    mps: Any = torch.backends.mps
+    mps.is_available = mps.is_built = lambda: False
+    accelerator: Any = torch.accelerator
+    accelerator.is_available = lambda: False
+    accelerator.current_accelerator = lambda *_, **__: None
+    accelerator.device_count = lambda: 0
