@@ -15,11 +15,6 @@ COMMENT = (
     "https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted in missing op as well as "
     f"commit hash {SHA}."
 )
-FLOAT64 = (
-    "TypeError",
-    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
-    "Please use float32 instead.",
-)
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
 
@@ -57,46 +52,7 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
             "RuntimeError",
             "slow_conv2d_forward_mps: input(device='cpu') and weight(device=mps:0')  must be on the same device",
         ),
-        (texts.float64_allocation(), *FLOAT64),
-        (
-            texts.float64_graph(),
-            "TypeError",
-            "Cannot convert a float64 Tensor to MPS as the MPS framework doesn't support float64. Please use float32 "
-            "instead.",
-        ),
-        (texts.float64_kernel(), "RuntimeError", "float64 is not supported on MPS"),
-        (
-            texts.unsupported_dtype("ComplexDouble"),
-            "TypeError",
-            "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.",
-        ),
-        (texts.undefined_type("Double"), "RuntimeError", "Undefined type Double"),
-        (
-            texts.missing_kernel("add_float8"),
-            "RuntimeError",
-            "Failed to create function state object for: add_float8",
-        ),
-        (texts.not_strided(), "NotImplementedError", "only strided tensors are supported on MPS"),
-        (texts.too_many_cpu_scalars(), "RuntimeError", "Trying to pass too many CPU scalars to non-CPU kernel!"),
-        (
-            texts.linear_argument("weight", "cpu"),
-            "RuntimeError",
-            "Tensor for argument weight is on cpu but expected on mps",
-        ),
         (texts.sparse_argument("add", "other", "cpu"), "RuntimeError", "add: expected 'other' to be MPS, but got cpu"),
-        (texts.scaler_argument("found_inf"), "RuntimeError", "found_inf must be a MPS tensor."),
-        (
-            texts.generator_device("mps", "cpu"),
-            "RuntimeError",
-            "Expected a 'mps' device type for generator but found 'cpu'",
-        ),
-        (
-            texts.generator_index("mps:0", "cpu"),
-            "RuntimeError",
-            "Expected a 'mps:0' generator device but found 'cpu'",
-        ),
-        (texts.shared_memory("file_system"), "RuntimeError", "_share_filename_: only available on CPU"),
-        (texts.shared_memory("file_descriptor"), "RuntimeError", "_share_fd_: only available on CPU"),
     ],
 )
 def test_texts_word_for_word(found: BackendText, error: str, text: str) -> None:
