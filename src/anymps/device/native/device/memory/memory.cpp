@@ -99,12 +99,6 @@ Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
 
 Buffer::~Buffer() {
   ledger::died(row);
-  if (c10::TensorImpl* kept = spare.load(std::memory_order_acquire)) {
-    c10::raw::intrusive_ptr::decref(kept);
-  }
-  if (c10::StorageImpl* storage = alias.load(std::memory_order_acquire)) {
-    c10::raw::intrusive_ptr::decref(storage);
-  }
   books().release(block);
 }
 
