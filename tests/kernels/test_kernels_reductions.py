@@ -9,6 +9,7 @@ import torch
 
 from anymps.kernels.launches import Launch
 from described import describe, launches_of
+from kernel_files import needs_kernels
 
 
 def launches(operator: str, x: torch.Tensor, **given: Any) -> tuple[Launch, ...]:
@@ -93,12 +94,9 @@ def test_what_is_left_to_others() -> None:
 def test_a_bug_of_the_kernels_where_they_were_added(virtual_device: torch.device) -> None:
     """The largest of 33 numbers in int64 is 0, whatever they are (pytorch pull request 191104)."""
     import anymps
-    from anymps.kernels import Launcher, added_releases
+    from anymps.kernels import Launcher
 
-    release = torch.__version__.partition("+")[0]
-    if release != "2.13.0" or release not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.13.0 have not been added, or another torch is installed")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels("2.13.0", installed="2.13.0")
     launcher = Launcher(anymps.metal_kernels(), (2, 13))
     largest = launcher("aten::amax", [-torch.arange(1, 34), [], False], [])
     sums = launcher("aten::sum", [torch.arange(28_000).view(40, 700).t(), None], [])
