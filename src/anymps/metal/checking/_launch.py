@@ -101,7 +101,7 @@ class CheckedLaunch:
                 _turn_of = 0
         return events[:found]
 
-    def tell(self, device: Device) -> None:
+    def report(self, device: Device) -> None:
         """Note what was found: as marks at the running line while something records, else as warnings."""
         _untaken.extend(self.faults)
         recorded = device.shaders_by_operator()

@@ -64,8 +64,6 @@ class Fibers {
   ~Fibers();
 
   void run(unsigned threads, anymps_rt_entry entry, void* context);
-  // The threads of a group one after the other, all on one stack: none of them may wait.
-  void run_in_turn(unsigned threads, anymps_rt_entry entry, void* context);
   // The threads of a group as coroutines, which need no stacks. Subnormal floats are zero meanwhile.
   void resume_all(const Group& group, Begin begin);
   // The same as loops over lanes.
@@ -125,7 +123,7 @@ class Fibers {
   unsigned char places_[kMaxThreads];  // the same
   Span span_{0, 0, 0};
   char* frames_ = nullptr;
-  size_t frame_bytes_ = 0, frames_room_ = 0;
+  size_t frames_capacity_ = 0;
   Stacks stacks_;
 };
 

@@ -14,7 +14,7 @@ from anymps.metal.translation._brackets import closing, closing_angle, split_com
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
-from anymps.metal.translation._fission_text import NoText, group_function
+from anymps.metal.translation._fission_text import GroupText, NoText
 from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
@@ -101,9 +101,9 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
+        text = GroupText(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
-        return GroupForm(text, self.axis, together)
+        return GroupForm("\n".join(text.lines()), self.axis, together)
 
     def _parameters(self) -> None:
         changed = directly_changed(self.body) | self.own.changed(self.body)

@@ -14,32 +14,7 @@ from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._statements import Statement, changed_names, read_statements
 from anymps.metal.translation._tokens import Token
 
-_OPERATORS = frozenset(
-    {
-        "(",
-        ")",
-        ",",
-        ".",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "<",
-        ">",
-        "<=",
-        ">=",
-        "==",
-        "!=",
-        "&&",
-        "||",
-        "<<",
-        ">>",
-        "!",
-        "::",
-        ";",
-    }
-)
+_OPERATORS = "( ) , . + - * / % < > <= >= == != && || << >> ! :: ;"
 _CHANGES = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "++", "--"})
 _CALLS = frozenset({"int", "uint", "short", "ushort", "long", "ulong", "min", "max", "metal", "static_cast"})
 _LEAVES = frozenset({"return", "goto", "asm"})
@@ -109,7 +84,7 @@ def is_steady(tokens: Collection[Token], known: Collection[str], differing: Coll
         after = listed[index + 1].text if index + 1 < len(listed) else ""
         before = listed[index - 1].text if index else ""
         if token.kind == "punct":
-            if token.text not in _OPERATORS and not (changes and token.text in _CHANGES):
+            if token.text not in _OPERATORS.split() and not (changes and token.text in _CHANGES):
                 return False
             if token.text == "*" and (not index or (listed[index - 1].kind == "punct" and before not in (")", "]"))):
                 return False  # what an address leads to

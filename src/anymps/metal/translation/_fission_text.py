@@ -29,20 +29,9 @@ class NoText(Exception):
     """A value lives across a cut that cannot be kept in an array."""
 
 
-def group_function(
-    function: Function,
-    parameters: Sequence[tuple[str, int | None]],
-    axis: int,
-    steps: Sequence[Step],
-    varying: Collection[str],
-    returns: bool,
-) -> str:
-    """The body of the function, which knows `anymps_n` threads; `parameters` are names and buffers. Raises NoText."""
-    writer = _Writer(function, parameters, axis, steps, varying, returns)
-    return "\n".join(writer.lines())
+class GroupText:
+    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers."""
 
-
-class _Writer:
     def __init__(
         self,
         function: Function,
@@ -85,7 +74,7 @@ class _Writer:
             self.later[number] |= again
 
     def lines(self) -> list[str]:
-        """All of it, in braces."""
+        """All of it, in braces. Raises NoText."""
         lines = ["{", *self._beginning(), *self._same_for_all()]
         for number, step in enumerate(self.steps):
             if isinstance(step, Piece):
