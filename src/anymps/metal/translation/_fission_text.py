@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._parameters import buffer_kind
+from anymps.metal.translation._statements import NeedsFibers
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")
@@ -23,10 +24,6 @@ _PER_THREAD = {
     "simdgroup_index_in_threadgroup": "unsigned(anymps_i) / 32",
     "quadgroup_index_in_threadgroup": "unsigned(anymps_i) / 4",
 }
-
-
-class NoText(Exception):
-    """A value lives across a cut that cannot be kept in an array."""
 
 
 class GroupText:
@@ -74,7 +71,7 @@ class GroupText:
             self.later[number] |= again
 
     def lines(self) -> list[str]:
-        """All of it, in braces. Raises NoText."""
+        """All of it, in braces. Raises NeedsFibers where a value lives across a cut that no array can keep."""
         lines = ["{", *self._beginning(), *self._same_for_all()]
         for number, step in enumerate(self.steps):
             if isinstance(step, Piece):
@@ -160,7 +157,7 @@ class GroupText:
         known = {name: array for name, array in self.arrays.items() if name in needed}
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
         if self.unkept.intersection(kept):
-            raise NoText
+            raise NeedsFibers
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         lines = [
             f"auto anymps_p{number} = [&]({who if self.plane else 'int anymps_i'}, auto anymps_keep) "
