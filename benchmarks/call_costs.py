@@ -2,10 +2,10 @@
 
     python benchmarks/call_costs.py [--substrate cuda] [--rounds N] [--json FILE]
 
-The tensors are tiny, so that neither a card nor a CPU has much to compute and only the way of a call is timed. Plain
+The tensors are tiny, so that neither a GPU nor a CPU has much to compute and only the way of a call is timed. Plain
 torch (CUDA with `--substrate cuda`, else the CPU) and the device are two processes that take turns, round by round; a
-number is the fastest round of each. On a card, `labels` are known to be good indices after the first call, while
-`labels + 0` are looked at. With `ANYMPS_CARD=cpu` the CPU plays the card, and plain torch computes there, too.
+number is the fastest round of each. With
+`ANYMPS_GPU=cpu` the CPU plays the GPU, and plain torch computes there, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-CALLS = 200  # of one operator in a row; fewer than a card's queue holds
+CALLS = 200  # of one operator in a row; fewer than a GPU's queue holds
 ROUNDS = 15
 
 
@@ -82,7 +82,7 @@ def work(name: str, substrate: str) -> None:
     """One of the two: answers each line, an operator's name, with microseconds a call."""
     import torch
 
-    played = substrate == "host" or os.environ.get("ANYMPS_CARD") == "cpu"
+    played = substrate == "host" or os.environ.get("ANYMPS_GPU") == "cpu"
     device, wait = ("cpu", None) if played else ("cuda", torch.cuda.synchronize)
     if name == "device":
         import anymps

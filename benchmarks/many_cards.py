@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("--only-faults", default="", help="names, separated by commas; nothing else then")
     options = parser.parse_args()
     only = [name for name in options.only_faults.split(",") if name]
-    cards = int(os.environ.get("ANYMPS_CARDS", torch.cuda.device_count()))
+    cards = int(os.environ.get("ANYMPS_GPUS", torch.cuda.device_count()))
     about = {"torch": torch.__version__, "card": torch.cuda.get_device_name(0), "cards": cards}
     print(about, flush=True)
     told: dict[str, Any] = {**about, "rows": [], "faults": []}

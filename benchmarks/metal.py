@@ -67,7 +67,7 @@ kernel void softmax(device float* out, constant float* a, constant uint& width,
   sum = 1.0 / simd_sum(sum);
   for (uint i = from; i < to; ++i) out[i] *= sum;
 }
-// The same with threads that step through the row side by side.
+// The same with threads that read the row in steps.
 kernel void row_sum_by_steps(device float* out, constant float* a, constant uint& width,
                              uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float sum = 0;

@@ -206,9 +206,9 @@ def main(rounds: float, only: str, path: Path | None, also: Sequence[str] = ()) 
     """Measures all cases, a line each, as they come."""
     import torch
 
-    from anymps.device._cards import take_card
+    from anymps.device._gpus import take_gpu
 
-    card = take_card()
+    card = take_gpu()
     print(f"torch {torch.__version__}, {card.name}; ratios to plain CUDA, medians of interleaved blocks of steps")
     names = [*CONTENDERS, *(MORE[it] for it in also)]
     print(" | ".join(["training step | weights | plain ms | device | device + recording", *names[3:], "losses off by"]))

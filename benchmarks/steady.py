@@ -4,7 +4,7 @@
 
 Each run is recorded by a process of its own. Quiet and busy runs take turns, so that a change of the machine's speed
 meets both alike. For each script the table has the median of the quiet runs' predictions, the furthest of all from it,
-and the names of what binds the step. The aim: the busy runs lie within 15 % of the quiet median, and the name is the
+and the names of what binds the step. The aim: the busy runs lie within 25 % of the quiet median, and the name is the
 same. The processes are held to the cores that are given (all by default), and share them with what else runs there:
 `waited` is the share of its own code's time in which the program was kept from a core, as the recording tells it.
 """
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from anymps.forecast import forecast
 from anymps.record import Recording
 
-AIM = 0.15
+AIM = 0.25
 
 TRAINING = """
 import torch

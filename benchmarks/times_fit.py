@@ -23,8 +23,7 @@ from step_tapes import read as read_tape
 
 from anymps.cost._classes import Work
 from anymps.cost._coefficients import ERAS, OWN_KERNEL, TorchRelease, dtype_group, torch_release
-from anymps.cost._formula import kernel_seconds, matrix_compute, queue_seconds
-from anymps.cost._kernel import change_of, padding, rates, tiles
+from anymps.cost._kernel import change_of, kernel_seconds, matrix_compute, padding, rates, tiles
 from anymps.cost._predict import QUICK_WAITS, graphs_of, runs_own_kernel, works_of
 from anymps.cost._tensors import OperatorCall
 from anymps.mac import Mac, all_macs
@@ -314,7 +313,7 @@ class Arrays:
         return np.log(self._rows(x, device))
 
     def _rows(self, x: Any, device: Any) -> Any:
-        return queue_seconds(sum(self._hosts(x)), device) + self._waits(x)
+        return _queue_seconds(sum(self._hosts(x)), device) + self._waits(x)
 
     def _waits(self, x: Any) -> Any:
         """Seconds of every row's waits."""
@@ -333,7 +332,7 @@ class Arrays:
         graphs, own = self._hosts(x)
         host = graphs + own
         waits = self._waits(x)
-        queue = queue_seconds(host, device)
+        queue = _queue_seconds(host, device)
         total = queue + waits
         width = len(x)
         found = np.zeros(self.count * width)
@@ -350,6 +349,11 @@ class Arrays:
         for place in (INDEX["wait"], self.base, self.newer, self.table):
             found += np.bincount(rows + place, waits / total, found.size)
         return found.reshape(self.count, width)
+
+
+def _queue_seconds(host: Any, device: Any) -> Any:
+    """Seconds until a queue is done that the host fills in `host` and the device empties in `device` seconds."""
+    return (host**4 + device**4) ** 0.25
 
 
 def fit(rows: list[Row], steps: list[Row]) -> Any:

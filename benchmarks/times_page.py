@@ -160,9 +160,7 @@ float16 makes 7.7 tokens a second on an M5, which amounts to that. One token beh
 
 **How a step is predicted.** Two clocks go through the step (`anymps.cost.walk_step`). The host dispatches every call, the device computes it, and both
 meet where the host waits. The waits of a benchmark that its recording lacks, such as one for the loss, come at the step's end. That there is a single
-wait was decided knowing these rows. `predict_step` has a closed form for calls without an order or gaps, `(host^4 + device^4)^(1/4)` plus waits; the two
-differ by less than a tenth in eight steps of ten, and by less than a fifth in all but two. Paging and the compilation in the first step are not
-included.
+wait was decided knowing these rows. Paging and the compilation in the first step are not included.
 
 The gaps between calls count where they are longer than the dispatch. They are scaled to the Mac's CPU by the speed of the recording machine's core,
 which is measured after steps: it multiplies large integers and sorts a list. An M1's core is assumed to be 1.7 times as fast as an Intel Xeon's. This
@@ -211,7 +209,7 @@ These have no number:
 - a call that runs on the CPU
 - a Mac whose GPU clock is not public (MacBook Neo)
 
-`predict_operator` raises `CostError` and says why; `predict_step` counts such calls in `left_out`.
+`predict_operator` raises `CostError` and says why; a step counts such calls in `left_out`.
 
 A recording knows the memory layout of a call's inputs and the axes along which it works. A recording of an earlier version does not, nor does a call
 that you write yourself. Then the usual case is assumed: inputs without permuted strides, and a reduction along the last of two axes of the same size.

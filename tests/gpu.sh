@@ -1,20 +1,18 @@
 #!/bin/bash
-# Everything that needs an NVIDIA card, on a machine that has one: tests/gpu.sh [PART]...
+# Everything that needs an NVIDIA GPU, on a machine that has one: tests/gpu.sh [PART]...
 #
-# build        the native core, and one product on the card
+# build        the native core, and one product on the GPU
 # tests        tests/gpu
 # models       the models of tests/integration/test_models.py, where their libraries are
 # conformance  torch's database of operators
 # bench        benchmarks/overhead.py
 # night        a long training (not unless asked for)
-# device       tests/device on the card, for its differences from the host; says which of them tests/gpu/device_differs.txt does not
+# device       tests/device on the GPU, for its differences from the host; says which of them tests/gpu/device_differs.txt does not
 #              name yet (not unless asked for)
 # device-host  tests/device on the host of this machine, to tell what else differs here; the last lines of `device` and `device-host`
-#              then count what fails on the card alone (not unless asked for)
-# cards        ranks that average gradients over gloo: losses, cost and faults; on several cards the conformance and tests/device,
+#              then count what fails on the GPU alone (not unless asked for)
+# gpus         ranks that average gradients over gloo: losses, cost and faults; on several GPUs the conformance and tests/device,
 #              too, on the first alone and on all (not unless asked for)
-# oracle       what PyTorch's Metal kernels answered (KEPT, a file of tests/oracle/kept.py) beside the card and the host (not
-#              unless asked for)
 #
 # Works without a network, in a checkout: needs Python with torch for CUDA, pytest, pytest-xdist, click, rich, platformdirs
 # and a C++ compiler; the conformance needs expecttest, too. Each part has its own limit in seconds (GPU_LIMIT_TESTS=900,
@@ -38,7 +36,7 @@ mkdir -p "$ANYMPS_CACHE_DIR"
 chmod 700 "$ANYMPS_CACHE_DIR"
 # Only the plugin that shares the tests out: another's warnings would be errors.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-export ANYMPS_GPU_TESTS=cuda # without a card they fail, and are not skipped
+export ANYMPS_GPU_TESTS=cuda # without a GPU they fail, and are not skipped
 PYTEST=("$PYTHON" -m pytest -p xdist.plugin -p no:cacheprovider -q -n "$WORKERS" -rfE --tb=line)
 DEVICE=(-m "${GPU_MARKS:-not slow}" --dist loadfile tests/device)
 passed=0 failed=()
@@ -70,15 +68,15 @@ tests() { # NAME LIMIT [VARIABLE=VALUE]... -- ARGUMENT...: a part that is a run 
   part "$name" "$limit" env "${variables[@]}" "${PYTEST[@]}" --junitxml="$OUT/$name.xml" "$@"
 }
 
-# What failed on the card and not on the host, if both ran.
-card_alone() {
+# What failed on the GPU and not on the host, if both ran.
+gpu_alone() {
   [ -f "$OUT/device.xml" ] && [ -f "$OUT/device-host.xml" ] || return 0
   touch "$OUT/device.failed" "$OUT/device-host.failed"
-  comm -23 "$OUT/device.failed" "$OUT/device-host.failed" >"$OUT/card-alone.failed"
-  echo "gpu.sh: $(wc -l <"$OUT/card-alone.failed") tests of tests/device fail on the card alone: $OUT/card-alone.failed"
+  comm -23 "$OUT/device.failed" "$OUT/device-host.failed" >"$OUT/gpu-alone.failed"
+  echo "gpu.sh: $(wc -l <"$OUT/gpu-alone.failed") tests of tests/device fail on the GPU alone: $OUT/gpu-alone.failed"
 }
 
-# What failed on the card beyond the differences that are known.
+# What failed on the GPU beyond the differences that are known.
 unknown_differences() {
   touch "$OUT/device.failed"
   grep '^tests/' tests/gpu/device_differs.txt | LC_ALL=C sort >"$OUT/device.known"
@@ -93,8 +91,8 @@ for name in "$@"; do
   build) part build "${GPU_LIMIT_BUILD:-420}" "$PYTHON" -c "
 import anymps.device, torch
 anymps.device.build()
-from anymps.device._cards import look_for_cards, take_card
-print(torch.__version__, look_for_cards().driver, take_card())
+from anymps.device._gpus import look_for_gpus, take_gpu
+print(torch.__version__, look_for_gpus().driver, take_gpu())
 import anymps
 anymps.enable('M2 16GB', substrate='cuda')
 print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).sum()))" ;;
@@ -103,31 +101,26 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
   device)
     tests device "${GPU_LIMIT_DEVICE:-500}" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
     unknown_differences
-    card_alone
+    gpu_alone
     ;;
   device-host)
     tests device-host "${GPU_LIMIT_DEVICE:-500}" ANYMPS_SUBSTRATE=host -- "${DEVICE[@]}"
-    card_alone
+    gpu_alone
     ;;
   conformance) part conformance "${GPU_LIMIT_CONFORMANCE:-400}" "$PYTHON" -m tests.conformance --substrate cuda --shards "$((2 * WORKERS))" \
     --rows "$OUT/conformance-rows.json" --write "$OUT/fidelity" ;;
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
   night) part night "${GPU_LIMIT_NIGHT:-1800}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
-  cards)
-    part cards "${GPU_LIMIT_CARDS:-900}" "$PYTHON" benchmarks/many_cards.py --out "$OUT"
+  gpus)
+    part gpus "${GPU_LIMIT_GPUS:-900}" "$PYTHON" benchmarks/many_cards.py --out "$OUT"
     there=$("$PYTHON" -c "import torch; print(torch.cuda.device_count())")
-    [ "$there" -gt 1 ] && for cards in 1 "$there"; do
-      part "conformance-on-$cards" "${GPU_LIMIT_CONFORMANCE:-400}" env ANYMPS_CARDS="$cards" "$PYTHON" -m tests.conformance --substrate cuda \
-        --shards "$((2 * WORKERS))" --rows "$OUT/conformance-on-$cards.json"
-      tests "device-on-$cards" "${GPU_LIMIT_DEVICE:-500}" ANYMPS_CARDS="$cards" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
+    [ "$there" -gt 1 ] && for gpus in 1 "$there"; do
+      part "conformance-on-$gpus" "${GPU_LIMIT_CONFORMANCE:-400}" env ANYMPS_GPUS="$gpus" "$PYTHON" -m tests.conformance --substrate cuda \
+        --shards "$((2 * WORKERS))" --rows "$OUT/conformance-on-$gpus.json"
+      tests "device-on-$gpus" "${GPU_LIMIT_DEVICE:-500}" ANYMPS_GPUS="$gpus" ANYMPS_SUBSTRATE=cuda -- "${DEVICE[@]}"
     done
     ;;
-  oracle)
-    for substrate in host cuda; do
-      part "oracle-$substrate" "${GPU_LIMIT_ORACLE:-300}" "$PYTHON" -m tests.oracle --kept "$KEPT" --substrate "$substrate" --rows "$OUT/oracle-$substrate.json"
-    done
-    ;;
-  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, device-host, cards, oracle" && exit 2 ;;
+  *) echo "gpu.sh: there is no part $name: build, tests, models, conformance, bench, night, device, device-host, gpus" && exit 2 ;;
   esac
 done
 echo "gpu.sh: $passed ok, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}"

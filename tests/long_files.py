@@ -45,7 +45,7 @@ LONG: Final = (
     "tests/findings/test_rule_examples.py",
     "tests/conformance/test_slice.py",
     "tests/device/test_leaks.py",
-    "tests/device/test_cards.py",
+    "tests/device/test_gpus.py",
     "tests/kernels/test_kernels_mode.py",
     "tests/kernels/test_kernels_releases.py",
     "tests/kernels/test_kernels_offered.py",

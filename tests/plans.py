@@ -29,7 +29,7 @@ from anymps.plan import (
 from anymps.record import Phase, Role, Site
 from anymps.record._memory import Allocation, Category, MemoryStory, tell
 from anymps.report import plan_document, rendered
-from anymps.report.document import BLOCKS, Glyphs, as_text
+from anymps.report.document import as_text
 
 GIB = 1024**3
 EVIL = "\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>"
@@ -168,8 +168,6 @@ def plan_page(plan: Plan) -> str:
     return "".join(rendered(plan_document(plan), "html"))
 
 
-def render_plan(
-    plan: Plan, *, width: int = 100, color: bool = False, glyphs: Glyphs = BLOCKS, verbose: bool = False
-) -> str:
+def render_plan(plan: Plan, *, width: int = 100, color: bool = False, verbose: bool = False) -> str:
     """The plan as text: short, or all of it."""
-    return as_text(plan_document(plan, short=not verbose), width=width, color=color, glyphs=glyphs)
+    return as_text(plan_document(plan, short=not verbose), width=width, color=color)

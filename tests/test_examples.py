@@ -22,8 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, Planted, plant
 
 LABELS = ("needs_docs", "needs_test", "needs_review")
-# aten operators without an MPS kernel that the plants call (take is without one until torch 2.15).
-NO_KERNEL = {"heaviside", "take", "put_"}
+# The aten operator without an MPS kernel that a plant calls.
+NO_KERNEL = {"heaviside"}
 
 Load = Callable[[str, Path], ModuleType]
 
@@ -228,66 +228,40 @@ def test_examples_do_not_wait_for_twenty_steps(example: str, load: Load) -> None
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_planted_mistake_is_on_its_line(example: str, mistake: str, load: Load, tmp_path: Path) -> None:
+def test_planted_mistake_is_on_its_line(mistake: str, load: Load, tmp_path: Path) -> None:
     """The planted script is refused on the line that the plant names, in the first step or before it."""
-    planted = plant(example, mistake)
-    path = tmp_path / f"{example}.py"
+    planted = plant(mistake)
+    path = tmp_path / f"{planted.example}.py"
     path.write_text(planted.source, encoding="utf-8")
-    line, steps = first_refusal(path, load(example, path), QUICK[example])
+    line, steps = first_refusal(path, load(planted.example, path), QUICK[planted.example])
     assert line == planted.line
     assert steps == (1 if mistake == "wait" else 0)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("example", EXAMPLES)
 def test_planted_mistake_does_not_show_on_the_cpu(
-    example: str, mistake: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mistake: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The planted script trains on the CPU as if nothing were wrong with it."""
-    path = tmp_path / f"{example}.py"
-    path.write_text(plant(example, mistake).source, encoding="utf-8")
-    out = run(load(example, path), capsys, *QUICK[example])
+    """The planted script trains on the CPU as if nothing were wrong; what costs time alone gives the same figures."""
+    planted = plant(mistake)
+    path = tmp_path / f"{planted.example}.py"
+    path.write_text(planted.source, encoding="utf-8")
+    out = run(load(planted.example, path), capsys, *QUICK[planted.example])
     assert "nan" not in out
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_planted_origin_is_the_line_that_made_the_tensor(example: str) -> None:
-    """float64 and mismatch name, a few lines above the finding, the line that made the tensor; the others name none."""
-    made_by = {"float64": "torch.from_numpy(", "mismatch": " = torch."}
-    for mistake in MISTAKES:
-        planted = plant(example, mistake)
-        if mistake not in made_by:
-            assert planted.origin is None
-            continue
-        assert planted.origin is not None
-        assert 2 <= planted.line - planted.origin <= 12
-        assert made_by[mistake] in planted.source.splitlines()[planted.origin - 1]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_planted_fallback_and_wait_leave_the_numbers_alone(
-    example: str, load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """These two cost time, not correctness: the held-out figures equal those of the example as it is."""
-    expected = run(load(example, FOLDER / f"{example}.py"), capsys, *QUICK[example])
-    for mistake in ("fallback", "wait"):
-        path = tmp_path / f"{mistake}.py"
-        path.write_text(plant(example, mistake).source, encoding="utf-8")
-        figures = [float(n) for n in re.findall(r"\d\.\d{3}", run(load(example, path), capsys, *QUICK[example]))]
-        assert figures == pytest.approx([float(n) for n in re.findall(r"\d\.\d{3}", expected)], abs=0.02)
+    if mistake in ("fallback", "wait"):
+        plain = run(load(planted.example, FOLDER / f"{planted.example}.py"), capsys, *QUICK[planted.example])
+        figures, expected = ([float(n) for n in re.findall(r"\d\.\d{3}", text)] for text in (out, plain))
+        assert figures == pytest.approx(expected, abs=0.02)
 
 
 def test_plant_says_which_anchor_is_lost() -> None:
     """An example that changed under its plant fails loudly, with the anchor's text."""
     with pytest.raises(AssertionError) as caught:
-        plant("digits_cnn", "wait", source="running = 0\n")
-    assert str(caught.value) == (
-        "digits_cnn, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
-    )
+        plant("wait", source="running = 0\n")
+    assert str(caught.value) == "char_gpt, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
 
 
 def test_plant_counts_lines_from_one() -> None:
     """The line number is that of an editor: the first line is 1."""
-    planted = plant("digits_cnn", "wait", source="    running += loss.detach()\n")
-    assert planted == Planted("    running += loss.item()\n", line=1, origin=None)
+    planted = plant("wait", source="    running += loss.detach()\n")
+    assert planted == Planted("char_gpt", "    running += loss.item()\n", line=1, origin=None)

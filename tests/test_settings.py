@@ -28,8 +28,8 @@ COMMANDS = [face for face in FACES if face != "pytest"]
 SOURCE = Path(anymps.__file__).parent
 # Variables that processes of anymps hand to each other, names of macros, and what only a developer sets.
 INTERNAL = {
-    "ANYMPS_CARD_RANK", "ANYMPS_CHILD", "ANYMPS_CHILD_RANK", "ANYMPS_LIFELINE", "ANYMPS_SUPERVISOR",
-    "ANYMPS_RERUN", "ANYMPS_METAL_FIBERS", "ANYMPS_KERNEL", "ANYMPS_ABREAST", "ANYMPS_ANY_ORDER",
+    "ANYMPS_GPU_RANK", "ANYMPS_CHILD", "ANYMPS_CHILD_RANK", "ANYMPS_LIFELINE", "ANYMPS_SUPERVISOR",
+    "ANYMPS_RERUN", "ANYMPS_METAL_FIBERS", "ANYMPS_KERNEL", "ANYMPS_ANY_ORDER",
 }  # fmt: skip
 HERE = {"-m", "--help", "-h"}  # what to run, and how processes of a command call it
 

@@ -15,7 +15,9 @@ import pytest
 import anymps
 from anymps._tables import read_table, row
 from anymps.mac._chips import Chip, chip_table
-from anymps.rules import OPERATOR_LIMITS
+from anymps.rules import OPERATOR_LIMITS, WAITS
+from anymps.rules._determinism import ALERTS
+from anymps.rules._device_checks import DEVICE_CHECKS
 from anymps.rules._limits import OperatorLimit
 from anymps.rules.faults import all_hazards
 
@@ -25,7 +27,8 @@ else:
     import tomli as tomllib
 
 SOURCE = Path(anymps.__file__).parent
-TABLES = {"mac/chips.toml", "rules/faults/faults.toml", "rules/limits.toml"}
+RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
+TABLES = {"findings/rules/shaders.toml", "mac/chips.toml", *(f"rules/{name}.toml" for name in RULES)}
 
 
 def fits(value: object, hint: Any) -> bool:
@@ -47,8 +50,15 @@ def fits(value: object, hint: Any) -> bool:
 
 @pytest.mark.parametrize(
     "rows",
-    [chip_table().chips, all_hazards(), tuple(OPERATOR_LIMITS.values())],
-    ids=["chips", "faults", "limits"],
+    [
+        chip_table().chips,
+        all_hazards(),
+        tuple(OPERATOR_LIMITS.values()),
+        tuple(WAITS.values()),
+        tuple(ALERTS),
+        tuple(DEVICE_CHECKS),
+    ],
+    ids=["chips", "faults", "limits", "waits", "alerts", "device checks"],
 )
 def test_each_field_is_of_its_type(rows: tuple[Any, ...]) -> None:
     """Type checkers do not read the files."""

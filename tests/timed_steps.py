@@ -56,13 +56,11 @@ class Steps:
         code: float,
         *,
         compute: float = 0.5,
-        cold: float = 0.0,
-        again: float = 10.0,
         length: int = MS,
         lost_us: int = 0,
     ) -> None:
-        """A look at the machine, `length` ns long: its speeds, and the us of code that runs cold and then `again`."""
-        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, cold, again if cold else 0.0])
+        """A look at the machine, `length` ns long: and its speeds."""
+        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, 0.0, 0.0])
         self.clock += length
 
     def end(self) -> None:

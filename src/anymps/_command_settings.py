@@ -78,12 +78,6 @@ class BenchSettings(Settings):
         "Record a few more steps or calls on mps, and show their predicted time beside the measured one.",
     )
     json: bool = row("flag", False, "Print everything as JSON; times in nanoseconds.")
-    markdown: bool = row("flag", False, "Print everything as Markdown.")
-
-    @property
-    def form(self) -> str | None:
-        """What the result is printed as: `json`, `markdown`, or None for text."""
-        return "json" if self.json else "markdown" if self.markdown else None
 
 
 @dataclass(frozen=True)
@@ -102,8 +96,7 @@ class PlanSettings(Settings):
     )  # fmt: skip
     what_if: tuple[str, ...] = row(
         "texts", (), "Try a change without editing the script: batch=8, sequence=512, accumulate=4, bf16, fp16, "
-        "checkpoint, fused, unfused, sgd, adam, adamw, adam8bit, adamw8bit; several at once with commas; "
-        "repeatable.", metavar="CHANGES",
+        "checkpoint, fused, unfused, sgd, adam, adamw; several at once with commas; repeatable.", metavar="CHANGES",
     )  # fmt: skip
     larger: bool = row("switch", True, "Also measure twice the batch, which gives the largest one that fits.")
     batch: int | None = row("integer", help="The batch size, also for {batch} in the script's arguments.", least=1)
@@ -247,7 +240,6 @@ class KernelsShowSettings(KernelsRemoveSettings):
     """Of `anymps kernels show`."""
 
     json: bool = row("flag", False, "Print the answer as JSON.")
-    markdown: bool = row("flag", False, "Print the answer as Markdown.")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jsonschema
 import pytest
 
@@ -113,42 +111,11 @@ def test_json_follows_its_schema(virtual: bool) -> None:
 
     timing = timed(2.0, 40.0, virtual=virtual)
     found = [predict(timing, products()), Prediction(timing, None, "nothing is known")]
-    document = json.loads(bench_text(Comparison((timing,)), found, "json"))
+    document = json.loads(bench_text(Comparison((timing,)), found, as_json=True))
     follows_the_schema(document)
     document["predictions"][0]["held"] = "perhaps"
     with pytest.raises(jsonschema.ValidationError):
         follows_the_schema(document)
-
-
-MARKDOWN = """\
-### step of train.py: 40.0 ms on mps:0
-
-#### Times
-
-|  | device | median | IQR | min | max | queued | first | runs |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| step of train.py | mps:0 | 40.0 ms | 40.0 ms - 40.0 ms | 40.0 ms | 40.0 ms | 2.00 ms | - | 20 |
-
-#### Predicted
-
-|  | measured | predicted | 80 % interval |  |
-| --- | ---: | ---: | ---: | --- |
-| step of train.py | 40.0 ms | 34.0 ms | 22.9 to 50.3 ms | held |
-|   until queued | 2.00 ms | 185 us |  |  |
-|   after that | 38.0 ms | 33.8 ms |  |  |
-
-Measured is 1.18 times what was predicted for an M3 Pro 18GB, bound by compute. \
-They differ most in the GPU's work after that: 4.17 ms more than predicted."""
-
-
-def test_markdown_has_the_same_numbers() -> None:
-    """Times and prediction as tables, for a job's summary; of two, how they compare, and what to know of them."""
-    timing = timed(2.0, 40.0)
-    assert bench_text(Comparison((timing,)), [predict(timing, products())], "markdown") == MARKDOWN
-    other = replace(timing, name="fused", virtual=True)
-    lines = bench_text(Comparison((timing, other)), [], "markdown").splitlines()
-    assert lines[0] == "### fused: as fast as step of train.py, within 1 % (1.00 to 1.00 times)"
-    assert lines[-1] == "- fused: virtual device: these are this machine's times, not a Mac's"
 
 
 def test_times_of_another_release_are_compared_with_nothing() -> None:

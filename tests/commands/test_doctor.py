@@ -10,8 +10,8 @@ import pytest
 from anymps.commands.doctor._command import lines, to_json, wrapped
 from anymps.commands.doctor._diagnosis import Diagnosis, State, Status, diagnose
 from anymps.commands.doctor._facts import Facts
-from anymps.device import Cards
-from anymps.device._driver import Card, Driver
+from anymps.device import Gpus
+from anymps.device._driver import Driver, Gpu
 from anymps.rules import SUPPORTED
 
 MAC = Facts(
@@ -246,23 +246,23 @@ def test_wrong_cxx() -> None:
     assert problems(diagnosis) == {"compiler": (Status.BAD, text)}
 
 
-H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
+H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
 
 
 @pytest.mark.parametrize(
     ("found", "causes", "remedies"),
     [
         (
-            Cards("2.13.0+cpu", None, (), None),
+            Gpus("2.13.0+cpu", None, (), None),
             ["the cuda substrate needs a torch that is built for CUDA, and 2.13.0+cpu is not"],
             ["install that build (pytorch.org/get-started), or use the host substrate"],
         ),
         (
-            Cards(
+            Gpus(
                 "2.13.0+cu130",
                 "13.0",
                 ("sm_90",),
-                Driver((13, 0), (replace(H100, free=1 << 20), Card(1, "Tesla V100", 16 << 30, 15 << 30, (7, 0)))),
+                Driver((13, 0), (replace(H100, free=1 << 20), Gpu(1, "Tesla V100", 16 << 30, 15 << 30, (7, 0)))),
             ),
             [
                 "GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 80.0 of 80.0 GiB",
@@ -276,30 +276,30 @@ H100 = Card(0, "NVIDIA H100 80GB HBM3", 80 << 30, 79 << 30, (9, 0))
         ),
     ],
 )
-def test_no_card_for_the_cuda_substrate(found: Cards, causes: list[str], remedies: list[str]) -> None:
+def test_no_gpu_for_the_cuda_substrate(found: Gpus, causes: list[str], remedies: list[str]) -> None:
     """It says why; where the substrate is asked for, it also warns, and says what to do."""
     wanted = "; ".join(f"{cause}: {remedy}" for cause, remedy in zip(causes, remedies, strict=True))
     for environment, status, text in (
         ({}, Status.OK, f"none: {'; '.join(causes)}"),
         ({"ANYMPS_SUBSTRATE": "cuda"}, Status.WARN, wanted),
     ):
-        diagnosis = diagnose(replace(LINUX, cards=found, environment=environment))
+        diagnosis = diagnose(replace(LINUX, gpus=found, environment=environment))
         (check,) = (check for check in diagnosis.checks if check.name == "NVIDIA GPU")
         assert (check.status, check.text) == (status, text)
         assert diagnosis.device == "virtual"
 
 
-def test_cards_for_the_cuda_substrate() -> None:
+def test_gpus_for_the_cuda_substrate() -> None:
     """Each that can compute, with its memory."""
-    cards = (H100, replace(H100, number=1, free=None), replace(H100, number=2, free=0))
-    found = Cards("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), cards))
-    facts = replace(LINUX, cards=found)
+    gpus = (H100, replace(H100, number=1, free=None), replace(H100, number=2, free=0))
+    found = Gpus("2.13.0+cu130", "13.0", ("sm_90",), Driver((13, 0), gpus))
+    facts = replace(LINUX, gpus=found)
     assert (
         "NVIDIA GPU       cuda:0, NVIDIA H100 80GB HBM3, 79.0 of 80.0 GiB free; cuda:1, NVIDIA H100 80GB HBM3, "
         "80.0 GiB (--substrate cuda)"
     ) in lines(facts, diagnose(facts))
     document = json.loads(to_json(facts, diagnose(facts)))
-    assert document["facts"]["cards"]["driver"]["cards"][0]["name"] == "NVIDIA H100 80GB HBM3"
+    assert document["facts"]["gpus"]["driver"]["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
 
 
 def test_whole_text() -> None:

@@ -125,7 +125,7 @@ def test_an_exception_that_only_mps_has(exception: str, message: str, raised_by:
     assert finding.what == f"torch raised {exception}: {first}"
     assert verdict(Story.of(recording), [finding]) == [
         f"Would not run on M3 Pro 18GB: train.py:9 raises {exception}.",
-        f"1 finding: 1 error. Change first: train.py:9 ({rule}).",
+        f"1 error. Change first: train.py:9 ({rule}).",
     ]
 
 

@@ -227,7 +227,7 @@ def test_the_report_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         assert concluded(path, RunSettings(record=path, report=shown), *outputs) == 0
         assert [told["id"] for told in json.loads((tmp_path / "r.json").read_text())["findings"]] == ["MPS202"]
         out, err = capfd.readouterr()
-        assert out.startswith("::notice title=anymps::Would run on M1 8GB. 1 finding: 1 warning.")
+        assert out.startswith("::notice title=anymps::Would run on M1 8GB. 1 warning.")
         assert (err.endswith(f"Full report: anymps report {path}\n"), bool(err)) == (shown, shown)
 
 

@@ -339,8 +339,8 @@ def test_what_cannot_be_read() -> None:
 def test_bounds_and_sites_are_written_once(tmp_path: Path) -> None:
     """The same line has the same number."""
     writer = TraceWriter(tmp_path / "trace")
-    assert writer.site(Site("a.py", 1)) == writer.site(Site("a.py", 1)) == 1
-    assert writer.bound(Bound("sum")) == writer.bound(Bound("sum")) == 0
+    assert [writer.number("site", Site("a.py", 1)) for _ in range(2)] == [1, 1]
+    assert [writer.number("bound", Bound("sum")) for _ in range(2)] == [0, 0]
     writer.close(Ending())
     assert (tmp_path / "trace").read_text(encoding="utf-8").count("\n") == 3
 
@@ -349,10 +349,10 @@ def test_bounds_and_sites_are_written_once(tmp_path: Path) -> None:
 def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     """A loader's worker has the file open, with what was not written yet in its memory."""
     writer = TraceWriter(tmp_path / "trace")
-    writer.site(Site("a.py", 1))
+    writer.number("site", Site("a.py", 1))
     child = os.fork()
     if not child:
-        writer.site(Site("b.py", 2))
+        writer.number("site", Site("b.py", 2))
         writer.flush()
         os._exit(0)
     os.waitpid(child, 0)

@@ -73,9 +73,9 @@ def main() -> int:
 
 def _card() -> str:
     """The name of the card that will compute."""
-    from anymps.device._cards import take_card
+    from anymps.device._gpus import take_gpu
 
-    return take_card().name
+    return take_gpu().name
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from anymps.device._cards import RANK_VARIABLE
+from anymps.device._gpus import RANK_VARIABLE
 from anymps.verify import listen
 
 PATIENCE = 90.0
@@ -64,7 +64,7 @@ def _shard(command: list[str], arguments: list[str], tell: Tell, patience: float
 def _worker(
     command: list[str], rows: list[dict[str, Any]], patience: float, number: int
 ) -> tuple[Begun | None, str] | None:
-    """Runs one process, which is the `number`-th on its cards. None: it finished. Else its pair, and how it ended."""
+    """Runs one process, which is the `number`-th on its GPUs. None: it finished. Else its pair, and how it ended."""
     here = Path(__file__).resolve().parents[1]
     environment = {**os.environ, RANK_VARIABLE: str(number)}
     environment["PYTHONPATH"] = os.pathsep.join([str(here), environment.get("PYTHONPATH", "")]).rstrip(os.pathsep)

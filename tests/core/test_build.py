@@ -17,7 +17,7 @@ import pytest
 
 from anymps._errors import BuildError, UnsupportedTorchError
 from anymps.device import _build, _toolchain
-from anymps.device._lock import interprocess_lock
+from anymps.device._build import interprocess_lock
 from anymps.rules import SUPPORTED, _wheel, version_rules
 from processes import wait_until
 
@@ -36,7 +36,6 @@ ANSWER = '#include "answer.h"\nint answer() { return ANSWER; }\n'
 needs_compiler = pytest.mark.skipif(
     not any(shutil.which(name) for name in ("c++", "g++", "clang++")), reason="no C++ compiler on this machine"
 )
-posix = pytest.mark.skipif(os.name == "nt", reason="the stand-in compiler is a shell script")
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     version = _toolchain.find_torch().public_version
     jobs = _toolchain.job_count()
     assert said[0] == f"anymps: building the native core for torch {version}, once: 2 units, {jobs} at a time ..."
-    assert said[1] == "anymps: unit 1 of 2 compiled, about 5 s left"
+    assert said[1] == "anymps: unit 1 of 2 compiled"
     assert said[2].startswith("anymps: native core built in ") and said[2].endswith(" s")
     assert len(said) == 3
     assert path.name == "_native" + str(sysconfig.get_config_var("EXT_SUFFIX"))
@@ -86,14 +85,6 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     assert _build.is_built()
     assert _build.build() == path
     assert capfd.readouterr() == ("", "")
-
-
-@needs_compiler
-def test_sources_that_cannot_be_joined(sources: Path) -> None:
-    """Files that use one name for two things of their own are compiled one by one."""
-    for index in range(9):
-        (sources / f"more{index}.cpp").write_text("namespace { struct Own {}; }\n")
-    assert load_and_ask(_build.build()) == 42
 
 
 @pytest.mark.slow
@@ -277,7 +268,6 @@ def gated_compiler(tmp_path: Path) -> Path:
 
 
 @needs_compiler
-@posix
 def test_two_processes_at_once(sources: Path, gated_compiler: Path, tmp_path: Path) -> None:
     """Of two processes that build at once one compiles, the other waits and says so, and both get the same module."""
     first = start_build(sources, gated_compiler)
@@ -297,7 +287,6 @@ def test_two_processes_at_once(sources: Path, gated_compiler: Path, tmp_path: Pa
 
 
 @needs_compiler
-@posix
 def test_a_killed_build_leaves_nothing(sources: Path, gated_compiler: Path, tmp_path: Path) -> None:
     """A build killed in the middle is not taken for finished; the next one clears its remains and succeeds."""
     killed = start_build(sources, gated_compiler)
@@ -319,7 +308,6 @@ TERMINATED = "from anymps.cleanup import termination_raises as held\nheld = held
 
 
 @needs_compiler
-@posix
 @pytest.mark.parametrize(("how", "first"), [(signal.SIGTERM, ""), (signal.SIGKILL, ""), (signal.SIGTERM, TERMINATED)])
 def test_a_killed_build_ends_its_compilers(
     sources: Path, gated_compiler: Path, tmp_path: Path, how: signal.Signals, first: str
@@ -345,7 +333,6 @@ def _runs(pid: int) -> bool:
     return True
 
 
-@posix
 def test_remains_of_other_cores(sources: Path) -> None:
     """What killed builds of other sources have left goes as well, but not what is being built."""
     cache = _build.cache_directory()
@@ -433,7 +420,6 @@ def test_flags_agree_with_torch() -> None:
     assert install.git_version == torch.version.git_version
 
 
-@posix
 @pytest.mark.parametrize("has_link", [True, False])
 def test_the_static_runtime_is_never_linked(tmp_path: Path, has_link: bool) -> None:
     """Where the linker would find libstdc++.a alone, the shared library is named by its path."""
@@ -447,9 +433,7 @@ def test_the_static_runtime_is_never_linked(tmp_path: Path, has_link: bool) -> N
     answers = "\n".join(f'[ "$1" = -print-file-name={name} ] && echo "{tmp_path / name}" && exit' for name in known)
     compiler.write_text(f'#!/bin/sh\n{answers}\necho "${{1#-print-file-name=}}"\n')
     compiler.chmod(0o755)
-    command = _toolchain.Compiler((str(compiler),), "gnu", "fake").link_command(
-        _toolchain.find_torch(), ["core.o"], "core.so"
-    )
+    command = _toolchain.Compiler((str(compiler),), "fake").link_command(_toolchain.find_torch(), ["core.o"], "core.so")
     assert (str(shared) in command) is not has_link
     assert str(tmp_path / "libstdc++.so") not in command
 

@@ -14,7 +14,6 @@ from anymps import BuildError, UsageError
 from anymps._cache import cache_home, why_unsafe
 from anymps.device import _build
 
-posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 NAME = "_native.so"
 
 
@@ -62,7 +61,6 @@ def test_a_core_without_its_checksum(core: Path) -> None:
     assert not _build._is_sound(core)
 
 
-@posix
 @pytest.mark.parametrize("which", ["cache", "native", "key", NAME, "sha256"])
 def test_what_others_may_write_is_not_loaded(core: Path, which: str) -> None:
     """The right of others to write to the file, or to any directory of the cache above it, is enough."""
@@ -73,7 +71,6 @@ def test_what_others_may_write_is_not_loaded(core: Path, which: str) -> None:
     assert why_unsafe(path) == f"{path} can be written by other users"
 
 
-@posix
 def test_a_cache_that_others_may_write_is_refused(core: Path) -> None:
     """To build there would help nothing: one line says what to do."""
     native = core.parent
@@ -86,7 +83,6 @@ def test_a_cache_that_others_may_write_is_refused(core: Path) -> None:
     )
 
 
-@posix
 def test_what_another_user_owns(core: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A core of another user's is not loaded; one of root's is."""
     owner = core.stat().st_uid
@@ -100,7 +96,6 @@ def test_what_another_user_owns(core: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert why_unsafe(other) == f"{other} belongs to another user"
 
 
-@posix
 def test_a_group_may_write_if_it_is_the_users_own(core: Path) -> None:
     """Some systems give each user a group of the same name, and let it write to everything."""
     core.chmod(0o775)
@@ -113,7 +108,6 @@ def test_a_group_may_write_if_it_is_the_users_own(core: Path) -> None:
         assert why_unsafe(core) == f"{core} can be written by other users"
 
 
-@posix
 def test_a_cache_that_is_made_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the process's umask lets others do."""
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path))

@@ -94,28 +94,6 @@ def test_another_substrate_needs_another_process(first: str, asked: str) -> None
     ]
 
 
-def test_fallback_is_decided_once() -> None:
-    """The fallback is read when the device is switched on, as the real backend reads it when torch is loaded."""
-    code = """
-        import os, torch, anymps
-        anymps.enable("M2 8GB")
-        os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1"
-        try:
-            torch.mode(torch.ones(2, device="mps"))
-        except NotImplementedError:
-            print("still off")
-        try:
-            anymps.enable(fallback=True)
-        except anymps.EnableError as error:
-            print(error)
-    """
-    assert run_with_torch(code).lines == [
-        "still off",
-        "anymps: the CPU fallback was decided when the device was switched on, as on a Mac; "
-        "set PYTORCH_ENABLE_MPS_FALLBACK or enable(fallback=...) before",
-    ]
-
-
 @pytest.mark.parametrize(("text", "works"), [("1", True), ("2", True), ("0", False), (" 1 ", True)])
 def test_fallback_variable_is_an_integer(text: str, works: bool) -> None:
     """Any integer but 0 switches the fallback on."""
@@ -130,20 +108,6 @@ def test_fallback_variable_is_an_integer(text: str, works: bool) -> None:
             print(False)
     """
     assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": text}) == str(works)
-
-
-def test_fallback_variable_that_is_no_number() -> None:
-    """Text in the variable stops torch on a Mac; here it is an error with the variable's name."""
-    code = """
-        import anymps
-        try:
-            anymps.enable("M2 8GB")
-        except anymps.EnableError as error:
-            print(error)
-    """
-    assert last_line(code, {"PYTORCH_ENABLE_MPS_FALLBACK": "yes"}) == (
-        "anymps: PYTORCH_ENABLE_MPS_FALLBACK='yes' is not a number; torch reads it as an integer and fails; use 1 or 0"
-    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from heap_traces import ADVICE, EVERY, G1, G3, GIB, MIB, PLACED, UNLIMITED, WHOLE_BUFFERS, Run, config, counters, fields
+from heap_traces import ADVICE, EVERY, G1, G3, GIB, MIB, UNLIMITED, Run, config, counters, fields
 
 
 @EVERY
@@ -122,55 +122,12 @@ def test_out_of_memory_text_without_limit(run: Run, minor: int) -> None:
 
 
 @EVERY
-def test_the_limit_counts_the_request_not_its_heap(run: Run, minor: int) -> None:
-    """A new heap may pass the high limit as long as the request alone does not."""
-    answers = run(config(minor, 100 * MIB, high=1, low=1), f"alloc a {20 * MIB}", "stats", f"alloc b {20 * MIB}")
-    assert counters(answers[2])[1] == GIB
-    assert answers[3].startswith("error OutOfMemory: ")
-
-
-@EVERY
-@pytest.mark.parametrize(("spare", "fits"), [(256, True), (255, False)])
-def test_the_limit_itself_may_be_reached(run: Run, minor: int, spare: int, fits: bool) -> None:
-    """A request is refused only if it would pass the limit, not if it meets it."""
-    answers = run(config(minor, 8 * MIB + spare, high=1, low=0), "alloc a 9", "alloc b 9")
-    assert answers[2].startswith("block id=") == fits
-
-
-@EVERY
 def test_free_memory_is_released_before_giving_up(run: Run, minor: int) -> None:
     """At the limit cached heaps are returned before a request fails; from 2.14 its own pool's heaps come first."""
     lines = [config(minor, 40 * MIB, high=1, low=1), "alloc a 9", f"alloc b {5 * MIB}", "free a", "free b", "stats"]
     answers = run(*lines, f"alloc c {20 * MIB}", "stats")
     assert counters(answers[5]) == (0, 40 * MIB)
     assert counters(answers[7]) == (20 * MIB, 28 * MIB if minor >= 14 else 20 * MIB)
-
-
-@EVERY
-def test_every_pool_is_emptied_before_giving_up(run: Run, minor: int) -> None:
-    """When its own pool cannot help, a request still gets the memory that other pools have cached."""
-    answers = run(config(minor, 24 * MIB, high=1, low=0), "alloc a 9", "free a", f"alloc b {20 * MIB}", "stats")
-    assert counters(answers[4]) == (20 * MIB, GIB)
-
-
-@WHOLE_BUFFERS
-def test_one_fitting_buffer_is_released_first(run: Run, minor: int) -> None:
-    """At the limit, the smallest cached buffer that fits is released alone if that suffices."""
-    lines = [config(minor, 2000 * MIB, high=1, low=0)]
-    lines += [f"alloc {name} {size * MIB}" for name, size in (("a", 600), ("b", 620), ("c", 640))]
-    lines += ["free a", "free b", "free c", f"alloc d {601 * MIB}", "stats"]
-    answers = run(*lines)
-    assert fields(answers[7])["heap_size"] == 602 * MIB
-    assert counters(answers[8]) == (601 * MIB, (600 + 602 + 640) * MIB)
-
-
-@WHOLE_BUFFERS
-def test_largest_buffers_are_released_until_they_add_up(run: Run, minor: int) -> None:
-    """With no buffer that fits, the largest ones go first, until their sum reaches the request."""
-    lines = [config(minor, 2000 * MIB, high=1, low=0)]
-    lines += [f"alloc {name} {size * MIB}" for name, size in (("a", 600), ("b", 620), ("c", 640))]
-    lines += ["free a", "free b", "free c", f"alloc d {1200 * MIB}", "stats"]
-    assert counters(run(*lines)[-1]) == (1200 * MIB, 1800 * MIB)
 
 
 @EVERY
@@ -197,70 +154,3 @@ def test_pressure_makes_heaps_to_measure(run: Run, minor: int) -> None:
     """At the low limit a request of 10 MiB or more gets a dedicated heap; smaller ones keep their tiers."""
     lines = [config(minor, GIB, high=2, low=0.5), f"alloc a {512 * MIB}", f"alloc b {21 * MIB}", f"alloc c {5 * MIB}"]
     assert [fields(answer)["heap_size"] for answer in run(*lines)[2:]] == [22 * MIB, 32 * MIB]
-
-
-@EVERY
-@pytest.mark.parametrize(("baseline", "heap"), [(MIB, GIB), (MIB + 1, 20 * MIB)])
-def test_pressure_begins_less_than_a_mib_below_the_limit(run: Run, minor: int, baseline: int, heap: int) -> None:
-    """The distance to the low limit is counted in whole MiB."""
-    answers = run(config(minor, 2 * MIB, high=0, low=1, extra=f"baseline={baseline}"), f"alloc a {20 * MIB}")
-    assert fields(answers[1])["heap_size"] == heap
-
-
-@WHOLE_BUFFERS
-def test_garbage_collection_takes_aged_buffers(run: Run, minor: int) -> None:
-    """Under pressure, buffers passed over at least as often as the mean go in order of size, until enough went."""
-    lines = [config(minor, 1000 * MIB, high=0, low=1.7), f"alloc s {2 * MIB}"]  # ids 1 to 4, heaps 32 + 1590 MiB
-    lines += [f"alloc {name} {size * MIB}" for name, size in (("a", 540), ("b", 520), ("c", 530))]
-    # Each request for the large pool ages what is free: at the collection a has 4, c 3 and b 2.
-    lines += ["free a", f"alloc x {2 * MIB}", "free c", f"alloc y {2 * MIB}", "free b", f"alloc p {600 * MIB}", "stats"]
-    # 2222 MiB of heaps against a limit of 1700: 522 are wanted. b is too young, c suffices, a stays.
-    lines += [f"alloc q {700 * MIB}", "stats", f"alloc d {520 * MIB}", f"alloc e {540 * MIB}"]
-    answers = run(*lines)
-    assert counters(answers[11])[1] == 2222 * MIB
-    assert counters(answers[13]) == ((6 + 600 + 700) * MIB, (2222 - 530 + 700) * MIB)
-    assert [fields(answer)["id"] for answer in answers[14:]] == [3, 2]
-
-
-@EVERY
-def test_collection_at_the_limit_itself_takes_nothing(run: Run, minor: int) -> None:
-    """With heaps of exactly the low limit there is pressure, but nothing to reclaim."""
-    lines = [config(minor, 1072 * MIB, high=0, low=1), f"alloc a {528 * MIB}", f"alloc b {544 * MIB}"]
-    lines += ["free a", "free b", f"alloc c {560 * MIB}", "stats"]
-    assert counters(run(*lines)[-1]) == (560 * MIB, (528 + 544 + 560) * MIB)
-
-
-@WHOLE_BUFFERS
-def test_no_collection_after_room_was_made(run: Run, minor: int) -> None:
-    """An oversized buffer that went back to its heap relieves the pressure: nothing else is collected."""
-    lines = [config(minor, 1000 * MIB, high=0, low=1), f"alloc a {600 * MIB}", f"alloc b {700 * MIB}"]
-    lines += ["free a", "free b", f"alloc c {10 * MIB}", "stats"]
-    answers = run(*lines)
-    assert (fields(answers[5])["heap"], fields(answers[5])["offset"]) == (1, 0)
-    assert counters(answers[6]) == (10 * MIB, 1300 * MIB)
-
-
-@WHOLE_BUFFERS
-def test_garbage_collection_leaves_packed_heaps(run: Run, minor: int) -> None:
-    """Collection empties a packed heap but keeps it, and emptying the cache does not find it again."""
-    lines = [config(minor, 1000 * MIB, high=0, low=1.5), *(f"alloc {name} {400 * MIB}" for name in "abcd")]  # 2 heaps
-    lines += [*(f"free {name}" for name in "abcd"), f"alloc e {1100 * MIB}", "stats", "free e", "empty", "stats"]
-    answers = run(*lines)
-    assert counters(answers[10]) == (1100 * MIB, (2048 + 1100) * MIB)
-    assert counters(answers[13]) == (0, GIB)
-
-
-@WHOLE_BUFFERS
-def test_no_collection_without_a_low_limit(run: Run, minor: int) -> None:
-    """A low ratio of 0 turns pressure and collection off."""
-    lines = [config(minor, 1000 * MIB, high=0, low=0), f"alloc a {540 * MIB}", "free a", f"alloc b {560 * MIB}"]
-    assert counters(run(*lines, "stats")[-1]) == (560 * MIB, 1100 * MIB)
-
-
-@PLACED
-def test_g3_collection_releases_the_oldest_free_heaps(run: Run, minor: int) -> None:
-    """From 2.14 collection returns whole free heaps, oldest first, until enough went."""
-    lines = [config(minor, 1000 * MIB, high=0, low=1.2)]
-    lines += [f"alloc {name} {size * MIB}" for name, size in (("a", 528), ("b", 544), ("c", 560))]  # 432 too many
-    lines += ["free b", "free a", "free c", f"alloc d {576 * MIB}", "stats"]
-    assert counters(run(*lines)[-1]) == (576 * MIB, (544 + 560 + 576) * MIB)

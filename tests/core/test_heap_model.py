@@ -28,15 +28,6 @@ def test_worked_example(run: Run, minor: int) -> None:
 
 
 @EVERY
-def test_a_packed_heap_with_room_serves_600_mib(run: Run, minor: int) -> None:
-    """A heap that has room is used before a dedicated one is made (get_free_heap looks at every heap)."""
-    charged = 608 * MIB if minor >= 14 else 600 * MIB
-    answers = run(config(minor), f"alloc a {64 * MIB}", f"alloc b {600 * MIB}", "stats")
-    assert (fields(answers[2])["heap"], fields(answers[2])["offset"]) == (1, 64 * MIB)
-    assert counters(answers[3]) == (64 * MIB + charged, GIB)
-
-
-@EVERY
 def test_zero_bytes_are_not_accounted(run: Run, minor: int) -> None:
     """A request of 0 bytes gives no block and moves no counter."""
     block, stats = run(config(minor), "alloc a 0", "stats")[1:]
@@ -74,22 +65,6 @@ def test_heap_tiers(run: Run, minor: int, nbytes: int, heap: int) -> None:
     assert values["heap_size"] == expected
 
 
-@WHOLE_BUFFERS
-def test_dedicated_heap_rounds_to_2_mib(run: Run, minor: int) -> None:
-    """A dedicated heap is the next multiple of 2 MiB while the block keeps its exact size."""
-    values = fields(run(config(minor), f"alloc a {513 * MIB}")[1])
-    assert (values["size"], values["heap_size"]) == (513 * MIB, 514 * MIB)
-
-
-@WHOLE_BUFFERS
-def test_hundred_mib_leave_924_mib(run: Run, minor: int) -> None:
-    """A 100 MiB request opens a 1024 MiB heap with exactly 924 MiB left, as logs of Macs show."""
-    lines = [f"alloc a {100 * MIB}", f"alloc b {924 * MIB}", "stats", f"alloc c {10 * MIB}", "stats"]
-    answers = run(config(minor), *lines)
-    assert counters(answers[3])[1] == GIB
-    assert counters(answers[5])[1] == 2 * GIB
-
-
 def test_discrete_heaps_of_2_12(run: Run) -> None:
     """On a discrete GPU (up to 2.12) the packed heap is 128 MiB and serves requests below 64 MiB."""
     lines = [config(12, extra="unified=0", low=1.0), f"alloc a {60 * MIB}", f"alloc b {70 * MIB}"]
@@ -104,27 +79,6 @@ def test_invalid_buffer_size(run: Run, minor: int) -> None:
     answers = run(config(minor, max_buffer=2 * GIB), f"alloc a {2 * GIB}", f"alloc b {2 * GIB - 1}")
     assert answers[1] == f"error InvalidBufferSize: Invalid buffer size: 2.00 {unit}"
     assert answers[2].startswith("block id=")
-
-
-@EVERY
-def test_free_is_immediate_and_keeps_the_heap(run: Run, minor: int) -> None:
-    """A free lowers `current` at once, `total` stays until the cache is emptied."""
-    answers = run(config(minor), f"alloc a {3 * MIB}", "free a", "stats", "empty", "stats")
-    assert [counters(answers[3]), counters(answers[5])] == [(0, 32 * MIB), (0, 0)]
-
-
-@EVERY
-def test_empty_cache_keeps_heaps_in_use(run: Run, minor: int) -> None:
-    """Emptying the cache returns only heaps that no live block is in."""
-    lines = [f"alloc a {3 * MIB}", f"alloc b {3 * MIB}", f"alloc c {20 * MIB}", "free a", "free c", "empty", "stats"]
-    assert counters(run(config(minor), *lines)[-1]) == (3 * MIB, 32 * MIB)
-
-
-@EVERY
-def test_driver_is_heaps_plus_baseline(run: Run, minor: int) -> None:
-    """The driver's count is the heaps and the configured baseline of the process."""
-    values = fields(run(config(minor, extra="baseline=4194304"), "alloc a 1", "stats")[-1])
-    assert values["driver"] == 8 * MIB + 4_194_304
 
 
 @EVERY
@@ -180,60 +134,6 @@ def test_reuse_charges_the_whole_buffer(run: Run, minor: int) -> None:
     first, second = fields(answers[1]), fields(answers[3])
     assert (second["id"], second["size"], second["nbytes"]) == (first["id"], 42 * MIB, 10 * MIB)
     assert counters(answers[4]) == (42 * MIB, GIB)
-
-
-@WHOLE_BUFFERS
-def test_oversized_buffer_is_left_when_a_heap_has_room(run: Run, minor: int) -> None:
-    """Beyond the slack of 32 MiB a new buffer is cut from a heap with room."""
-    lines = [config(minor), f"alloc a {42 * MIB + 256}", "free a", f"alloc b {10 * MIB}", "stats"]
-    answers = run(*lines)
-    second = fields(answers[3])
-    assert (second["id"], second["size"], second["heap"]) == (2, 10 * MIB, 1)
-    assert counters(answers[4]) == (10 * MIB, GIB)
-
-
-@WHOLE_BUFFERS
-def test_oversized_buffer_makes_room_in_its_heap(run: Run, minor: int) -> None:
-    """With no heap left that has room, an idle oversized buffer goes back to its heap and the heap serves."""
-    lines = [config(minor), f"alloc a {600 * MIB}", "free a", f"alloc b {10 * MIB}", "stats"]
-    answers = run(*lines)
-    second = fields(answers[3])
-    assert (second["id"], second["heap"], second["offset"]) == (2, 1, 0)
-    assert counters(answers[4]) == (10 * MIB, 600 * MIB)
-
-
-@WHOLE_BUFFERS
-def test_smallest_fitting_buffer_is_taken(run: Run, minor: int) -> None:
-    """Among cached buffers the smallest that fits is used, the lowest address among equals."""
-    sizes = {"a": 4, "b": 3, "c": 3, "d": 2}
-    lines = [config(minor)] + [f"alloc {name} {size * MIB}" for name, size in sizes.items()]
-    lines += ["free d", "free c", "free b", "free a", f"alloc e {2 * MIB + 1}", f"alloc f {2 * MIB + 1}"]
-    answers = run(*lines)
-    assert [fields(answer)["id"] for answer in answers[-2:]] == [2, 3]
-
-
-@WHOLE_BUFFERS
-def test_new_buffer_goes_to_the_tightest_heap(run: Run, minor: int) -> None:
-    """A new buffer is cut from the heap with the least room that suffices."""
-    lines = [config(minor), f"alloc a {9 * MIB}", f"alloc b {9 * MIB}", f"alloc c {8 * MIB}"]  # heap 1: 6 MiB left
-    lines += [f"alloc d {9 * MIB}", f"alloc e {5 * MIB}", f"alloc f {5 * MIB}"]
-    answers = run(*lines)
-    assert [fields(answer)["heap"] for answer in answers[1:]] == [1, 1, 1, 2, 1, 2]
-
-
-@WHOLE_BUFFERS
-def test_the_older_of_two_equal_heaps_is_used(run: Run, minor: int) -> None:
-    """Among heaps with the same room the one at the lower address takes the buffer."""
-    answers = run(config(minor), *(f"alloc t{i} {9 * MIB}" for i in range(6)), f"alloc x {4 * MIB}")
-    assert [fields(answer)["heap"] for answer in answers[1:]] == [1, 1, 1, 2, 2, 2, 1]
-
-
-@WHOLE_BUFFERS
-@pytest.mark.parametrize(("size", "heap"), [(3 * MIB - 16384, 1), (3 * MIB - 16384 + 256, 2)])
-def test_room_of_a_heap_is_measured_from_a_page(run: Run, minor: int, size: int, heap: int) -> None:
-    """A heap's room counts from the next 16 KiB page, so 256 bytes cost a page of it."""
-    lines = [config(minor), f"alloc a {2 * MIB + 256}", *(f"alloc {name} {9 * MIB}" for name in "bcd")]
-    assert [fields(answer)["heap"] for answer in run(*lines, f"alloc e {size}")[1:]] == [1, 1, 1, 1, heap]
 
 
 # ---- public figures -------------------------------------------------------------------------------------------------

@@ -38,24 +38,6 @@ def test_g3_cuts_a_small_block(run: Run, minor: int) -> None:
 
 
 @PLACED
-def test_g3_keeps_a_large_remainder_below_1_mib(run: Run, minor: int) -> None:
-    """A cached large block is handed out whole when less than 1 MiB would remain, and cut otherwise."""
-    lines = [config(minor), f"alloc a {4 * MIB}", f"alloc z {2 * MIB}", "free a", f"alloc b {3 * MIB + 65536}"]
-    lines += ["free b", f"alloc c {3 * MIB}", "stats"]
-    answers = run(*lines)
-    whole, cut = fields(answers[4]), fields(answers[6])
-    assert (whole["id"], whole["size"], whole["offset"]) == (1, 4 * MIB, 0)
-    assert (cut["id"], cut["size"], cut["offset"]) == (3, 3 * MIB, 0)
-
-
-@PLACED
-def test_g3_charges_the_rest_of_a_dedicated_heap(run: Run, minor: int) -> None:
-    """A new heap is cut by the same rule, so a remainder below 1 MiB is charged to its only block."""
-    lines = [config(minor, max_buffer=2 * GIB), f"alloc a {2 * GIB - 256}", "stats"]
-    assert counters(run(*lines)[2]) == (2 * GIB, 2 * GIB)
-
-
-@PLACED
 @pytest.mark.parametrize(
     ("nbytes", "buffer", "charged"),
     [
@@ -76,15 +58,6 @@ def test_g3_prefers_a_cached_buffer_that_needs_no_cut(
 
 
 @PLACED
-def test_g3_merged_blocks_get_a_new_buffer(run: Run, minor: int) -> None:
-    """A merged range is a new Metal buffer even when the request takes all of it."""
-    lines = [config(minor), f"alloc a {6 * MIB}", f"alloc b {3 * MIB}", f"alloc c {9 * MIB}", f"alloc d {9 * MIB}"]
-    lines += ["free a", "free b", f"alloc e {9 * MIB}"]
-    merged = fields(run(*lines)[7])
-    assert (merged["id"], merged["offset"], merged["size"]) == (5, 0, 9 * MIB)
-
-
-@PLACED
 def test_g3_merges_neighbours(run: Run, minor: int) -> None:
     """Adjacent free blocks become one when no single one fits: 6 and 8 MiB serve 9.25 MiB."""
     lines = [config(minor), f"alloc a {6 * MIB}", f"alloc b {8 * MIB}", f"alloc c {8 * MIB}", f"alloc d {9 * MIB}"]
@@ -93,30 +66,3 @@ def test_g3_merges_neighbours(run: Run, minor: int) -> None:
     merged = fields(answers[7])
     assert (merged["id"], merged["heap"], merged["offset"], merged["size"]) == (5, 1, 0, 9 * MIB + 262144)
     assert counters(answers[8])[1] == 32 * MIB
-
-
-@PLACED
-def test_g3_merge_keeps_the_order_of_the_other_blocks(run: Run, minor: int) -> None:
-    """After two neighbours in the midst of a free set were merged, the rest is still handed out by address."""
-    lines = [config(minor), *(f"alloc t{i} {2 * MIB}" for i in range(16))]  # fills a heap of 32 MiB
-    lines += [f"free t{i}" for i in (6, 2, 0, 12, 8, 10, 4, 13)]
-    lines += [f"alloc pair {4 * MIB}", *(f"alloc u{i} {2 * MIB}" for i in range(6))]
-    offsets = [fields(answer)["offset"] // (2 * MIB) for answer in run(*lines)[-7:]]
-    assert offsets == [12, 0, 2, 4, 6, 8, 10]
-
-
-@PLACED
-def test_g3_does_not_merge_across_a_live_block(run: Run, minor: int) -> None:
-    """A live block ends a run of free neighbours: a new heap is made."""
-    lines = [config(minor), f"alloc a {6 * MIB}", f"alloc b {8 * MIB}", f"alloc c {8 * MIB}", f"alloc d {9 * MIB}"]
-    lines += ["free a", "free c", f"alloc e {9 * MIB}", "stats"]
-    answers = run(*lines)
-    assert fields(answers[7])["heap"] == 2
-    assert counters(answers[8])[1] == 64 * MIB
-
-
-@PLACED
-def test_g3_reuses_the_same_buffer_for_the_same_size(run: Run, minor: int) -> None:
-    """A block freed and asked for again in its size keeps its Metal buffer."""
-    answers = run(config(minor), f"alloc a {5 * MIB}", "free a", f"alloc b {5 * MIB}")
-    assert answers[1] == answers[3]

@@ -14,9 +14,7 @@ import numpy as np
 import pytest
 
 from philox_traces import (
-    BERNOULLI,
     FLOATING,
-    GEOMETRIC,
     GOLDEN,
     SEEDS,
     SIZES,
@@ -240,36 +238,10 @@ def test_exponential_is_never_zero_from_2_14_on(send: Send, release: int) -> Non
     assert before == after
 
 
-@pytest.mark.parametrize("kind", GEOMETRIC)
-def test_geometric(send: Send, kind: str) -> None:
-    """Whole numbers from 1 on agree exactly in every type that has a kernel."""
-    for p in (0.25, 0.5, 0.9):
-        assert expected(5, 1, "geometric", kind, 300, p) == draw(send, 5, 1, "geometric", kind, 300, p)
-
-
 def test_geometric_saturates_integers(send: Send) -> None:
     """A value beyond the element's range becomes its largest number, not an undefined one."""
     for kind, largest in (("char", 127), ("uchar", 255), ("short", 32767)):
         assert largest == max(draw(send, 0, 0, "geometric", kind, 400, 1e-4)[1])
-
-
-@pytest.mark.parametrize("kind", BERNOULLI)
-def test_bernoulli(send: Send, kind: str) -> None:
-    """Zeros and ones agree in every type that has a kernel, also for the certain probabilities."""
-    for p in (0.0, 0.3, 0.5, 1.0):
-        for n in (1, 4, 67, 300):
-            assert expected(9, 2, "bernoulli", kind, n, p) == draw(send, 9, 2, "bernoulli", kind, n, p)
-    assert draw(send, 9, 2, "bernoulli", kind, 100, 1.0) == (2 + 25, [1] * 100)
-
-
-@pytest.mark.parametrize("kind", BERNOULLI)
-def test_bernoulli_tensor_moves_on_by_n(send: Send, kind: str) -> None:
-    """A probability an element: the words are packed four to a block, yet the offset advances by n."""
-    for n in (1, 3, 64, 131):
-        p = [((i * 37) % 101) / 100 for i in range(n)]
-        got = draw(send, 9, 2, "bernoulli_tensor", kind, n, *p)
-        assert expected(9, 2, "bernoulli_tensor", kind, n, *p) == got
-        assert 2 + n == got[0]
 
 
 # ----------------------------------------------------------------------------------------------------- random whole

@@ -1,4 +1,4 @@
-"""Random numbers by where they are written, by thread, and as torch itself calls for them."""
+"""Random numbers by where they are written, and by thread."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 
 from random_draws import (
     OFFSET,
     SEED,
-    VERSION,
     Draw,
     elements,
     empty,
@@ -145,60 +143,3 @@ def test_threads_that_share_a_generator_take_different_blocks() -> None:
     wanted = reference.uniform("float", 800, 0.0, 1.0)
     assert sorted(wanted) == sorted(value for tensor in drawn for value in elements(tensor))
     assert reference.state() == state_of(generator)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [f"{name}_" for name in ("uniform", "normal", "trunc_normal", "xavier_uniform", "xavier_normal", "kaiming_normal")],
-)
-def test_initialisers(name: str) -> None:
-    """nn.init draws from the device's stream, or from the generator it is given."""
-    parameter = nn.Parameter(empty("float", 6, 4))
-    initialise = getattr(nn.init, name)
-    torch.mps.manual_seed(SEED)
-    first = initialise(parameter).detach().clone()
-    given = initialise(parameter, generator=torch.Generator("mps").manual_seed(SEED)).detach()
-    assert torch.equal(first, given)
-    assert len(set(elements(first))) > 12
-
-
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        lambda a, b: torch.distributions.Normal(a, b),
-        lambda a, b: torch.distributions.Uniform(a, a + b),
-        pytest.param(lambda a, b: torch.distributions.Gamma(a, b), marks=since_2_12),
-        lambda a, b: torch.distributions.Laplace(a, b),
-        lambda a, b: torch.distributions.Cauchy(a, b),
-        lambda a, b: torch.distributions.LogNormal(a, b),
-        lambda a, b: torch.distributions.Gumbel(a, b),
-        lambda a, _: torch.distributions.Exponential(a),
-        pytest.param(lambda a, _: torch.distributions.Chi2(a), marks=since_2_12),
-        pytest.param(lambda a, _: torch.distributions.StudentT(a), marks=since_2_12),
-        lambda a, _: torch.distributions.Bernoulli(a / 10),
-        lambda a, _: torch.distributions.Geometric(a / 10),
-        lambda a, _: torch.distributions.Categorical(a),
-        lambda a, _: torch.distributions.Multinomial(9, a),
-        lambda a, _: torch.distributions.MultivariateNormal(a, torch.eye(3, device="mps")),
-    ],
-)
-def test_distributions(distribution: Callable[..., torch.distributions.Distribution]) -> None:
-    """torch.distributions samples on the device and repeats with the seed."""
-    made = distribution(torch.tensor([1.0, 2.0, 4.0], device="mps"), torch.tensor([1.0, 0.5, 2.0], device="mps"))
-    torch.mps.manual_seed(4)
-    first, second = made.sample((40,)), made.sample((40,))
-    torch.mps.manual_seed(4)
-    assert torch.equal(first, made.sample((40,)))
-    assert not torch.equal(first, second)
-    assert first.device.type == "mps"
-
-
-@pytest.mark.skipif(VERSION < (2, 13), reason="_sample_dirichlet has an mps kernel from torch 2.13 on")
-def test_beta_and_dirichlet() -> None:
-    """Beta and Dirichlet, which draw through _sample_dirichlet, sample on the device."""
-    concentration = torch.tensor([1.0, 2.0, 4.0], device="mps")
-    torch.mps.manual_seed(4)
-    beta = torch.distributions.Beta(concentration, concentration).sample((10,))
-    dirichlet = torch.distributions.Dirichlet(concentration).sample((10,))
-    assert bool(((beta > 0) & (beta < 1)).all())
-    torch.testing.assert_close(dirichlet.sum(-1), torch.ones(10, device="mps"))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from anymps import CostError, Mac, parse_mac
-from anymps.cost import OperatorCall, predict_operator, predict_step
+from anymps.cost import OperatorCall, predict_operator
 from anymps.cost._coefficients import shipped, torch_release
 from anymps.cost._predict import runs_own_kernel, wait_seconds, works_of
 from anymps.mac import all_macs
@@ -323,19 +323,6 @@ def test_a_call_is_read_from_its_text() -> None:
         call("relu 4")
 
 
-def test_a_step_of_many_small_calls_is_bound_by_launches() -> None:
-    """The host takes longer than the device; waits come on top."""
-    small = call("aten::relu(float32[16]) -> (float32[16])")
-    step = predict_step([small] * 500, M1, TORCH)
-    assert step.bound == "launch"
-    assert step.host > step.device
-    assert step.seconds == pytest.approx((step.host**4 + step.device**4) ** 0.25)
-    assert step.low < step.seconds < step.high
-    assert predict_step({small: 500}, M1, TORCH) == step
-    waited = predict_step([small] * 500, M1, TORCH, waits=10)
-    assert 10 * 100e-6 < waited.seconds - step.seconds < 10 * 500e-6
-
-
 def test_a_plain_convolution_takes_no_longer_on_an_older_torch() -> None:
     """Those that were timed had permuted inputs: what these took longer is theirs alone."""
     shapes = "(float32[32, 64, 56, 56], float32[64, 64, 3, 3]) -> (float32[32, 64, 56, 56])"
@@ -406,13 +393,6 @@ def test_sorting_along_another_axis_has_a_class_of_its_own() -> None:
     assert outer.device > 1.5 * inner.device
 
 
-def test_a_step_of_large_products_is_bound_by_compute() -> None:
-    """The device takes longer than the host, and nothing is added for it."""
-    step = predict_step([product(4096)] * 10, M1, TORCH)
-    assert step.bound == "compute"
-    assert step.seconds == pytest.approx(10 * predict_operator(product(4096), M1, TORCH).device, rel=1e-3)
-
-
 def test_a_median_of_mpsgraph_takes_a_hundred_times_as_long_as_a_sort() -> None:
     """Kornia's median filter on an M4 with torch 2.9: 2.74 s for 24 pictures; from torch 2.14 on the kernel sorts."""
     filtered = call(
@@ -463,14 +443,3 @@ def test_a_wait_is_quicker_from_m4_on() -> None:
     older, newer = (wait_seconds(parse_mac(mac), shipped()) for mac in ("M1 16GB", "M4 32GB"))
     assert newer == pytest.approx(shipped().wait_newer_chip * older)
     assert 0.4 < shipped().wait_newer_chip < 0.7
-
-
-def test_a_step_tells_what_it_leaves_out() -> None:
-    """Calls without a class are counted with the reason, the others are predicted."""
-    step = predict_step([product(512), call("aten::linalg_svd(float32[4, 4]) -> (float32[4, 4])")], M1, TORCH)
-    assert (step.calls, step.predicted) == (2, 1)
-    assert step.left_out == (("aten::linalg_svd has no class of cost: its time is not predicted", 1),)
-    empty = predict_step([], M1, TORCH)
-    assert (empty.seconds, empty.calls, empty.bound) == (0, 0, "nothing")
-    with pytest.raises(CostError, match="anymps: -1 is not a number of waits"):
-        predict_step([], M1, TORCH, waits=-1)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from anymps import CostError, parse_mac
-from anymps.cost import Happening, OperatorCall, StepBound, WalkedStep, predict_operator, predict_step, walk_step
+from anymps.cost import Happening, OperatorCall, StepBound, WalkedStep, predict_operator, walk_step
 from anymps.cost._clocks import Move
 from anymps.cost._coefficients import shipped, torch_release
 from anymps.cost._predict import dispatch_seconds
@@ -53,14 +53,6 @@ def test_large_calls_are_bound_by_the_device(call: OperatorCall, bound: str) -> 
     assert step.bound == bound
     assert step.seconds == pytest.approx(10 * predict_operator(call, M1, TORCH).device)
     assert step.device == pytest.approx(step.seconds)
-
-
-def test_without_waits_it_is_nearly_the_closed_form() -> None:
-    """`(host^4 + device^4)^(1/4)` rounds the corner that the walk has: 19 % where both are equal."""
-    for small, large in ((500, 1), (400, 2), (100, 5), (20, 9)):
-        step = walked(*kernels(SMALL, small), *kernels(LARGE, large))
-        closed = predict_step([SMALL] * small + [LARGE] * large, M1, TORCH)
-        assert closed.seconds / 1.19 < step.seconds < 1.001 * closed.seconds
 
 
 def test_a_wait_holds_the_host_up() -> None:
@@ -212,14 +204,13 @@ def test_both_graphs_of_a_gradient_are_counted() -> None:
 
 
 def test_dispatches_take_longer_in_a_training_step() -> None:
-    """Of all calls, with a time and without one, and in the closed form; a step without gradients is as it was."""
+    """Of all calls, with a time and without one; a step without gradients is as it was."""
     gradient = OperatorCall("aten::threshold_backward", ("float32[16]",) * 2, ("float32[16]",))
     unknown = OperatorCall("aten::linalg_svd", (SIDE,), (SIDE,))
     slower, graph = shipped().training_host, predict_operator(gradient, M1, TORCH).host
     assert slower > 1.1
     trained = walked(*kernels(SMALL, 500), *kernels(gradient, 1), *kernels(unknown, 1))
     assert trained.seconds == pytest.approx(slower * (500 * HOST + 2 * graph))
-    assert predict_step([SMALL] * 500 + [gradient], M1, TORCH).host == pytest.approx(slower * (500 * HOST + graph))
     assert walked(*kernels(SMALL, 500)).seconds == pytest.approx(500 * HOST)
     busy = [Happening("kernel", SMALL, host_code=1.2 * HOST)] * 500
     assert walked(*busy).seconds == pytest.approx(1.2 * 500 * HOST)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from device.compare import assert_same, same, same_gradients, same_module, text_of, values
+from device.compare import same, same_gradients, same_module, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -103,13 +103,6 @@ def test_wrong_arguments_are_refused() -> None:
     assert text.startswith("Expected query, key, and value to have the same device type, but got query.device: mps:0")
 
 
-def test_backend_contexts() -> None:
-    """sdpa_kernel contexts are accepted and change nothing on mps."""
-    q, k, v = qkv()
-    with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
-        same(attention, q, k, v, strides=False)
-
-
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize(
     "options", [{}, {"batch_first": True}, {"kdim": 6, "vdim": 6}, {"add_bias_kv": True}, {"bias": False}], ids=str
@@ -122,15 +115,6 @@ def test_multihead_attention(options: dict[str, Any], need_weights: bool) -> Non
     same_module(
         module, values(3, 3, 8), values(3, 3, size, seed=1), values(3, 3, size, seed=2), need_weights=need_weights
     )
-
-
-def test_multihead_attention_with_masks() -> None:
-    """key_padding_mask and attn_mask agree."""
-    torch.manual_seed(0)
-    x, padding = values(2, 4, 8), torch.tensor([[False, False, True, True], [False] * 4])
-    same_module(nn.MultiheadAttention(8, 2, batch_first=True), x, x, x, key_padding_mask=padding)
-    causal = nn.Transformer.generate_square_subsequent_mask(4)
-    same_module(nn.MultiheadAttention(8, 2, batch_first=True), x, x, x, attn_mask=causal)
 
 
 @pytest.mark.parametrize("train", [True, False])
@@ -149,25 +133,3 @@ def test_transformer_layers(train: bool, norm_first: bool) -> None:
     with torch.no_grad():
         same(lambda m, t: m(t), encoder, x, strides=False)
         same(lambda m, t, u: m(t, u), decoder, x, memory, strides=False)
-
-
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
-def test_a_whole_transformer() -> None:
-    """nn.Transformer with masks agrees, forward and backward."""
-    torch.manual_seed(0)
-    model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
-    mask = nn.Transformer.generate_square_subsequent_mask(4)
-    same_module(model, values(2, 5, 8), values(2, 4, 8), tgt_mask=mask, tgt_is_causal=True)
-
-
-def test_encoder_with_padding() -> None:
-    """TransformerEncoder with a padding mask agrees in training and evaluation."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    padding = torch.tensor([[False, False, True, True], [False] * 4])
-    same_module(encoder, values(2, 4, 8), src_key_padding_mask=padding)
-    with torch.no_grad():
-        result = encoder.eval().to("mps")(values(2, 4, 8).to("mps"), src_key_padding_mask=padding.to("mps"))
-        expected = encoder.cpu()(values(2, 4, 8), src_key_padding_mask=padding)
-    assert_same(result[1], expected[1], strides=False)

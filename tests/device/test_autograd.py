@@ -1,4 +1,4 @@
-"""Autograd on mps: backward, hooks, double backward, custom Functions, anomaly mode, graph tools."""
+"""Autograd on mps: backward, hooks, double backward, custom Functions, anomaly mode."""
 
 from __future__ import annotations
 
@@ -70,26 +70,6 @@ def test_double_backward() -> None:
         return first
 
     assert_same(third(leaf(4)).detach(), third(values(4).requires_grad_()).detach())
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        nn.Linear(3, 4), nn.Conv2d(2, 3, 2), nn.LayerNorm(3), nn.BatchNorm1d(3), nn.GELU(), nn.Softplus(),
-        nn.MaxPool1d(2), nn.Softmax(-1), nn.GroupNorm(1, 3), nn.Tanh(), nn.SiLU(), nn.Bilinear(3, 3, 2),
-    ],
-    ids=lambda module: type(module).__name__,
-)  # fmt: skip
-def test_gradient_penalty_through_modules(module: nn.Module) -> None:
-    """The gradient of a gradient norm flows through every kind of layer."""
-    shape = (2, 2, 4, 4) if isinstance(module, nn.Conv2d) else (4, 3)
-
-    def penalty(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        y = module(x, x) if isinstance(module, nn.Bilinear) else module(x)
-        (g,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
-        return g.pow(2).sum()
-
-    same_gradients(penalty, module, values(*shape))
 
 
 def test_tensor_hooks() -> None:
@@ -304,26 +284,6 @@ def test_grad_modes() -> None:
         assert not (x + 1).requires_grad
 
 
-def test_forward_mode() -> None:
-    """Dual numbers carry tangents through mps operators."""
-    with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(values(3).to("mps"), torch.ones(3, device="mps"))
-        primal, tangent = torch.autograd.forward_ad.unpack_dual(
-            (dual.sin() * 2).view(3, 1) @ torch.ones(1, 2, device="mps")
-        )
-    assert_same(tangent, (2 * values(3).cos())[:, None].expand(3, 2).contiguous())
-    assert_same(primal, (2 * values(3).sin())[:, None].expand(3, 2).contiguous())
-
-
-@pytest.mark.filterwarnings("ignore:Input #0 requires gradient and is not a double precision:UserWarning")
-def test_gradcheck_in_float32() -> None:
-    """gradcheck runs on mps with float32 and wide tolerances (float64 does not exist)."""
-    x = leaf(3)
-    assert torch.autograd.gradcheck(
-        lambda t: (t * t).sin(), x, eps=1e-2, atol=1e-2, rtol=1e-2, check_batched_grad=False
-    )
-
-
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled", "ignore:Error detected in SqrtBackward0")
 def test_anomaly_mode_names_the_forward() -> None:
     """detect_anomaly finds a NaN made in backward."""
@@ -332,25 +292,6 @@ def test_anomaly_mode_names_the_forward() -> None:
         y = (x.sqrt() * 0).sum()
         text = text_of(RuntimeError, y.backward)
     assert text == "Function 'SqrtBackward0' returned nan values in its 0th output."
-
-
-def test_functional_helpers() -> None:
-    """torch.autograd.functional: jacobian, hessian, vjp, jvp, hvp, vhp equal the CPU's."""
-    functional = torch.autograd.functional
-
-    def f(x: torch.Tensor) -> torch.Tensor:
-        return (x**3).sum()
-
-    def g(x: torch.Tensor) -> torch.Tensor:
-        return x.sin() * x.sum()
-
-    x, v = values(3), values(3, seed=2)
-    assert_same(functional.jacobian(g, x.to("mps")), functional.jacobian(g, x))
-    assert_same(functional.jacobian(g, x.to("mps"), vectorize=True), functional.jacobian(g, x))
-    assert_same(functional.hessian(f, x.to("mps")), functional.hessian(f, x))
-    assert_same(functional.vjp(g, x.to("mps"), v.to("mps")), functional.vjp(g, x, v))
-    assert_same(functional.jvp(g, x.to("mps"), v.to("mps")), functional.jvp(g, x, v))
-    assert_same(functional.hvp(f, x.to("mps"), v.to("mps")), functional.hvp(f, x, v))
 
 
 def test_gradient_clipping_and_norms() -> None:

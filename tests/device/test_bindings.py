@@ -8,10 +8,8 @@ import warnings
 import pytest
 import torch
 
-from anymps.rules import version_rules
-from anymps.rules.texts import binding_argument, is_macos_or_newer_warning, without_mps
 from device.compare import text_of
-from processes import ENABLE, run_with_torch
+from processes import run_with_torch
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -38,19 +36,25 @@ def test_the_played_mac(virtual_device: torch.device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("major", "minor"),
-    [(13, 0), (13, 3), (14, 0), (14, 2), (14, 4), (15, 0), (15, 1), (15, 9), (26, 0), (26, 9), (12, 0)],
+    ("major", "minor", "text"),
+    [
+        *((13, 0, ""), (13, 3, ""), (14, 0, ""), (14, 4, ""), (15, 0, ""), (15, 1, ""), (26, 0, "")),
+        (14, 2, "Can't check whether running on 14.2+ returning one for 14.4+"),
+        (15, 9, "Can't check whether running on 15.9+ returning one for 15.1+"),
+        (26, 9, "Can't check whether running on 26.9+ returning one for 26.0+"),
+        (12, 0, "Checking for unexpected MacOS 12.0 returning false"),
+    ],
 )
-def test_is_macos_or_newer_warns_where_it_does_not_know(major: int, minor: int) -> None:
+def test_is_macos_or_newer_warns_where_it_does_not_know(major: int, minor: int, text: str) -> None:
     """Minors and majors that the release does not check are rounded, with the backend's warning."""
-    expected = is_macos_or_newer_warning(torch.__version__, major, minor)
+    if RELEASE >= (2, 15):  # it runs on no macOS 14, and asks for macOS 26.4
+        text = "" if major == 14 else text.replace("26.0+", "26.4+")
     torch.backends.mps.is_macos_or_newer.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         answer = torch.backends.mps.is_macos_or_newer(major, minor)
-    texts = [str(warning.message).split(" (Triggered")[0] for warning in caught]
-    assert ([] if expected is None else [expected.text]) == texts
-    if expected is not None and "returning false" in expected.text:
+    assert [str(warning.message).split(" (Triggered")[0] for warning in caught] == ([text] if text else [])
+    if "returning false" in text:
         assert answer is False
     if major == 13:
         assert answer is True
@@ -117,8 +121,9 @@ def test_what_the_bindings_answer() -> None:
     assert c._mps_deviceSynchronize() is None
     assert c._mps_emptyCache() is None
     assert RELEASE < (2, 13) or c._mps_maxBufferLength() > 2**30
-    assert text_of(RuntimeError, c._mps_setMemoryFraction, "1") == binding_argument("setMemoryFraction").text
-    assert text_of(RuntimeError, c._mps_profilerStartTrace, "event", 3) == binding_argument("boolean").text
+    assert text_of(RuntimeError, c._mps_setMemoryFraction, "1") == "invalid argument to setMemoryFraction()"
+    text = text_of(RuntimeError, c._mps_profilerStartTrace, "event", 3)
+    assert text == "couldn't convert python object to boolean"
 
 
 def test_before_enable_nothing_has_changed(virtual_device: torch.device) -> None:
@@ -131,7 +136,7 @@ try:
     torch.mps.synchronize()
 except RuntimeError as error:
     print(str(error).splitlines()[0])
-accelerator = torch.accelerator.current_accelerator()  # an NVIDIA card, where there is one
+accelerator = torch.accelerator.current_accelerator()  # an NVIDIA GPU, where there is one
 print(torch.mps.device_count(), accelerator is not None and accelerator.type == "mps")
 anymps.enable("M1")
 print(torch.backends.mps.is_available(), torch.backends.mps.is_built(), anymps.is_virtual())
@@ -145,47 +150,12 @@ except anymps.EnableError as error:
     ).lines
     assert [
         "False False False",
-        without_mps("deviceSynchronize").text,
+        "Cannot execute deviceSynchronize() without MPS backend.",
         "0 False",
         "True True True",
         "1 mps Apple M1",
     ] == lines[:5]
     assert lines[5].startswith("anymps: the device already acts as ")
-
-
-def test_enabling_after_a_backward_is_refused(virtual_device: torch.device) -> None:
-    """The autograd engine takes no device after its first backward: enable says so, in one line."""
-    lines = run_with_torch(
-        """
-import anymps, torch
-torch.ones(1, requires_grad=True).backward()
-try:
-    anymps.enable()
-except anymps.EnableError as error:
-    print(error)
-print(torch.backends.mps.is_available())
-"""
-    ).lines
-    assert lines == [
-        "anymps: a backward has already run in this process, and PyTorch's autograd engine takes no new device after "
-        "that; call anymps.enable() before the first backward, ideally right after `import torch`",
-        "False",
-    ]
-
-
-def test_the_banner_says_virtual(virtual_device: torch.device) -> None:
-    """enable writes one line to stderr that says VIRTUAL, the Mac and torch's version, and nothing to stdout."""
-    answer = run_with_torch(ENABLE)
-    assert answer.lines == []
-    (line,) = [line for line in answer.err.splitlines() if line.startswith("anymps: ")]
-    assert "VIRTUAL" in line
-    assert "M3 Pro" in line
-    assert torch.__version__ in line
-
-
-def test_versions_are_known() -> None:
-    """The rules know the installed torch."""
-    assert version_rules(torch.__version__).version.release == RELEASE
 
 
 @pytest.mark.usefixtures("virtual_device")

@@ -1,4 +1,4 @@
-"""Activation checkpointing of both kinds: gradients as without it, the random state, memory given back."""
+"""Activation checkpointing of both kinds: gradients as without it, the random state, autocast."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint
 
 import anymps
 from anymps.findings import find
 from anymps.record import Recording
-from device.compare import assert_same, text_of, values
+from device.compare import assert_same, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -46,14 +46,6 @@ def test_gradients_are_those_without_checkpoints(reentrant: bool) -> None:
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
-def test_sequential_checkpoints(reentrant: bool) -> None:
-    """checkpoint_sequential in two segments gives the same gradients."""
-    expected = gradients(model(), lambda net, x: net(x), "cpu")
-    found = gradients(model(), lambda net, x: checkpoint_sequential(net, 2, x, use_reentrant=reentrant), "mps")
-    assert_same(found, expected)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
 def test_the_random_state_of_mps_is_not_restored(reentrant: bool) -> None:
     """Dropout draws another mask in the recomputation: torch asks for `torch.mps._initialized`, which does not exist.
 
@@ -74,52 +66,6 @@ def test_the_random_state_of_mps_is_not_restored(reentrant: bool) -> None:
     assert not torch.equal(first, second)
 
 
-def test_less_memory_is_held_between_forward_and_backward() -> None:
-    """Checkpointed blocks hold only their inputs until backward."""
-
-    def held(use: bool) -> int:
-        net = model().to("mps")
-        x = torch.ones(512, 8, device="mps", requires_grad=True)
-        before = torch.mps.current_allocated_memory()
-        y = x
-        for block in net:
-            y = checkpoint(block, y, use_reentrant=False) if use else block(y)
-        after = torch.mps.current_allocated_memory()
-        y.sum().backward()
-        return after - before
-
-    assert held(True) < held(False)
-
-
-def test_nested_and_with_keyword_arguments() -> None:
-    """Non-reentrant checkpoints nest and take keyword arguments and non-tensor results."""
-
-    def inner(x: torch.Tensor, *, factor: float) -> torch.Tensor:
-        return (x * factor).exp()
-
-    def outer(x: torch.Tensor) -> tuple[torch.Tensor, str]:
-        return checkpoint(inner, x, use_reentrant=False, factor=0.5).sin(), "text"
-
-    x = values(3).to("mps").requires_grad_()
-    y, word = checkpoint(outer, x, use_reentrant=False)
-    y.sum().backward()
-    here = values(3).requires_grad_()
-    outer(here)[0].sum().backward()
-    assert word == "text"
-    assert_same(x.grad, here.grad)
-
-
-def test_selective_checkpointing() -> None:
-    """A policy that saves matrix products only gives the same gradients."""
-    saved = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
-
-    def run(net: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
-        return checkpoint(net, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(saved))
-
-    expected = gradients(model(), lambda net, x: net(x), "cpu")
-    assert_same(gradients(model(), run, "mps"), expected)
-
-
 def test_autocast_is_restored_in_the_recomputation() -> None:
     """The second forward runs under the autocast of the first."""
     seen: list[torch.dtype] = []
@@ -133,21 +79,6 @@ def test_autocast_is_restored_in_the_recomputation() -> None:
         y = checkpoint(body, x, use_reentrant=False)
     y.float().sum().backward()
     assert [torch.bfloat16, torch.bfloat16] == seen
-
-
-def test_a_changed_recomputation_is_noticed() -> None:
-    """A body that saves other tensors the second time raises torch's CheckpointError."""
-    calls: list[int] = []
-
-    def body(x: torch.Tensor) -> torch.Tensor:
-        calls.append(1)
-        return x.exp() if len(calls) == 1 else x[:1].exp()
-
-    x = values(3).to("mps").requires_grad_()
-    y = checkpoint(body, x, use_reentrant=False)
-    text = text_of(torch.utils.checkpoint.CheckpointError, y.sum().backward)
-    assert "Recomputed values for the following tensors have different metadata" in text
-    assert "device(type='mps', index=0)" in text
 
 
 @pytest.mark.usefixtures("virtual_device")

@@ -49,13 +49,6 @@ def test_padding_by_name(dims: int, options: dict[str, Any]) -> None:
     same_module(getattr(nn, f"Conv{dims}d")(2, 3, 3, **options), values(2, 2, *SIZES[dims]))
 
 
-@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
-def test_padding_modes(mode: str) -> None:
-    """Conv2d pads in every mode."""
-    torch.manual_seed(0)
-    same_module(nn.Conv2d(2, 3, 3, padding=2, padding_mode=mode), values(2, 2, 6, 6))
-
-
 @pytest.mark.parametrize("output_padding", [0, 1])
 def test_output_padding_and_output_size(output_padding: int) -> None:
     """Transposed convolutions take output_padding, and output_size at the call."""
@@ -104,30 +97,6 @@ def test_half_precision(dtype: torch.dtype) -> None:
 def test_complex_is_computed() -> None:
     """Complex convolutions are made of real ones."""
     same(F.conv1d, values(1, 2, 6, dtype=torch.complex64), values(3, 2, 3, dtype=torch.complex64))
-
-
-def test_double_backward() -> None:
-    """The gradient of a gradient of a convolution agrees."""
-
-    def penalty(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        gx, gw = torch.autograd.grad(F.conv2d(x, w, padding=1).pow(2).sum(), (x, w), create_graph=True)
-        return gx.pow(2).sum() + gw.pow(2).sum()
-
-    same_gradients(penalty, values(1, 2, 5, 5), values(2, 2, 3, 3))
-
-
-def test_fold_and_unfold() -> None:
-    """fold and unfold agree, forward and backward."""
-    same_module(nn.Unfold(2, padding=1), values(2, 3, 5, 5))
-    same_module(nn.Fold((5, 5), 2), values(2, 12, 16))
-
-
-def test_lazy_convolutions() -> None:
-    """LazyConv2d takes its shape from an mps input."""
-    module = nn.LazyConv2d(3, 2, device="mps")
-    module(values(1, 5, 4, 4).to("mps"))
-    assert (3, 5, 2, 2) == module.weight.shape
-    assert module.weight.is_mps
 
 
 def test_wrong_shapes_are_refused_as_on_the_cpu() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import version_rules
-from anymps.rules.texts import copy_to_cpu_as_float64, numpy_of, pinned, pinned_allocation
-from device.compare import assert_same, same, same_gradients, text_of, values
+from anymps.rules import check_supported, version_rules
+from anymps.rules.texts import float64_allocation, pinned, undefined_type, unsupported_dtype
+from device.compare import assert_same, same_gradients, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -122,40 +122,6 @@ def test_an_empty_destination_of_copy_from() -> None:
     assert_same(full, torch.ones(3))
 
 
-def test_copy_that_does_not_broadcast_is_refused() -> None:
-    """A source of the wrong shape raises an error and changes nothing."""
-    target = torch.zeros(3, device="mps")
-    with pytest.raises(RuntimeError):
-        target.copy_(torch.ones(2))
-    with pytest.raises(RuntimeError):
-        target.copy_(torch.ones(2, device="mps"))
-    assert not target.any()
-
-
-def test_overlapping_copies_within_one_tensor() -> None:
-    """A tensor copied onto itself is unchanged, also through its transpose."""
-    x = values(4, 4)
-    same(lambda t: t.copy_(t), x)
-    same(lambda t: t.copy_(t.clone().t()), x)
-    same(lambda t: t[:2].copy_(t[2:]), x)
-    same(lambda t: t[0].copy_(t[:, 0].clone()), x)
-
-
-@pytest.mark.parametrize("non_blocking", [False, True])
-def test_non_blocking_copies_arrive_after_a_synchronize(non_blocking: bool) -> None:
-    """After torch.mps.synchronize(), a non_blocking copy has the values of a blocking one, in both directions."""
-    x = values(100)
-    there = x.to("mps", non_blocking=non_blocking)
-    back = (there * 2).to("cpu", non_blocking=non_blocking)
-    torch.mps.synchronize()
-    assert torch.equal(x * 2, back)
-    target = torch.empty(100, device="mps")
-    target.copy_(x, non_blocking=non_blocking)
-    half = target.to(torch.float16, non_blocking=non_blocking)
-    torch.mps.synchronize()
-    assert_same(half, x.half())
-
-
 def test_to_returns_self_when_nothing_changes() -> None:
     """.to with the same device and dtype is the tensor itself unless copy=True; indices do not matter."""
     x = values(2).to("mps")
@@ -167,18 +133,6 @@ def test_to_returns_self_when_nothing_changes() -> None:
     assert x.float() is x
     assert x.cpu().cpu().device.type == "cpu"
     assert_same(values(2).to(x), values(2))
-
-
-def test_memory_formats_move() -> None:
-    """.to(memory_format=...) and the move itself keep or make channels_last."""
-    x = values(2, 3, 4, 5)
-    for there in (
-        x.to(memory_format=torch.channels_last).to("mps"),
-        x.to("mps", memory_format=torch.channels_last),
-        x.to("mps").to(memory_format=torch.channels_last),
-    ):
-        assert_same(there, x.to(memory_format=torch.channels_last))
-        assert there.cpu().is_contiguous(memory_format=torch.channels_last)
 
 
 def test_gradients_cross_devices() -> None:
@@ -226,17 +180,18 @@ def test_float64_arrives_on_the_cpu_only_by_way_of_the_cpu() -> None:
     """x.cpu().double() works; the conversion in one step does what this torch release does."""
     x = torch.ones(2, device="mps")
     assert torch.float64 == x.cpu().double().dtype
-    text = copy_to_cpu_as_float64(torch.__version__)
-    if text is None:
+    release = check_supported(torch.__version__).release
+    if release == (2, 14):  # nothing is written, without an error
         x.to("cpu", torch.float64)
         return
-    error = TypeError if text.error == "TypeError" else RuntimeError
-    assert text_of(error, x.to, "cpu", torch.float64) == text.text
-    assert text_of(error, torch.empty(2, dtype=torch.float64).copy_, x) == text.text
-    assert (
-        text_of(error, lambda: x.to("cpu", torch.complex128))
-        == (copy_to_cpu_as_float64(torch.__version__, "ComplexDouble") or text).text
-    )
+    error, wide, wider = TypeError, float64_allocation(), float64_allocation()
+    if release == (2, 11):  # the temporary tensor is made, and the cast into it fails
+        wider = unsupported_dtype("ComplexDouble")
+    elif release >= (2, 15):
+        error, wide, wider = RuntimeError, undefined_type("Double"), undefined_type("ComplexDouble")
+    assert text_of(error, x.to, "cpu", torch.float64) == wide.text
+    assert text_of(error, torch.empty(2, dtype=torch.float64).copy_, x) == wide.text
+    assert text_of(error, x.to, "cpu", torch.complex128) == wider.text
 
 
 def test_float64_goes_in_when_the_target_has_another_dtype() -> None:
@@ -264,7 +219,10 @@ def test_pinned_cpu_tensors() -> None:
     """
     assert not torch.ones(2).is_pinned()
     if not version_rules(torch.__version__).pinned_memory_works:
-        assert text_of(RuntimeError, torch.ones(2).pin_memory) == pinned_allocation().text
+        assert text_of(RuntimeError, torch.ones(2).pin_memory) == (
+            'Attempted to set the storage of a tensor on device "cpu" to a storage on different device "mps:0".  This '
+            "is no longer allowed; the devices must match."
+        )
         return
     before = torch.mps.current_allocated_memory()
     made = [torch.ones(1000).pin_memory(), torch.full((1000,), 2.0, pin_memory=True)]
@@ -282,19 +240,3 @@ def test_pinned_cpu_tensors() -> None:
     made.clear()
     del x
     assert before == torch.mps.current_allocated_memory()
-
-
-def test_a_copy_of_every_size_is_whole() -> None:
-    """Copies of sizes around powers of two arrive whole, both ways."""
-    for size in (1, 2, 3, 255, 256, 257, 4095, 4097, 1 << 20):
-        x = torch.arange(size, dtype=torch.int32)
-        assert torch.equal(x, x.to("mps").cpu())
-
-
-def test_numpy_takes_cpu_tensors_only() -> None:
-    """numpy() and np.asarray of an mps tensor raise TypeError; by way of the CPU they work."""
-    x = torch.ones(2, device="mps")
-    assert text_of(TypeError, x.numpy) == numpy_of("mps:0").text
-    assert text_of(TypeError, x.__array__) == numpy_of("mps:0").text
-    assert [1.0, 1.0] == x.cpu().numpy().tolist()
-    assert [1.0, 1.0] == x.numpy(force=True).tolist()

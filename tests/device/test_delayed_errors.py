@@ -245,20 +245,6 @@ def test_what_does_not_wait_does_not_raise() -> None:
     torch.mps.synchronize()
 
 
-@since_2_13
-def test_a_bad_index_in_a_training_step() -> None:
-    """The backward of a bad gather scatters nothing there; the optimizer steps; reading the loss raises."""
-    table = torch.nn.Parameter(x())
-    optimizer = torch.optim.SGD([table], lr=1.0)
-    loss = table.gather(1, along(1, 7)).sum()
-    loss.backward()
-    optimizer.step()
-    with pytest.raises(torch.AcceleratorError) as raised:
-        loss.item()
-    assert f"gather: {SCATTERED}" == str(raised.value)
-    assert [[row[0], row[1] - 1, *row[2:]] for row in ROWS] == table.tolist()
-
-
 AT_ONCE: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "index": lambda empty, index: empty[index],
     "index_put_": lambda empty, index: empty.index_put_((index,), ones((), device="mps")),

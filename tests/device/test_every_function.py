@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from processes import run_command
 
 pytestmark = [
     pytest.mark.usefixtures("virtual_device"),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="a process for each function is a fork"),
 ]
 
 
@@ -39,7 +37,6 @@ def test_no_function_ends_python() -> None:
     assert found["ends"] == {}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no signals")
 @pytest.mark.skipif("-fsanitize" in os.environ.get("CXX", ""), reason="a sanitizer reports the signal in its own way")
 def test_a_function_that_ends_python_is_found() -> None:
     """A read through a null pointer is told with the call that made it, and a function that returns is not."""

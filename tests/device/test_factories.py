@@ -101,16 +101,6 @@ def test_numpy_arrays_come_in(dtype: str) -> None:
         assert_same(made, expected)
 
 
-def test_a_numpy_scalar_is_a_python_number() -> None:
-    """`np.float64(2)` in arithmetic keeps float32; only torch.tensor of it would be float64."""
-    x = torch.ones(2, device="mps")
-    assert torch.float32 == (x * np.float64(2)).dtype
-    assert torch.float32 == (torch.ones(2, dtype=torch.int64, device="mps") * np.float64(2.5)).dtype
-    assert torch.float32 == torch.tensor(np.float64(2), dtype=torch.float32, device="mps").dtype
-    assert torch.float32 == torch.tensor([np.float64(2), 3.0], dtype=torch.float32, device="mps").dtype
-    assert torch.int64 == torch.tensor(np.int64(3), device="mps").dtype
-
-
 def test_a_negatively_strided_array_is_refused_as_everywhere() -> None:
     """torch takes no negative strides, on mps neither."""
     array = np.arange(4, dtype=np.float32)[::-1]
@@ -189,17 +179,6 @@ def test_reading_one_element() -> None:
     assert 2 in x
     assert [row.tolist() for row in x] == [[1, 2], [3, 4]]
     assert same(lambda t: bool(t), values(2)) is None
-
-
-def test_memory_formats() -> None:
-    """channels_last is made, kept, asked for and converted as on the CPU."""
-    same(lambda x: x.to(memory_format=torch.channels_last), values(2, 3, 4, 5))
-    same(lambda x: x.to(memory_format=torch.channels_last) + 1, values(2, 3, 4, 5))
-    same(lambda x: x.contiguous(memory_format=torch.channels_last_3d), values(2, 3, 4, 5, 6))
-    same(lambda x: x.clone(memory_format=torch.contiguous_format), values(4, 3).t())
-    x = values(2, 3, 4, 5).to("mps", memory_format=torch.channels_last)
-    assert x.is_contiguous(memory_format=torch.channels_last)
-    assert not x.is_contiguous()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""FFT, linear algebra and complex numbers: values and gradients equal the CPU's."""
+"""FFT and linear algebra: values and gradients equal the CPU's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from device.compare import assert_same, needs_kernel, same, same_gradients, text
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
-RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 Z = torch.complex64
 FFT: dict[str, Callable[[torch.Tensor], Any]] = {
     "fft": lambda x: torch.fft.fft(x),
@@ -134,48 +133,3 @@ def test_singular_values() -> None:
     for call in (torch.linalg.svdvals, torch.linalg.matrix_rank, lambda a: torch.linalg.matrix_norm(a, 2)):
         text = text_of(NotImplementedError, call, x.to("mps"))
         assert text.startswith("The operator 'aten::_linalg_svd.U' is not currently implemented for the MPS device.")
-
-
-COMPLEX: dict[str, Callable[[torch.Tensor], Any]] = {
-    "arithmetic": lambda z: (z + 1j, z * z, z / (2 - 1j), z - z.conj(), -z, z * 2, 3 / z),
-    "parts": lambda z: (z.real.clone(), z.imag.clone(), z.abs(), z.angle(), z.conj().resolve_conj()),
-    "functions": lambda z: (z.exp(), z.log(), z.sqrt(), z.sin(), z.tanh(), z**2, z.sgn()),
-    "sums": lambda z: (z.sum(), z.mean(0), z.prod(1)),
-    "running sums": lambda z: (z.cumsum(0), z.cumprod(1)),
-    "products": lambda z: (z @ z.mT, z @ z.mH, torch.vdot(z[0], z[1]), torch.einsum("ij,kj->ik", z, z.conj())),
-    "comparisons": lambda z: (z == z.conj(), z != 0, torch.isclose(z, z), z.isfinite()),
-    "shapes": lambda z: (z.t().contiguous(), torch.cat([z, z]), z.flip(0), z[:, ::2].clone(), z.roll(1)),
-    "indexing": lambda z: (z[z.abs() > 1], z.index_select(0, torch.tensor([1, 0], device=z.device))),
-    "views": lambda z: (torch.view_as_real(z).clone(), torch.view_as_complex(torch.view_as_real(z) * 2)),
-    "polar": lambda z: torch.polar(z.abs(), z.angle()),
-    "conversion": lambda z: (z.real.to(Z), z.imag * 1j),
-}
-
-
-NAMES = [
-    pytest.param(name, marks=pytest.mark.skipif(RELEASE < (2, 12), reason="MPS refuses them up to torch 2.11"))
-    if name == "running sums"
-    else name
-    for name in COMPLEX
-    if name not in ("comparisons", "indexing")
-]
-
-
-@pytest.mark.parametrize("name", [*NAMES, "comparisons", "indexing"])
-def test_complex_numbers_equal_the_cpu(name: str) -> None:
-    """Complex arithmetic, functions and products agree."""
-    same(COMPLEX[name], values(3, 4, dtype=Z), strides=False)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_of_complex_numbers(name: str) -> None:
-    """Gradients of complex operators agree."""
-
-    def smooth(z: torch.Tensor) -> Any:
-        return [part for part in _parts(COMPLEX[name](z)) if part.requires_grad]
-
-    same_gradients(smooth, values(3, 4, dtype=Z))
-
-
-def _parts(result: Any) -> list[torch.Tensor]:
-    return [result] if isinstance(result, torch.Tensor) else list(result)

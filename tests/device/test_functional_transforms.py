@@ -1,4 +1,4 @@
-"""torch.func on mps: vmap, grad, jacobians, hessians, functional_call, ensembles, linearize and functionalize."""
+"""torch.func on mps: vmap, grad, jacobians, hessians, linearize and functionalize."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from torch.func import (
-    functional_call,
     functionalize,
     grad,
     grad_and_value,
@@ -18,12 +16,11 @@ from torch.func import (
     jacrev,
     jvp,
     linearize,
-    stack_module_state,
     vjp,
     vmap,
 )
 
-from device.compare import assert_same, same, values
+from device.compare import same, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -103,33 +100,6 @@ def test_attention_under_vmap() -> None:
     torch.testing.assert_close(found.cpu(), torch.stack([body(row) for row in on_cpu]))
 
 
-def test_per_sample_gradients() -> None:
-    """vmap(grad(functional_call)) gives one gradient per sample."""
-
-    def per_sample(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Any:
-        parameters = {name: p.detach() for name, p in model.named_parameters()}
-
-        def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return nn.functional.cross_entropy(functional_call(model, parameters, (x[None],)), y[None])
-
-        return vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
-
-    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
-    same(per_sample, model, values(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]), strides=False)
-
-
-def test_model_ensembles() -> None:
-    """stack_module_state and vmap run several models at once."""
-
-    def run(models: list[nn.Module], x: torch.Tensor) -> torch.Tensor:
-        parameters, buffers = stack_module_state(models)
-        base = models[0]
-        return vmap(lambda p, b: functional_call(base, (p, b), (x,)))(parameters, buffers)
-
-    models = [nn.Linear(3, 2) for _ in range(3)]
-    same(run, models, values(4, 3), strides=False)
-
-
 def test_randomness_under_vmap() -> None:
     """vmap asks how random numbers are meant: the same for all, or different ones."""
     x = torch.zeros(4, 3, device="mps")
@@ -139,22 +109,3 @@ def test_randomness_under_vmap() -> None:
     assert not torch.equal(other[0], other[1])
     with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
         vmap(lambda t: t + torch.rand(3, device="mps"))(x)
-
-
-def test_parametrizations_and_stateless_calls() -> None:
-    """weight_norm, spectral_norm, orthogonal and functional_call with tied weights equal the CPU."""
-    for wrap in (
-        nn.utils.parametrizations.weight_norm,
-        lambda m: nn.utils.parametrizations.orthogonal(m, orthogonal_map="cayley"),
-        lambda m: nn.utils.parametrize.register_parametrization(m, "weight", nn.Tanh()),
-    ):
-        torch.manual_seed(0)
-        module = wrap(nn.Linear(4, 4))
-        same(lambda m, x: m(x), module, values(2, 4))
-    torch.manual_seed(0)
-    spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()
-    same(lambda m, x: m(x), spectral, values(2, 4))
-    tied = nn.Sequential(nn.Linear(4, 4, device="mps"), nn.Linear(4, 4, device="mps"))
-    tied[1].weight = tied[0].weight
-    out = functional_call(tied, {"0.weight": torch.eye(4, device="mps")}, values(2, 4).to("mps"))
-    assert_same(out.detach().isfinite().all(), torch.tensor(True))

@@ -1,4 +1,4 @@
-"""torch.amp.GradScaler("mps"): scaling, unscaling, skipped steps, growth, states, fused optimizers, wrong devices."""
+"""torch.amp.GradScaler("mps"): scaling, unscaling, skipped steps, growth, fused optimizers, wrong devices."""
 
 from __future__ import annotations
 
@@ -80,16 +80,6 @@ def test_the_scale_grows_after_enough_good_steps() -> None:
     assert 16.0 == scaler.get_scale()
 
 
-def test_states_are_kept() -> None:
-    """state_dict and load_state_dict carry scale and counters."""
-    scaler = torch.amp.GradScaler("mps", init_scale=2.0, growth_interval=7)
-    scaler.scale(torch.ones(1, device="mps"))
-    other = torch.amp.GradScaler("mps")
-    other.load_state_dict(scaler.state_dict())
-    assert scaler.state_dict() == other.state_dict()
-    assert 2.0 == other.get_scale()
-
-
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
 def test_fused_optimizers_take_the_scale_themselves(kind: type[torch.optim.Optimizer]) -> None:
     """A fused optimizer gets grad_scale and found_inf, and skips an overflow without reading back."""
@@ -109,15 +99,6 @@ def test_fused_optimizers_take_the_scale_themselves(kind: type[torch.optim.Optim
     assert 32.0 == scaler.get_scale()
 
 
-def test_a_disabled_scaler_does_nothing() -> None:
-    """enabled=False passes everything through."""
-    scaler = torch.amp.GradScaler("mps", enabled=False)
-    x = torch.ones(1, device="mps")
-    assert scaler.scale(x) is x
-    assert 1.0 == scaler.get_scale()
-    assert {} == scaler.state_dict()
-
-
 def test_float16_gradients_are_refused() -> None:
     """Gradients in float16 cannot be unscaled, as everywhere."""
     p = nn.Parameter(torch.ones(2, dtype=torch.float16, device="mps"))
@@ -133,7 +114,5 @@ def test_wrong_devices_are_named() -> None:
     check = torch._amp_foreach_non_finite_check_and_unscale_
     assert text_of(RuntimeError, check, gradients, here, there) == scaler_argument("found_inf").text
     assert text_of(RuntimeError, check, gradients, there, here) == scaler_argument("inv_scale").text
-    assert (
-        text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there)
-        == scaler_argument("one of scaled_grads").text
-    )
+    text = text_of(RuntimeError, check, [*gradients, torch.ones(2)], there, there)
+    assert text == "one of scaled_grads was not a MPS tensor."

@@ -18,22 +18,15 @@ F = nn.functional
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     # norms
     "BatchNorm1d": (lambda: nn.BatchNorm1d(4), (6, 4)),
-    "BatchNorm1d 3-D": (lambda: nn.BatchNorm1d(4), (6, 4, 3)),
     "BatchNorm2d": (lambda: nn.BatchNorm2d(3), (4, 3, 5, 5)),
     "BatchNorm2d without statistics": (lambda: nn.BatchNorm2d(3, track_running_stats=False), (4, 3, 5, 5)),
-    "BatchNorm2d plain": (lambda: nn.BatchNorm2d(3, affine=False, momentum=None), (4, 3, 5, 5)),
     "BatchNorm3d": (lambda: nn.BatchNorm3d(3), (4, 3, 2, 2, 2)),
     "BatchNorm2d eval": (lambda: nn.BatchNorm2d(3).eval(), (4, 3, 5, 5)),
-    "InstanceNorm1d": (lambda: nn.InstanceNorm1d(4, affine=True), (2, 4, 5)),
     "InstanceNorm2d": (lambda: nn.InstanceNorm2d(3, affine=True, track_running_stats=True), (4, 3, 5, 5)),
-    "InstanceNorm3d": (lambda: nn.InstanceNorm3d(3), (2, 3, 2, 2, 2)),
     "LayerNorm": (lambda: nn.LayerNorm(4), (3, 5, 4)),
     "LayerNorm two dims": (lambda: nn.LayerNorm((5, 4)), (3, 5, 4)),
-    "LayerNorm plain": (lambda: nn.LayerNorm(4, elementwise_affine=False), (3, 4)),
-    "LayerNorm no bias": (lambda: nn.LayerNorm(4, bias=False), (3, 4)),
     "RMSNorm": (lambda: nn.RMSNorm(4), (3, 5, 4)),
     "GroupNorm": (lambda: nn.GroupNorm(2, 4), (3, 4, 5)),
-    "GroupNorm 2-D": (lambda: nn.GroupNorm(2, 4), (3, 4, 3, 3)),
     "LocalResponseNorm": (lambda: nn.LocalResponseNorm(2), (2, 4, 3, 3)),
     # activations
     **{
@@ -48,53 +41,31 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "Threshold": (lambda: nn.Threshold(0.1, -1.0), (3, 4)),
     "Softmax": (lambda: nn.Softmax(1), (3, 4)),
     "LogSoftmax": (lambda: nn.LogSoftmax(0), (3, 4)),
-    "Softmin": (lambda: nn.Softmin(1), (3, 4)),
-    "Softmax2d": (nn.Softmax2d, (2, 3, 4, 4)),
     # pooling
     "MaxPool1d": (lambda: nn.MaxPool1d(2), (2, 3, 7)),
-    "MaxPool1d overlapping": (lambda: nn.MaxPool1d(3, stride=1, padding=1), (2, 3, 7)),
     "MaxPool2d": (lambda: nn.MaxPool2d(2), (2, 3, 6, 6)),
     "MaxPool2d padded": (lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), (2, 3, 7, 7)),
-    "MaxPool2d dilated": (lambda: nn.MaxPool2d(2, dilation=2), (2, 3, 7, 7)),
-    "MaxPool2d indices": (lambda: nn.MaxPool2d(2, return_indices=True), (2, 3, 6, 6)),
-    "MaxPool2d unbatched": (lambda: nn.MaxPool2d(2), (3, 6, 6)),
     "MaxPool3d": (lambda: nn.MaxPool3d(2), (1, 2, 4, 4, 4)),
-    "AvgPool1d": (lambda: nn.AvgPool1d(2), (2, 3, 7)),
     "AvgPool2d": (lambda: nn.AvgPool2d(2), (2, 3, 6, 6)),
     "AvgPool2d padded": (lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False), (2, 3, 7, 7)),
     "AvgPool3d": (lambda: nn.AvgPool3d(2), (1, 2, 4, 4, 4)),
-    "AdaptiveAvgPool1d": (lambda: nn.AdaptiveAvgPool1d(3), (2, 3, 6)),
     "AdaptiveAvgPool2d": (lambda: nn.AdaptiveAvgPool2d(2), (2, 3, 6, 6)),
-    "AdaptiveAvgPool2d global": (lambda: nn.AdaptiveAvgPool2d(1), (2, 3, 5, 7)),
-    "AdaptiveMaxPool1d": (lambda: nn.AdaptiveMaxPool1d(3), (2, 3, 6)),
     "AdaptiveMaxPool2d": (lambda: nn.AdaptiveMaxPool2d(2), (2, 3, 6, 6)),
     "LPPool2d": (lambda: nn.LPPool2d(2, 2), (2, 3, 6, 6)),
     # shapes
     "ZeroPad2d": (lambda: nn.ZeroPad2d(1), (2, 3, 4, 4)),
-    "ConstantPad1d": (lambda: nn.ConstantPad1d((1, 2), 3.0), (2, 3, 4)),
-    "ReflectionPad1d": (lambda: nn.ReflectionPad1d(2), (2, 3, 4)),
     "ReflectionPad2d": (lambda: nn.ReflectionPad2d(1), (2, 3, 4, 4)),
     "ReflectionPad3d": (lambda: nn.ReflectionPad3d(1), (1, 2, 3, 3, 3)),
-    "ReplicationPad1d": (lambda: nn.ReplicationPad1d(2), (2, 3, 4)),
     "ReplicationPad2d": (lambda: nn.ReplicationPad2d(1), (2, 3, 4, 4)),
     "ReplicationPad3d": (lambda: nn.ReplicationPad3d(1), (1, 2, 3, 3, 3)),
-    "CircularPad2d": (lambda: nn.CircularPad2d(1), (2, 3, 4, 4)),
     "PixelShuffle": (lambda: nn.PixelShuffle(2), (2, 4, 3, 3)),
-    "PixelUnshuffle": (lambda: nn.PixelUnshuffle(2), (2, 1, 4, 4)),
     "Upsample nearest": (lambda: nn.Upsample(scale_factor=2), (2, 3, 4, 4)),
-    "Upsample nearest 1d": (lambda: nn.Upsample(size=7), (2, 3, 4)),
     "Upsample nearest-exact": (lambda: nn.Upsample(scale_factor=1.5, mode="nearest-exact"), (2, 3, 4, 4)),
-    "Upsample linear": (lambda: nn.Upsample(scale_factor=2, mode="linear"), (2, 3, 4)),
     "Upsample bilinear": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (2, 3, 4, 4)),
-    "Upsample bilinear corners": (lambda: nn.Upsample(size=(7, 5), mode="bilinear", align_corners=True), (2, 3, 4, 4)),
     "Upsample bicubic": (lambda: nn.Upsample(scale_factor=2, mode="bicubic"), (2, 3, 4, 4)),
     "Upsample trilinear": (lambda: nn.Upsample(scale_factor=2, mode="trilinear"), (1, 2, 3, 3, 3)),
-    "Unflatten": (lambda: nn.Unflatten(1, (2, 2)), (3, 4)),
     "Linear": (lambda: nn.Linear(4, 5), (3, 4)),
     "Linear 3-D": (lambda: nn.Linear(4, 5, bias=False), (2, 3, 4)),
-    "Linear 1-D": (lambda: nn.Linear(4, 5), (4,)),
-    "CosineSimilarity": (lambda: _Twice(nn.CosineSimilarity()), (3, 4)),
-    "PairwiseDistance": (lambda: _Twice(nn.PairwiseDistance()), (3, 4)),
     "Bilinear": (lambda: _Twice(nn.Bilinear(4, 4, 3)), (3, 4)),
 }  # fmt: skip
 
@@ -138,8 +109,6 @@ TARGETS = values(3, 4, seed=5)
 LOSSES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "L1": (nn.L1Loss(), (values(3, 4), TARGETS)),
     "MSE": (nn.MSELoss(), (values(3, 4), TARGETS)),
-    "MSE none": (nn.MSELoss(reduction="none"), (values(3, 4), TARGETS)),
-    "MSE sum": (nn.MSELoss(reduction="sum"), (values(3, 4), TARGETS)),
     "SmoothL1": (nn.SmoothL1Loss(), (values(3, 4), TARGETS)),
     "Huber": (nn.HuberLoss(delta=0.5), (values(3, 4), TARGETS)),
     "CrossEntropy": (nn.CrossEntropyLoss(), (values(3, 4), CLASSES)),
@@ -150,7 +119,6 @@ LOSSES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "CrossEntropy probabilities": (nn.CrossEntropyLoss(), (values(3, 4), TARGETS.softmax(1))),
     "CrossEntropy 2-D": (nn.CrossEntropyLoss(), (values(2, 3, 4, 4), torch.arange(32).view(2, 4, 4) % 3)),
     "NLL": (nn.NLLLoss(), (values(3, 4).log_softmax(1), CLASSES)),
-    "NLL none": (nn.NLLLoss(reduction="none"), (values(3, 4).log_softmax(1), CLASSES)),
     "NLL 2-D": (nn.NLLLoss(), (values(2, 3, 4, 4).log_softmax(1), torch.arange(32).view(2, 4, 4) % 3)),
     "BCE": (nn.BCELoss(), (values(3, 4).sigmoid(), TARGETS.sigmoid())),
     "BCEWithLogits": (nn.BCEWithLogitsLoss(pos_weight=torch.ones(4) * 2), (values(3, 4), TARGETS.sigmoid())),
@@ -158,9 +126,7 @@ LOSSES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "PoissonNLL": (nn.PoissonNLLLoss(), (values(3, 4), TARGETS.abs())),
     "GaussianNLL": (nn.GaussianNLLLoss(), (values(3, 4), TARGETS, values(3, 4, seed=9).abs() + 0.1)),
     "HingeEmbedding": (nn.HingeEmbeddingLoss(), (values(3, 4), TARGETS.sign())),
-    "SoftMargin": (nn.SoftMarginLoss(), (values(3, 4), TARGETS.sign())),
     "CosineEmbedding": (nn.CosineEmbeddingLoss(), (values(3, 4), TARGETS, torch.tensor([1.0, -1.0, 1.0]))),
-    "MarginRanking": (nn.MarginRankingLoss(), (values(3), values(3, seed=2), torch.tensor([1.0, -1.0, 1.0]))),
     "TripletMargin": (nn.TripletMarginLoss(), (values(3, 4), TARGETS, values(3, 4, seed=7))),
     "MultiLabelSoftMargin": (nn.MultiLabelSoftMarginLoss(), (values(3, 4), (TARGETS > 0).float())),
 }
@@ -200,18 +166,6 @@ def test_embedding_bags(mode: str) -> None:
     same_module(nn.EmbeddingBag(6, 3, mode=mode), torch.tensor([0, 2, 2, 5, 1]), torch.tensor([0, 2]))
 
 
-@pytest.mark.filterwarnings("ignore:The operator 'aten..embedding_renorm_' is not currently supported:UserWarning")
-def test_embedding_with_a_largest_norm() -> None:
-    """max_norm renormalises the rows in place, through an operator that always falls back to the CPU."""
-    table = nn.Embedding(4, 3, max_norm=1.0, device="mps")
-    with torch.no_grad():
-        table.weight.fill_(5.0)
-    table(torch.tensor([0, 2], device="mps"))
-    norms = table.weight.detach().norm(dim=1).cpu()
-    torch.testing.assert_close(norms[[0, 2]], torch.ones(2), rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(norms[[1, 3]], torch.full((2,), 75.0).sqrt(), rtol=1e-3, atol=1e-3)
-
-
 def test_dropouts() -> None:
     """Every dropout keeps the expectation, acts in training only, and its backward uses the same mask."""
     for kind, shape in (
@@ -245,25 +199,9 @@ def test_grid_sampling() -> None:
     same_gradients(warp, values(2, 3, 5, 5), values(2, 2, 3))
 
 
-def test_max_unpooling() -> None:
-    """MaxUnpool2d inverts MaxPool2d where it can."""
-
-    def cycle(x: torch.Tensor) -> torch.Tensor:
-        y, where = F.max_pool2d(x, 2, return_indices=True)
-        return F.max_unpool2d(y, where, 2)
-
-    same_gradients(cycle, values(1, 2, 4, 4))
-
-
 def test_integer_and_bool_pooling_in_a_wider_type() -> None:
     """MPS pools integers, which the CPU does not: the result is that of float, cast back."""
     x = values(1, 1, 4, 4, dtype=torch.int32).to("mps")
     y = F.max_pool2d(x, 2)
     assert torch.int32 == y.dtype
     assert torch.equal(F.max_pool2d(x.float().cpu(), 2).int(), y.cpu())
-
-
-def test_losses_refuse_what_the_cpu_refuses() -> None:
-    """Sizes that do not fit raise torch's texts."""
-    same(F.cross_entropy, values(3, 4), torch.tensor([0, 1]))
-    same(F.binary_cross_entropy, values(3).sigmoid(), values(4))

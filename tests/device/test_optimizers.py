@@ -1,8 +1,7 @@
-"""Every torch.optim optimizer on mps: for-loop, foreach and fused give the CPU's losses, also after a reload."""
+"""Every torch.optim optimizer on mps: for-loop, foreach and fused give the CPU's losses."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -121,25 +120,6 @@ def test_the_default_is_the_for_loop() -> None:
     assert "mps" in torch.utils._foreach_utils._get_fused_kernels_supported_devices()
 
 
-def test_lbfgs() -> None:
-    """LBFGS with a closure, also with strong Wolfe line search, gives the CPU's losses."""
-    for search in (None, "strong_wolfe"):
-        finals = []
-        for device in ("cpu", "mps"):
-            p = nn.Parameter(values(4).to(device))
-            optimizer = torch.optim.LBFGS([p], lr=0.5, max_iter=5, line_search_fn=search)
-
-            def closure(p: nn.Parameter = p, optimizer: torch.optim.Optimizer = optimizer) -> torch.Tensor:
-                optimizer.zero_grad()
-                loss = ((p - 3) ** 4).sum()
-                loss.backward()
-                return loss
-
-            optimizer.step(closure)
-            finals.append(closure().item())
-        assert finals[0] == pytest.approx(finals[1], rel=1e-3)
-
-
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")
 def test_sparse_adam_with_sparse_gradients() -> None:
     """SparseAdam, SGD and Adagrad take the sparse gradients of an embedding."""
@@ -162,78 +142,3 @@ def test_sparse_adam_with_sparse_gradients() -> None:
                 optimizer.step()
             weights.append(table.weight.detach().cpu())
         torch.testing.assert_close(weights[1], weights[0])
-
-
-@pytest.mark.parametrize("kind", ["Adam", "SGD", "RMSprop"])
-def test_states_are_on_the_device_and_can_be_reloaded(kind: str) -> None:
-    """State tensors are on mps; a reloaded optimizer goes on as if nothing had happened."""
-    p = nn.Parameter(values(3).to("mps"))
-    optimizer = getattr(torch.optim, kind)([p], lr=0.1, **({"momentum": 0.9} if kind == "SGD" else {}))
-
-    def step(p: nn.Parameter, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.zero_grad()
-        (p**2).sum().backward()
-        optimizer.step()
-
-    step(p, optimizer)
-    q = nn.Parameter(p.detach().clone())
-    other = getattr(torch.optim, kind)([q], lr=0.1, **({"momentum": 0.9} if kind == "SGD" else {}))
-    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    assert all(t.is_mps for t in other.state[q].values() if isinstance(t, torch.Tensor) and t.dim())
-    step(p, optimizer)
-    step(q, other)
-    torch.testing.assert_close(q, p)
-
-
-def test_schedulers() -> None:
-    """Learning-rate schedules act on mps optimizers as on any."""
-    p = nn.Parameter(torch.ones(1, device="mps"))
-    optimizer = torch.optim.SGD([p], lr=1.0)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
-    rates = []
-    for _ in range(4):
-        p.grad = torch.zeros(1, device="mps")
-        optimizer.step()
-        rates.append(schedule.get_last_lr()[0])
-        schedule.step()
-    assert rates == pytest.approx([1.0, 0.8535533905932737, 0.5, 0.14644660940672627])
-    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
-    for loss in (1.0, 2.0, 3.0):
-        plateau.step(torch.tensor(loss, device="mps"))
-    assert optimizer.param_groups[0]["lr"] < 1e-2
-
-
-@pytest.mark.parametrize("ema", [False, True])
-def test_averaged_models(ema: bool) -> None:
-    """AveragedModel (SWA and EMA) and update_bn work on mps and equal the CPU."""
-    results = []
-    for device in ("cpu", "mps"):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(device)
-        average = torch.optim.swa_utils.AveragedModel(
-            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5) if ema else None, use_buffers=ema
-        )
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        x = values(6, 3)
-        for _ in range(3):
-            optimizer.zero_grad()
-            model(x.to(device)).sub(1).pow(2).mean().backward()  # a steeper one makes a thousand times of a rounding
-            optimizer.step()
-            average.update_parameters(model)
-        if not ema:
-            torch.optim.swa_utils.update_bn([x[:3], x[3:]], average, device=torch.device(device))
-        results.append([t.cpu() for t in average.state_dict().values()])
-    torch.testing.assert_close(results[1], results[0])
-
-
-def test_zero_grad_and_groups() -> None:
-    """Parameter groups with options of their own, and zero_grad both ways."""
-    a, b = nn.Parameter(torch.ones(2, device="mps")), nn.Parameter(torch.ones(2, device="mps"))
-    optimizer = torch.optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.0}], lr=1.0)
-    (a + b).sum().backward()
-    optimizer.step()
-    assert ([0.0, 0.0], [1.0, 1.0]) == (a.tolist(), b.tolist())
-    optimizer.zero_grad(set_to_none=False)
-    assert [0.0, 0.0] == a.grad.tolist()
-    optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1, device="mps"))]})
-    assert 3 == len(optimizer.param_groups)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from device.compare import assert_same, same, same_gradients, same_module, text_of, values
+from device.compare import same, same_gradients, same_module, text_of, values
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -44,12 +44,6 @@ def test_given_states_and_unbatched_inputs(kind: type[nn.RNNBase]) -> None:
     same_module(kind(4, 5), values(3, 4))
 
 
-def test_relu_rnn() -> None:
-    """RNN with relu agrees."""
-    torch.manual_seed(0)
-    same_module(nn.RNN(4, 5, nonlinearity="relu"), values(3, 2, 4))
-
-
 @pytest.mark.parametrize("kind", [nn.RNNCell, nn.LSTMCell, nn.GRUCell])
 def test_cells(kind: type[nn.RNNCellBase]) -> None:
     """Cells agree, with and without a state and a bias."""
@@ -75,17 +69,6 @@ def test_packed_sequences(kind: type[nn.RNNBase]) -> None:
     same_gradients(run, kind(3, 4, batch_first=True), values(3, 4, 3))
 
 
-def test_packing_helpers() -> None:
-    """pad_sequence, pack_sequence and packed attributes live on mps."""
-    parts = [values(n, 2).to("mps") for n in (3, 2)]
-    assert_same(pad_sequence(parts, batch_first=True), pad_sequence([p.cpu() for p in parts], batch_first=True))
-    packed = pack_sequence(parts)
-    assert packed.data.is_mps
-    assert packed.batch_sizes.device.type == "cpu"
-    assert packed.cpu().data.device.type == "cpu"
-    assert packed.to("mps").data.is_mps
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropout_between_layers(kind: type[nn.RNNBase]) -> None:
     """Dropout acts in training only, draws anew at each call, and follows the seed."""
@@ -103,16 +86,6 @@ def test_dropout_between_layers(kind: type[nn.RNNBase]) -> None:
     reference = kind(4, 8, num_layers=2).eval()
     reference.load_state_dict(module.cpu().state_dict())
     torch.testing.assert_close(module(x.cpu())[0], reference(x.cpu())[0])
-
-
-def test_flatten_parameters_and_state_dicts() -> None:
-    """flatten_parameters is harmless; weights load across devices."""
-    module = nn.LSTM(3, 4, device="mps")
-    module.flatten_parameters()
-    other = nn.LSTM(3, 4)
-    other.load_state_dict(module.state_dict())
-    x = values(2, 1, 3)
-    torch.testing.assert_close(other(x)[0], module(x.to("mps"))[0].cpu(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_state_on_the_cpu_is_refused() -> None:

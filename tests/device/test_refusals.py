@@ -10,17 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from anymps.rules import Family, family, installed_torch
+from anymps.rules import Family, family
 from anymps.rules.texts import (
     SAME_GPU_CHECKS,
-    complex128_allocation,
     devices_differ,
     float64_allocation,
-    generator_device,
-    item_of_empty,
     linear_argument,
     numpy_of,
-    sixteen_dims,
     sparse_argument,
     tensor_on_cpu,
     too_many_cpu_scalars,
@@ -80,12 +76,11 @@ def test_float64_is_refused_in_the_backends_words(name: str) -> None:
 
 def test_complex128_is_refused_where_the_release_does() -> None:
     """empty refuses complex128 from torch 2.12 with the float64 text; empty_strided never looks."""
-    text = complex128_allocation(torch.__version__)
-    if text is None:
+    if RELEASE < (2, 12):
         assert torch.complex128 == torch.empty(1, dtype=torch.complex128, device="mps").dtype
     else:
-        assert text_of(TypeError, torch.empty, 1, dtype=torch.complex128, device="mps") == text.text
-        assert text_of(TypeError, torch.zeros, 1, dtype=torch.complex128, device="mps") == text.text
+        assert text_of(TypeError, torch.empty, 1, dtype=torch.complex128, device="mps") == float64_allocation().text
+        assert text_of(TypeError, torch.zeros, 1, dtype=torch.complex128, device="mps") == float64_allocation().text
     assert torch.complex128 == torch.empty_strided((1,), (1,), dtype=torch.complex128, device="mps").dtype
 
 
@@ -110,7 +105,8 @@ def test_more_than_16_dimensions() -> None:
     """Factories refuse 17 dimensions; empty_strided and views do not look."""
     shape = [1] * 17
     for factory in (torch.empty, torch.zeros, torch.ones, torch.rand):
-        assert text_of(RuntimeError, factory, shape, device="mps") == sixteen_dims(17).text
+        text = text_of(RuntimeError, factory, shape, device="mps")
+        assert text == "MPS supports tensors with dimensions <= 16, but got 17."
     assert 16 == torch.zeros([1] * 16, device="mps").dim()
     assert 17 == torch.empty_strided(shape, shape, device="mps").dim()
     assert 17 == torch.zeros(1, device="mps").view(shape).dim()
@@ -124,9 +120,8 @@ def test_negative_sizes() -> None:
 
 def test_items_of_empty_tensors() -> None:
     """item() of nothing raises; of many too."""
-    assert (
-        text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps")) == item_of_empty().text
-    )
+    text = text_of(RuntimeError, torch.ops.aten._local_scalar_dense, torch.empty(0, device="mps"))
+    assert text == "_local_scalar_dense: Empty tensor not supported"
     text = text_of(RuntimeError, torch.ones(2, device="mps").item)
     assert text == "a Tensor with 2 elements cannot be converted to Scalar"
     assert text_of(RuntimeError, lambda: bool(torch.ones(2, device="mps"))) == text_of(
@@ -205,14 +200,6 @@ def test_linear_on_two_devices(on_cpu: str) -> None:
     assert text_of(RuntimeError, F.linear, *tensors) == linear_argument(on_cpu, "cpu").text
 
 
-def test_a_module_that_was_not_moved() -> None:
-    """The commonest mistakes: a module left on the CPU, a batch left on the CPU."""
-    text = text_of(RuntimeError, nn.Linear(2, 2), there(3, 2))
-    assert text == linear_argument("weight", "cpu").text
-    text = text_of(RuntimeError, nn.Linear(2, 2).to("mps"), here(3, 2))
-    assert text == linear_argument("input", "cpu").text
-
-
 def test_zero_dimensional_cpu_tensors_are_numbers() -> None:
     """One 0-dim CPU tensor may stand among the mps tensors of an element-wise operator; two may not."""
     x, number = there(2), torch.tensor(3.0)
@@ -226,49 +213,11 @@ def test_zero_dimensional_cpu_tensors_are_numbers() -> None:
     assert text_of(RuntimeError, torch.addcmul, x, number, number) == too_many_cpu_scalars().text
 
 
-def test_python_numbers_are_welcome_everywhere() -> None:
-    """Operators with Python numbers never meet a device check."""
-    x = there(4)
-    for call in (
-        lambda t: (t + 1, 1 - t, t * 2.0, 2 / t, t // 2, t % 3, 2**t, t**2, -t, abs(t), t > 1, 1 >= t, t == 0),
-        lambda t: (torch.fmod(t, 2), torch.remainder(t, 2), torch.clamp(t, 0, 1), torch.maximum(t, t.new_tensor(1))),
-        lambda t: (
-            torch.where(t > 0, 1.0, 0.0),
-            torch.where(t > 0, t, 2),
-            torch.xlogy(t.abs(), 2),
-            torch.copysign(t, -1),
-        ),
-        lambda t: (torch.floor_divide(t, 2), torch.true_divide(t, 2)),
-        lambda t: (torch.ldexp(t, torch.ones_like(t).int()), torch.hypot(t, t)),
-        lambda t: ((t.int() << 1) | 1, t.int() & 3, t.int() ^ 2, torch.bitwise_left_shift(t.int(), 2)),
-    ):
-        assert_same(call(x), call(here(4)))
-
-
 def test_operators_hide_a_type_error() -> None:
     """`+` turns the TypeError of a float64 result into Python's own, as its wrapper does with every TypeError."""
     integers, number = torch.ones(2, dtype=torch.int64, device="mps"), torch.tensor(1.0, dtype=WIDE)
     text = text_of(TypeError, lambda: integers + number)
     assert text == "unsupported operand type(s) for +: 'Tensor' and 'Tensor'"
-
-
-def test_generators_of_another_device() -> None:
-    """A CPU generator is refused by mps operators, and an mps generator by CPU ones."""
-    cpu, mps = torch.Generator("cpu"), torch.Generator("mps")
-    for call in (
-        lambda: torch.rand(2, device="mps", generator=cpu),
-        lambda: torch.empty(2, device="mps").normal_(generator=cpu),
-        lambda: torch.bernoulli(torch.ones(2, device="mps"), generator=cpu),
-        lambda: torch.multinomial(torch.ones(2, device="mps"), 1, generator=cpu),
-    ):
-        assert text_of(RuntimeError, call) == generator_device("mps", "cpu").text
-    text = text_of(RuntimeError, torch.randperm, 3, device="mps", generator=cpu)
-    assert text == generator_device("mps:0", "cpu", with_index=True).text
-    text = text_of(RuntimeError, torch.rand, 2, generator=mps)
-    if installed_torch().version.release < (2, 13):  # the generator leads to MPSGraph, and its tensor is not there
-        assert text == devices_differ(Family.PLACEHOLDER).text
-    else:
-        assert text == generator_device("cpu", "mps").text
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled:UserWarning")

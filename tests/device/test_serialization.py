@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,42 +142,6 @@ def test_state_dict_loads_across_devices_and_with_assign() -> None:
     assert source.weight.device.type == "cpu"
     text = text_of(RuntimeError, nn.Linear(4, 2, device="mps").load_state_dict, source.state_dict())
     assert "size mismatch for weight" in text
-
-
-def test_whole_modules_are_pickled() -> None:
-    """torch.save of a module keeps it on mps, and map_location moves it."""
-    module = nn.Sequential(OrderedDict(linear=nn.Linear(2, 2), norm=nn.BatchNorm1d(2))).to("mps")
-    back = torch.load(saved(module), weights_only=False)
-    assert all(tensor.is_mps for tensor in back.state_dict().values())
-    moved = torch.load(saved(module), map_location="cpu", weights_only=False)
-    assert all(not tensor.is_mps for tensor in moved.state_dict().values())
-    assert torch.equal(module.linear.weight.cpu(), moved.linear.weight)
-
-
-def test_memory_mapped_loading(tmp_path: Path) -> None:
-    """torch.load(mmap=True) maps to the CPU and moves from there."""
-    torch.save(values(100).to("mps"), tmp_path / "x.pt")
-    assert_same(torch.load(tmp_path / "x.pt", mmap=True, map_location="cpu").to("mps"), values(100))
-
-
-@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants:UserWarning")
-@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch 2.11, once in a process
-def test_sparse_tensors_are_kept() -> None:
-    """A sparse COO mps tensor comes back with indices and values on mps."""
-    x = torch.eye(3).to_sparse().to("mps")
-    back = torch.load(saved(x))
-    assert torch.device("mps:0") == back.device
-    assert torch.equal(torch.eye(3), back.to_dense().cpu())
-
-
-def test_a_float64_file_does_not_load_to_mps() -> None:
-    """float64 in a checkpoint is refused by the move to mps, in the backend's words."""
-    file = saved(torch.ones(2, dtype=torch.float64))
-    text = text_of(TypeError, torch.load, file, map_location="mps")
-    assert text == (
-        "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
-        "Please use float32 instead."
-    )
 
 
 def test_a_file_from_mps_without_the_device() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -117,120 +116,6 @@ def test_a_parameter_moves_to_mps_and_back_through_data() -> None:
     assert p.device.type == "cpu"
 
 
-def test_requires_grad_can_be_switched() -> None:
-    """requires_grad_, retain_grad, detach_ and is_leaf work as on the CPU."""
-    x = torch.ones(2, device="mps").requires_grad_()
-    y = x * 2
-    y.retain_grad()
-    y.sum().backward()
-    assert_same(y.grad, torch.ones(2))
-    assert (True, False) == (x.is_leaf, y.is_leaf)
-    y.detach_()
-    assert not y.requires_grad
-    text = text_of(RuntimeError, torch.ones(2, dtype=torch.int64).requires_grad_)
-    assert text == text_of(RuntimeError, torch.ones(2, dtype=torch.int64, device="mps").requires_grad_)
-
-
-OUT: dict[str, Callable[..., torch.Tensor]] = {
-    "add": lambda x, out: torch.add(x, 1, out=out),
-    "mm": lambda x, out: torch.mm(x, x.t(), out=out),
-    "matmul": lambda x, out: torch.matmul(x, x.t(), out=out),
-    "bmm": lambda x, out: torch.bmm(x[None], x.t()[None], out=out),
-    "addmm": lambda x, out: torch.addmm(x[:, :3], x, x.t(), out=out),
-    "cat": lambda x, out: torch.cat([x, x], out=out),
-    "stack": lambda x, out: torch.stack([x, x], out=out),
-    "sum": lambda x, out: torch.sum(x, 0, out=out),
-    "exp": lambda x, out: torch.exp(x, out=out),
-    "softmax": lambda x, out: torch.softmax(x, 1, out=out),
-    "index_select": lambda x, out: torch.index_select(x, 0, torch.tensor([1, 0], device=x.device), out=out),
-    "where": lambda x, out: torch.where(x > 0, x, -x, out=out),
-    "arange": lambda x, out: torch.arange(7, out=out),
-    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
-    "norm": lambda x, out: torch.linalg.norm(x, out=out),
-    "tril": lambda x, out: torch.tril(x, out=out),
-    "clamp": lambda x, out: torch.clamp(x, -1, 1, out=out),
-    "mean": lambda x, out: torch.mean(x, (0, 1), out=out),
-    "gather": lambda x, out: torch.gather(x, 1, torch.zeros(3, 2, dtype=torch.int64, device=x.device), out=out),
-    "full": lambda x, out: torch.full((2, 2), 3.0, out=out),
-    "inv": lambda x, out: torch.linalg.inv(x[:, :3], out=out),
-}
-
-
-@pytest.mark.parametrize("name", list(OUT))
-def test_out_is_written_in_place_and_returned(name: str) -> None:
-    """out= is returned itself; an empty one is resized, a view of another tensor is written where it lies."""
-    call, x = OUT[name], values(3, 4)
-    expected = call(x, None) if name not in ("arange", "full") else call(x, torch.empty(0))
-    out = torch.empty(0, device="mps")
-    assert call(x.to("mps"), out) is out
-    assert_same(out, expected)
-    wide = torch.zeros((2, *expected.shape), device="mps")
-    call(x.to("mps"), wide[1])
-    assert_same(wide[1].clone(), expected, strides=False)
-    assert not wide[0].any()
-    strided = torch.zeros((*expected.shape, 2), device="mps")[..., 1]
-    call(x.to("mps"), strided)
-    assert_same(strided.clone(memory_format=torch.contiguous_format), expected, strides=False)
-
-
-def test_out_of_the_wrong_shape_warns_and_is_resized() -> None:
-    """A non-empty out= of another shape is resized with torch's warning."""
-    texts = []
-    for device in ("cpu", "mps"):
-        out = torch.empty(2, device=device)
-        with pytest.warns(UserWarning) as caught:
-            torch.add(torch.ones(3, device=device), 1, out=out)
-        assert (3,) == out.shape
-        texts.append([str(warning.message) for warning in caught])
-    assert texts[0] == texts[1]
-
-
-def test_out_with_several_results() -> None:
-    """Operators with several out tensors write all of them."""
-    x = values(3, 4)
-    top, where = torch.empty(0, device="mps"), torch.empty(0, dtype=torch.int64, device="mps")
-    torch.max(x.to("mps"), 1, out=(top, where))
-    assert_same((top, where), tuple(torch.max(x, 1)))
-    torch.sort(x.to("mps"), 0, out=(top.resize_(0), where.resize_(0)))
-    assert_same((top, where), tuple(torch.sort(x, 0)))
-    torch.topk(x.to("mps"), 2, out=(top.resize_(0), where.resize_(0)))
-    assert_same((top, where), tuple(torch.topk(x, 2)))
-
-
-def test_out_refuses_a_wrong_dtype_and_gradients() -> None:
-    """out= that cannot hold the result, or that belongs to a graph, raises torch's text."""
-
-    def cast(x: torch.Tensor) -> None:
-        torch.add(x, 1.5, out=torch.empty(2, dtype=torch.int64, device=x.device))
-
-    def differentiate(x: torch.Tensor) -> None:
-        torch.add(x.requires_grad_(), 1, out=torch.empty(2, device=x.device))
-
-    same(cast, torch.ones(2))
-    assert text_of(RuntimeError, differentiate, torch.ones(2)) == text_of(
-        RuntimeError, differentiate, torch.ones(2, device="mps")
-    )
-
-
-def test_in_place_operations_keep_the_memory() -> None:
-    """In-place operations write where the tensor lies and return it."""
-    x = values(3, 4).to("mps")
-    address = x.data_ptr()
-    for change in (
-        x.add_(1), x.mul_(2), x.clamp_(-3, 3), x.zero_(), x.fill_(2), x.copy_(torch.ones(4)), x.exp_(), x.relu_(),
-        x.masked_fill_(x > 1, 0), x.index_fill_(0, torch.tensor([1], device="mps"), 5), x.triu_(), x.sqrt_(),
-        x.lerp_(torch.ones_like(x), 0.5), x.addcmul_(x, x), x.pow_(2), x.neg_(), x.abs_(), x.round_(),
-    ):  # fmt: skip
-        assert change is x
-    assert address == x.data_ptr()
-
-
-def test_in_place_type_promotion_is_refused() -> None:
-    """An in-place operation whose result does not fit raises torch's text."""
-    same(lambda x: x.add_(1.5), torch.ones(2, dtype=torch.int64))
-    same(lambda x: x.div_(2), torch.ones(2, dtype=torch.int64))
-
-
 def test_deepcopy_is_a_copy_of_its_own() -> None:
     """copy.deepcopy of an mps tensor is a clone: values, flags and gradients stay, memory is new."""
     x = values(2, 3).to("mps").requires_grad_()
@@ -246,21 +131,6 @@ def test_deepcopy_is_a_copy_of_its_own() -> None:
     assert text == text_of(RuntimeError, copy.deepcopy, values(2).to("mps").requires_grad_() * 2)
     shallow = copy.copy(x)
     assert shallow.data_ptr() == x.data_ptr()
-
-
-def test_deepcopy_of_modules_and_optimizers() -> None:
-    """A deepcopied model trains on its own, with tied weights still tied."""
-    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3)).to("mps")
-    model[2].weight = model[0].weight
-    optimizer = torch.optim.Adam(model.parameters())
-    model(values(4, 3).to("mps")).sum().backward()
-    optimizer.step()
-    twin, again = copy.deepcopy((model, optimizer))
-    assert twin[2].weight is twin[0].weight
-    assert twin[0].weight is again.param_groups[0]["params"][0]
-    twin[0].weight.data.zero_()
-    assert model[0].weight.any()
-    assert all(state["exp_avg"].is_mps for state in again.state.values())
 
 
 def test_pickle_keeps_tensors_parameters_and_storages() -> None:

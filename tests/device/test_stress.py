@@ -106,7 +106,6 @@ print((meet(count // 2, count) - half) // 1024 < 16, torch.mps.current_allocated
     assert result.lines == ["True 4"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 def test_forks_in_the_middle_of_work() -> None:
     """Children of a process whose threads use the device are told so and compute on the CPU; the parent goes on."""
     result = run_python(
@@ -151,7 +150,6 @@ print(ends, torch.ones(3, device="mps").sum().item())
     assert result.lines == ["{0} 3.0"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on POSIX systems only")
 @pytest.mark.parametrize("recorded", [False, True])
 def test_children_free_what_their_parent_has_while_its_threads_allocate(recorded: bool) -> None:
     """Whatever locks the parent has taken, none of 300 children waits for one when it frees tensors."""

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from torch import nn
 
 from device.compare import assert_same, values
 from processes import ENABLE, run_with_torch
@@ -29,34 +28,6 @@ def all_at_once(work: Callable[[int], object]) -> list[object]:
 
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(run, range(THREADS)))
-
-
-def train(number: int, device: str = "mps") -> list[float]:
-    """The losses of a small model that is made, trained and dropped inside one thread."""
-    model = nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 3))
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(values(*p.shape, seed=number) * 0.3)
-    model.to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
-    x, y = values(9, 6, seed=number).to(device), (torch.arange(9) % 3).to(device)
-    losses = []
-    for _ in range(10):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def test_models_train_side_by_side() -> None:
-    """Each thread gets the losses that it would get alone on the CPU."""
-    found = all_at_once(train)
-    for number in range(THREADS):
-        torch.testing.assert_close(
-            torch.tensor(found[number]), torch.tensor(train(number, "cpu")), rtol=1e-4, atol=1e-5
-        )
 
 
 def test_one_graph_is_walked_by_many_threads() -> None:

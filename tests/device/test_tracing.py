@@ -65,14 +65,6 @@ def test_compiled_modules_train(backend: str) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_there_is_no_backend_called_mps() -> None:
-    """torch.compile(backend="mps") is refused."""
-    torch._dynamo.reset()
-    with pytest.raises(torch._dynamo.exc.InvalidBackend) as raised:
-        torch.compile(attend, backend="mps")
-    assert "Invalid backend: 'mps'" in str(raised.value)
-
-
 @pytest.mark.parametrize("how", ["trace", "script", "freeze"])
 def test_torchscript(how: str) -> None:
     """Traced, scripted and frozen modules run on mps, forward and backward."""

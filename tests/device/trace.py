@@ -9,11 +9,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from anymps.rules import SCALAR_TYPES, Family, dtype_table, operator_rules
+from anymps.rules import SCALAR_TYPES, Family, dtype_table, operator_rules, version_rules
 from anymps.rules.texts import (
     SAME_GPU_CHECKS,
     BackendText,
-    complex128_allocation,
     devices_differ,
     float64_allocation,
     tensor_on_cpu,
@@ -52,7 +51,7 @@ class Trace(TorchDispatchMode):
             elif result.dtype == torch.float64:
                 self._refuse(float64_allocation())
             elif result.dtype == torch.complex128:
-                self._refuse(complex128_allocation(torch.__version__))
+                self._refuse(float64_allocation() if version_rules(torch.__version__).complex128_refused else None)
         return results
 
     def _look(self, name: str, tensors: list[torch.Tensor], hosts: list[torch.Tensor]) -> None:

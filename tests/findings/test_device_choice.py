@@ -160,7 +160,7 @@ def test_nothing_ran_on_mps_is_an_error() -> None:
     recording = RecordingBuilder(meta=META).close()
     assert verdict(Story.of(recording), [finding]) == [
         "Nothing ran on mps, so this says nothing about M3 Pro 18GB.",
-        "1 finding: 1 error. Change first: train.py:3 (MPS002).",
+        "1 error. Change first: train.py:3 (MPS002).",
     ]
 
 

@@ -25,6 +25,26 @@ def test_cuda_asked_for(error: str, expected: list[str]) -> None:
         assert findings[0].site.line == 7
 
 
+@pytest.mark.parametrize(
+    ("arguments", "fix"),
+    [
+        (["--device", "cuda:0"], "Start the script with `--device mps` in place of `--device cuda:0`."),
+        (["--steps", "3", "--device=cuda"], "Start the script with `--device=mps` in place of `--device=cuda`."),
+        (["cuda"], "Start the script with `mps` in place of `cuda`."),
+        (
+            ["--name", "cudagraphs"],
+            "Prefer mps where the device is chosen, and use that device everywhere: `.to(device)`.",
+        ),
+    ],
+)
+def test_cuda_asked_for_by_an_option(arguments: list[str], fix: str) -> None:
+    """MPS407: where the command line chose the device, so does the fix."""
+    ending = {"exception": "AssertionError", "message": "Torch not compiled with CUDA enabled"}
+    builder = RecordingBuilder(meta={**META, "arguments": arguments, "ending": ending})
+    builder.note("cuda", start_ns=0, site=builder.site("train.py", 7, "main", "model.to(args.device)"))
+    assert only(builder.close()).fix == fix
+
+
 FLASH = "flash_attn has no counterpart on a Mac; use torch.nn.functional.scaled_dot_product_attention"
 
 

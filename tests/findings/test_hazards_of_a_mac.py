@@ -13,7 +13,7 @@ from anymps.device import enforce_hazards
 from anymps.device._real_mac import hazards_of
 from anymps.mac import parse_mac
 from anymps.rules import parse_torch_version
-from anymps.rules.faults import Check, Outcome, all_hazards
+from anymps.rules.faults import Outcome, all_hazards
 
 pytestmark = pytest.mark.usefixtures("virtual_device", "hazards_put_back")
 
@@ -37,7 +37,7 @@ def test_the_faults_of_a_real_mac(mac: str | None, macos: str, identities: set[s
 @pytest.mark.parametrize("outcome", [Outcome.ABORTS, Outcome.WRONG])
 def test_a_call_that_may_end_the_process_is_saved_before_it_runs(outcome: Outcome, tmp_path: Path) -> None:
     """The mark of a call that a Mac may not survive is in the file when the call begins, once a line."""
-    fault = next(hazard for hazard in all_hazards() if hazard.check is Check.INTEGERS)
+    fault = next(hazard for hazard in all_hazards() if hazard.check == "integers")
     enforce_hazards((replace(fault, outcome=outcome, operators=("exp",)),))
     x = torch.ones(3, dtype=torch.int32, device="mps")
     saved: list[str] = []

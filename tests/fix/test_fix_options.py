@@ -1,4 +1,4 @@
-"""The option that asks a script for the CPU is found in its syntax tree, and lines are known again after a change."""
+"""The option that asks a script for the CPU is found in its syntax tree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps.fix import Program, cpu_option, new_statements
-from anymps.fix._lines import new_line
+from anymps.fix import Program, cpu_option
 
 
 def option_of(folder: Path, text: str, *given: str) -> str:
@@ -58,17 +57,3 @@ def test_options_of_a_module(tmp_path: Path) -> None:
     assert option_of(tmp_path, text) == "--no-cuda"
     assert option_of(tmp_path, text, "--lr", "1", "--no-cuda") == "--device cpu"
     assert option_of(tmp_path, text, "--device=cuda", "--no-cuda") == ""
-
-
-BEFORE = "import torch\nx = 1\ny = f(\n    1,\n)\nfor i in range(\n    3\n):\n    z = 2\n"
-
-
-def test_lines_after_a_change() -> None:
-    """Those that stayed, those that changed, and those below of them."""
-    after = BEFORE.replace("x = 1\n", "device = 3\n\nx = 1\n").replace("z = 2", "z = 3")
-    assert [new_line(BEFORE, after, line) for line in (1, 2, 3, 9)] == [1, 4, 5, 11]
-    assert new_statements(BEFORE, after) == [2, 3, 11]
-    assert new_statements(BEFORE, BEFORE.replace("    1,", "    2,")) == [3, 4, 5]
-    before, after = "m = f(1).cuda()\nx = g(2).cuda()\n", "d = h()\n\nm = f(1).to(d)\nx = g(2).to(d)\n"
-    assert [new_line(before, after, line) for line in (1, 2)] == [3, 4]  # all of them changed, and one is new
-    assert [new_line(after, before, line) for line in (3, 4)] == [1, 2]

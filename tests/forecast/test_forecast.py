@@ -262,12 +262,12 @@ def test_what_a_plan_sees_of_a_log_or_a_validation_is_no_part_of_each_step(extra
 
 
 def test_gaps_go_by_place_where_shapes_grow() -> None:
-    """A cache that grows: no two steps are alike, and in most of them something else held the machine up."""
+    """A cache that grows: no two steps are alike, and in some of them something else held the machine up."""
     steps = Steps()
     for number in range(8):
         longer = f"float32[{number + 1}, 2048]"
         steps.entry("aten::cat", 1000, inputs=(longer,), outputs=(longer,))
-        steps.product(1, gap=20 * MS if number in (2, 6) else 60 * MS)
+        steps.product(1, gap=60 * MS if number in (2, 6) else 20 * MS)
         steps.end()
     found = seen(steps.close())
     assert found.bound == "the program's own code"
@@ -276,10 +276,10 @@ def test_gaps_go_by_place_where_shapes_grow() -> None:
 
 @pytest.mark.parametrize(
     ("whole", "lost", "all_interrupted", "taken"),
-    [(6.0, 9.5, False, 6.0), (6.0, 9.5, True, 0.5), (60.0, 5.0, False, 5.0)],
+    [(6.0, 9.5, False, 6.0), (6.0, 9.5, True, 0.5)],
 )
 def test_an_interrupted_gap(whole: float, lost: float, all_interrupted: bool, taken: float) -> None:
-    """Of 10 ms it lost 9.5 ms: that proves no 0.5 ms, where others took 6 ms in one piece. To have run 5 ms it does."""
+    """Of 10 ms it lost 9.5 ms: that proves no 0.5 ms, where others took 6 ms in one piece."""
     steps = Steps()
     for number in range(4):
         gap, delay = (10.0, lost) if number == 2 or all_interrupted else (whole, 0.0)

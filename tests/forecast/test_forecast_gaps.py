@@ -25,23 +25,12 @@ def seconds(found: Usual) -> float:
     return found.happenings[0].host_code / MS
 
 
-def test_too_little_is_left_of_a_gap_from_which_a_loss_before_it_was_taken_too() -> None:
-    """Eleven steps on a busy machine: one of them seems to have run a fifth of what all others ran."""
+def test_what_was_interrupted_counts_where_little_else_is_known() -> None:
+    """Eleven steps on a busy machine: the one in the middle counts, and what all of them lost is told."""
     ran = [8.2, 8.1, 1.4, 7.7, 8.0, 7.7, 8.0, 7.9, 7.8, 7.8, 8.1]
     found = taken(*(step(gap, 40.0) for gap in ran))
-    assert seconds(found) == pytest.approx(7.7)
+    assert seconds(found) == pytest.approx(7.9)
     assert found.lost == pytest.approx(40.0 * MS)
-
-
-def test_a_whole_gap_counts_where_it_is_shorter() -> None:
-    """Nothing is passed over where the thread lost nothing."""
-    found = taken(*(step(gap, 40.0) for gap in (4.0, 4.1, 4.2, 4.3)), step(3.9), step(5.0))
-    assert (seconds(found), found.lost) == (pytest.approx(3.9), 0.0)
-
-
-def test_of_few_interrupted_gaps_the_shortest_counts() -> None:
-    """Three of them."""
-    assert seconds(taken(step(4.2, 9.0), step(4.0, 9.0), step(4.1, 9.0))) == pytest.approx(4.0)
 
 
 def test_a_busy_and_a_quiet_run_of_the_same_code() -> None:

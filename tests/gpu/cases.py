@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,44 +59,16 @@ def _losses(name: str, steps: int, **how: Any) -> list[float]:
     return [float(step()) for _ in range(steps)]
 
 
-@case
-def losses_gpt() -> Any:
-    return _losses("GPT", 20, foreach=False)
-
-
-@case
-def losses_convnet() -> Any:
-    return _losses("convolutional network", 20, foreach=False)
-
-
-@case
-def losses_lstm() -> Any:
-    return _losses("LSTM", 20, foreach=False)
-
-
-@case
-def losses_vit() -> Any:
-    return _losses("ViT", 20, foreach=False)
-
-
-@case
-def losses_unet() -> Any:
-    return _losses("U-Net", 10, foreach=False)
-
-
-@case
-def losses_default_optimizer() -> Any:
-    return _losses("GPT", 10)
-
-
-@case
-def losses_foreach_optimizer() -> Any:
-    return _losses("GPT", 10, foreach=True)
-
-
-@case
-def losses_fused_optimizer() -> Any:
-    return _losses("GPT", 10, fused=True)
+CASES |= {
+    "losses_gpt": partial(_losses, "GPT", 20, foreach=False),
+    "losses_convnet": partial(_losses, "convolutional network", 20, foreach=False),
+    "losses_lstm": partial(_losses, "LSTM", 20, foreach=False),
+    "losses_vit": partial(_losses, "ViT", 20, foreach=False),
+    "losses_unet": partial(_losses, "U-Net", 10, foreach=False),
+    "losses_default_optimizer": partial(_losses, "GPT", 10),
+    "losses_foreach_optimizer": partial(_losses, "GPT", 10, foreach=True),
+    "losses_fused_optimizer": partial(_losses, "GPT", 10, fused=True),
+}
 
 
 def _draws(draw: Callable[[torch.Generator | None], Tensor]) -> list[str]:
@@ -105,46 +78,18 @@ def _draws(draw: Callable[[torch.Generator | None], Tensor]) -> list[str]:
     return [digest(draw(None)), digest(draw(None)), digest(draw(own)), digest(torch.rand(5, device="mps"))]
 
 
-@case
-def random_rand() -> Any:
-    return _draws(lambda g: torch.rand(1001, 7, device="mps", generator=g))
-
-
-@case
-def random_rand_half() -> Any:
-    return _draws(lambda g: torch.rand(1001, device="mps", dtype=torch.float16, generator=g))
-
-
-@case
-def random_randn() -> Any:
-    return _draws(lambda g: torch.randn(1001, 7, device="mps", generator=g))
-
-
-@case
-def random_randn_bfloat16() -> Any:
-    return _draws(lambda g: torch.randn(1001, device="mps", dtype=torch.bfloat16, generator=g))
-
-
-@case
-def random_randint() -> Any:
-    return _draws(lambda g: torch.randint(-5, 1000, (1001,), device="mps", generator=g))
-
-
-@case
-def random_randperm() -> Any:
-    return _draws(lambda g: torch.randperm(777, device="mps", generator=g))
-
-
-@case
-def random_bernoulli() -> Any:
-    p = torch.linspace(0, 1, 1001, device="mps")
-    return _draws(lambda g: torch.bernoulli(p, generator=g))
-
-
-@case
-def random_dropout() -> Any:
-    x = torch.ones(513, 9, device="mps")
-    return _draws(lambda g: functional.dropout(x, 0.3))
+DRAWS: dict[str, Callable[[torch.Generator | None], Tensor]] = {
+    "rand": lambda g: torch.rand(1001, 7, device="mps", generator=g),
+    "rand_half": lambda g: torch.rand(1001, device="mps", dtype=torch.float16, generator=g),
+    "randn": lambda g: torch.randn(1001, 7, device="mps", generator=g),
+    "randn_bfloat16": lambda g: torch.randn(1001, device="mps", dtype=torch.bfloat16, generator=g),
+    "randint": lambda g: torch.randint(-5, 1000, (1001,), device="mps", generator=g),
+    "randperm": lambda g: torch.randperm(777, device="mps", generator=g),
+    "bernoulli": lambda g: torch.bernoulli(torch.linspace(0, 1, 1001, device="mps"), generator=g),
+    "dropout": lambda g: functional.dropout(torch.ones(513, 9, device="mps"), 0.3),
+    "exponential": lambda g: torch.empty(513, device="mps").exponential_(1.5, generator=g),
+}
+CASES |= {f"random_{name}": partial(_draws, draw) for name, draw in DRAWS.items()}
 
 
 @case
@@ -163,11 +108,6 @@ def random_uniform_and_normal_in_place() -> Any:
         return x
 
     return _draws(draw)
-
-
-@case
-def random_exponential() -> Any:
-    return _draws(lambda g: torch.empty(513, device="mps").exponential_(1.5, generator=g))
 
 
 @case
@@ -191,62 +131,26 @@ def _late(call: Callable[[], Any]) -> list[str]:
     return [said, str(float(torch.ones(8, device="mps").sum()))]
 
 
-@case
-def index_embedding() -> Any:
-    table, wrong = torch.randn(10, 4, device="mps"), torch.tensor([3, 11], device="mps")
-    return _late(lambda: functional.embedding(wrong, table))
+def _ids(*numbers: Any) -> Tensor:
+    return torch.tensor(numbers, device="mps")
 
 
-@case
-def index_advanced() -> Any:
-    x, wrong = torch.randn(10, 4, device="mps"), torch.tensor([0, 10], device="mps")
-    return _late(lambda: x[wrong])
+def _ones(*sizes: int) -> Tensor:
+    return torch.ones(*sizes, device="mps")
 
 
-@case
-def index_put() -> Any:
-    x, wrong = torch.zeros(10, device="mps"), torch.tensor([-11], device="mps")
-
-    def put() -> None:
-        x[wrong] = 1.0
-
-    return _late(put)
-
-
-@case
-def index_gather() -> Any:
-    x, wrong = torch.randn(3, 4, device="mps"), torch.full((3, 4), 9, device="mps")
-    return _late(lambda: x.gather(1, wrong))
-
-
-@case
-def index_scatter() -> Any:
-    x, wrong = torch.zeros(3, 4, device="mps"), torch.full((3, 4), 9, device="mps")
-    return _late(lambda: x.scatter_(1, wrong, 1.0))
-
-
-@case
-def index_select() -> Any:
-    x, wrong = torch.randn(5, 2, device="mps"), torch.tensor([7], device="mps")
-    return _late(lambda: x.index_select(0, wrong))
-
-
-@case
-def index_cross_entropy() -> Any:
-    x, wrong = torch.randn(4, 5, device="mps"), torch.tensor([0, 1, 7, 2], device="mps")
-    return _late(lambda: functional.cross_entropy(x, wrong))
-
-
-@case
-def index_probability() -> Any:
-    wrong = torch.tensor([0.5, 1.5, -1.0, float("nan")], device="mps")
-    return _late(lambda: functional.binary_cross_entropy(wrong, torch.ones(4, device="mps")))
-
-
-@case
-def index_unpooled() -> Any:
-    wrong = torch.tensor([[[[0, 99], [5, 15]]]], device="mps")
-    return _late(lambda: functional.max_unpool2d(torch.ones(1, 1, 2, 2, device="mps"), wrong, 2))
+WRONG: dict[str, Callable[[], Any]] = {
+    "embedding": lambda: functional.embedding(_ids(3, 11), _ones(10, 4)),
+    "advanced": lambda: _ones(10, 4)[_ids(0, 10)],
+    "put": lambda: _ones(10).__setitem__(_ids(-11), 1.0),
+    "gather": lambda: _ones(3, 4).gather(1, _ids(9).expand(3, 4)),
+    "scatter": lambda: _ones(3, 4).scatter_(1, _ids(9).repeat(3, 4), 1.0),
+    "select": lambda: _ones(5, 2).index_select(0, _ids(7)),
+    "cross_entropy": lambda: functional.cross_entropy(_ones(4, 5), _ids(0, 1, 7, 2)),
+    "probability": lambda: functional.binary_cross_entropy(_ids(0.5, 1.5, -1.0, float("nan")), _ones(4)),
+    "unpooled": lambda: functional.max_unpool2d(_ones(1, 1, 2, 2), _ids([[[0, 99], [5, 15]]]), 2),
+}
+CASES |= {f"index_{name}": partial(_late, call) for name, call in WRONG.items()}
 
 
 @case
@@ -285,7 +189,7 @@ def refused_though_cuda_computes_it() -> Any:
 
 @case
 def memory_of_the_mac() -> Any:
-    """The Mac's limit, not the card's; and after it the device works on."""
+    """The Mac's limit, not the GPU's; and after it the device works on."""
     kept = []
 
     def fill() -> None:

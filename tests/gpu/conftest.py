@@ -1,4 +1,4 @@
-"""Tests of the `cuda` substrate: marked `gpu`, and skipped with the reason where no card can compute."""
+"""Tests of the `cuda` substrate: marked `gpu`, and skipped with the reason where no GPU can compute."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from anymps.device._cards import look_for_cards, why_no_card
+from anymps.device._gpus import look_for_gpus, why_no_gpu
 from gpu.sides import SIDE
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test of this folder needs a card."""
+    """Every test of this folder needs a GPU."""
     folder = str(Path(__file__).parent) + os.sep
     here = [item for item in items if str(item.path).startswith(folder)]
-    why = str(why_no_card(look_for_cards()) or "") if here and SIDE == "cuda" else ""
+    why = str(why_no_gpu(look_for_gpus()) or "") if here and SIDE == "cuda" else ""
     if why and os.environ.get("ANYMPS_GPU_TESTS"):
         raise pytest.UsageError(why)  # asked for by name: tests/gpu.sh
     for item in here:

@@ -16,7 +16,7 @@ from processes import clean_environment
 
 MAC = "M2 16GB"
 SIDE = os.environ.get("ANYMPS_GPU_TESTS", "cuda")
-"""What is compared with the host: `cuda`, or `host`, with which the tests themselves are tried without a card."""
+"""What is compared with the host: `cuda`, or `host`, with which the tests themselves are tried without a GPU."""
 
 FAILED = "the case failed: "
 PATIENCE = 400.0

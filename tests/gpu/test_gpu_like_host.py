@@ -23,7 +23,7 @@ AT_ONCE = "anymps: this check|Target|should be between"
 
 @functools.cache
 def sides(group: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """All cases of a group, on the host and on the card."""
+    """All cases of a group, on the host and on the GPU."""
     names = [name for name in CASES if name.partition("_")[0] == group]
     return run("host", names), run(SIDE, names)
 
@@ -32,21 +32,21 @@ def sides(group: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_case(name: str) -> None:
     """Texts are equal; numbers within the tolerance of their group."""
     group = name.partition("_")[0]
-    host, card = (side[name] for side in sides(group))
+    host, gpu = (side[name] for side in sides(group))
     assert not (isinstance(host, str) and host.startswith(("the process ended", FAILED))), host
     if group == "index" and isinstance(host[0], str) and re.search(AT_ONCE, host[0]):
-        # Where MPS does not look at all, the host raises at once and the card at the next wait: other words, as loud.
-        assert re.search("out of (bounds|range)|should be between 0 and 1", card[0]), card
-        assert card[1:] == host[1:]
+        # Where MPS does not look at all, the host raises at once and the GPU at the next wait: other words, as loud.
+        assert re.search("out of (bounds|range)|should be between 0 and 1", gpu[0]), gpu
+        assert gpu[1:] == host[1:]
         return
-    same(card, host, *TOLERANCES.get(group, (1e-4, 1e-5)))
+    same(gpu, host, *TOLERANCES.get(group, (1e-4, 1e-5)))
 
 
 def test_the_first_steps_agree_closely() -> None:
     """Before any optimizer has made a difference larger, losses agree to five digits."""
-    host, card = sides("losses")
+    host, gpu = sides("losses")
     for name in host:
-        same(card[name][:3], host[name][:3], 2e-5, 1e-6)
+        same(gpu[name][:3], host[name][:3], 2e-5, 1e-6)
 
 
 def same(found: Any, wanted: Any, relative: float, absolute: float) -> None:

@@ -1,4 +1,4 @@
-"""Whole runs on the `cuda` substrate: recordings like the host's, ranks, pytest, fixes, and a card that is full."""
+"""Whole runs on the `cuda` substrate: recordings like the host's, ranks, pytest, fixes, and a GPU that is full."""
 
 from __future__ import annotations
 
@@ -156,19 +156,19 @@ def report(path: Path, side: str) -> Any:
     return json.loads(ended.out)
 
 
-def test_no_index_that_another_thread_writes_stops_the_card(tmp_path: Path) -> None:
+def test_no_index_that_another_thread_writes_stops_the_gpu(tmp_path: Path) -> None:
     """Bad numbers come and go between calls that take them as indices: the Mac's late error is all that comes of it."""
     if SIDE != "cuda":
-        pytest.skip("asks for what a card's kernels do")
+        pytest.skip("asks for what a GPU's kernels do")
     (tmp_path / "threads.py").write_text(THREADS)
     ended = anymps(SIDE, "run", "--mac", MAC, "threads.py", cwd=tmp_path)
     assert (ended.status, ended.out) == (0, "True True 3.0\n"), ended.err
 
 
-def test_who_waits_for_the_device_waits_for_the_card(tmp_path: Path) -> None:
-    """Though nothing is read there: a clock that is read before and after has the card's time between."""
+def test_who_waits_for_the_device_waits_for_the_gpu(tmp_path: Path) -> None:
+    """Though nothing is read there: a clock that is read before and after has the GPU's time between."""
     if SIDE != "cuda":
-        pytest.skip("asks the card's driver")
+        pytest.skip("asks the GPU's driver")
     (tmp_path / "waits.py").write_text(WAITS)
     ended = anymps(SIDE, "run", "--mac", MAC, "waits.py", cwd=tmp_path)
     busy = 600  # CUDA_ERROR_NOT_READY
@@ -192,10 +192,10 @@ def hundred_steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[l
 
 def test_losses_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]]) -> None:
     """Within two parts in a thousand: sums of two orders, a hundred times."""
-    (host, _), (card, _) = hundred_steps["host"], hundred_steps[SIDE]
-    numbers = [[float(line.split()[0]) for line in lines] for lines in (host, card)]
+    (host, _), (gpu, _) = hundred_steps["host"], hundred_steps[SIDE]
+    numbers = [[float(line.split()[0]) for line in lines] for lines in (host, gpu)]
     assert numbers[1] == pytest.approx(numbers[0], rel=2e-3)
-    assert host[-1].split()[1:] == card[-1].split()[1:]  # the allocator's counters
+    assert host[-1].split()[1:] == gpu[-1].split()[1:]  # the allocator's counters
 
 
 def test_findings_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]]) -> None:
@@ -213,8 +213,8 @@ def test_findings_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], A
 )
 def test_report_of_a_hundred_steps(hundred_steps: dict[str, tuple[list[str], Any]], name: str) -> None:
     """The same calls with the same fates, waits, steps and memory; times apart."""
-    host, card = (plain(report[name]) for _, report in (hundred_steps["host"], hundred_steps[SIDE]))
-    assert card == host
+    host, gpu = (plain(report[name]) for _, report in (hundred_steps["host"], hundred_steps[SIDE]))
+    assert gpu == host
 
 
 def plain(value: Any) -> Any:
@@ -227,13 +227,13 @@ def plain(value: Any) -> Any:
     return value
 
 
-def test_ranks_that_share_a_card(tmp_path: Path) -> None:
+def test_ranks_that_share_a_gpu(tmp_path: Path) -> None:
     """Two ranks over gloo, gradients averaged on the CPU: losses as on the host, one joined recording."""
     (tmp_path / "ranks.py").write_text(RANKS)
     told = {}
     for side in ("host", SIDE):
         words = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "ranks.py")
-        ended = anymps(side, "run", "--record", f"{side}.anymps", *words, cwd=tmp_path, ANYMPS_CARDS="8")
+        ended = anymps(side, "run", "--record", f"{side}.anymps", *words, cwd=tmp_path, ANYMPS_GPUS="8")
         assert ended.status == 0, ended.err
         (line,) = (line for line in ended.out.splitlines() if line.startswith("losses"))
         told[side] = [float(word) for word in line.split()[1:]]
@@ -245,16 +245,16 @@ def test_ranks_that_share_a_card(tmp_path: Path) -> None:
 
 
 def test_processes_of_spawn(tmp_path: Path) -> None:
-    """Each is a Mac of its own on the card."""
+    """Each is a Mac of its own on the GPU."""
     (tmp_path / "spawned.py").write_text(SPAWNED)
-    ended = anymps(SIDE, "run", "spawned.py", cwd=tmp_path, ANYMPS_CARDS="2")
+    ended = anymps(SIDE, "run", "spawned.py", cwd=tmp_path, ANYMPS_GPUS="2")
     assert sorted(line for line in ended.out.splitlines() if line.startswith("sum")) == [
         "sum 0 0.0", "sum 1 15.0", "sum 2 30.0",
     ]  # fmt: skip
 
 
 def test_pytest_with_workers(tmp_path: Path) -> None:
-    """`pytest --mps -n 3`: three Macs on the cards that there are."""
+    """`pytest --mps -n 3`: three Macs on the GPUs that there are."""
     (tmp_path / "test_it.py").write_text(SUITE)
     words = ("-m", "pytest", "-p", "xdist.plugin", "-p", "anymps.pytest_plugin", "--mps", "-n", "3", "-q", "test_it.py")
     named = {**environment(SIDE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -264,7 +264,7 @@ def test_pytest_with_workers(tmp_path: Path) -> None:
 
 
 def test_a_script_for_cuda(tmp_path: Path) -> None:
-    """`--cuda-as-mps`: the script runs on the card, and its lines are found."""
+    """`--cuda-as-mps`: the script runs on the GPU, and its lines are found."""
     (tmp_path / "port.py").write_text(
         "import torch\nmodel = torch.nn.Linear(8, 2).cuda()\nx = torch.randn(4, 8, device='cuda')\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor _ in range(3):\n"
@@ -278,7 +278,7 @@ def test_a_script_for_cuda(tmp_path: Path) -> None:
 
 
 def test_a_fix_is_checked(tmp_path: Path) -> None:
-    """`anymps fix` runs the script before and after the change on the card."""
+    """`anymps fix` runs the script before and after the change on the GPU."""
     (tmp_path / "train.py").write_text(
         "import torch\nmodel = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(30)]).to('mps')\n"
         "x = torch.randn(4, 8).to('mps')\noptimizer = torch.optim.AdamW(model.parameters())\n"
@@ -292,11 +292,11 @@ def test_a_fix_is_checked(tmp_path: Path) -> None:
     assert re.search(r"^anymps: \d+ changes?: ", ended.err, re.M), ended.err
 
 
-def test_a_full_card(tmp_path: Path) -> None:
-    """Of a Mac with more memory than the card, one line says whose limit it was."""
+def test_a_full_gpu(tmp_path: Path) -> None:
+    """Of a Mac with more memory than the GPU, one line says whose limit it was."""
     (tmp_path / "fill.py").write_text("import torch\nx = torch.empty(300 << 30, dtype=torch.uint8, device='mps')\n")
     if SIDE != "cuda":
-        pytest.skip("asks for more than a card has")
+        pytest.skip("asks for more than a GPU has")
     ended = anymps(SIDE, "run", "--mac", "M3 Ultra 512GB", "fill.py", cwd=tmp_path)
     (line,) = (line for line in ended.err.splitlines() if "the NVIDIA GPU is full" in line)
     assert "anymps: the NVIDIA GPU is full (cuda:0 of this machine), not the Mac, whose limit comes later: " in line
@@ -336,11 +336,11 @@ def test_real_kernels_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_the_banner_names_the_card(tmp_path: Path) -> None:
+def test_the_banner_names_the_gpu(tmp_path: Path) -> None:
     """With its number and name."""
     (tmp_path / "it.py").write_text("import torch\ntorch.ones(2, device='mps')\n")
     if SIDE != "cuda":
-        pytest.skip("asks about the card")
+        pytest.skip("asks about the GPU")
     ended = anymps(SIDE, "run", "--mac", MAC, "it.py", cwd=tmp_path)
     assert re.search(r"^anymps: VIRTUAL mps device: .*computed on .*NVIDIA GPU.* \(cuda:0, NVIDIA .*\)", ended.err), (
         ended.err
@@ -348,7 +348,7 @@ def test_the_banner_names_the_card(tmp_path: Path) -> None:
 
 
 def test_doctor(tmp_path: Path) -> None:
-    """It says that a card can be had, and which."""
+    """It says that a GPU can be had, and which."""
     ended = anymps(SIDE, "doctor", cwd=tmp_path)
     if SIDE == "cuda":
         assert re.search(r"^NVIDIA GPU      cuda:0, NVIDIA .* GiB free", ended.out, re.M), ended.out

@@ -33,7 +33,7 @@ for step in range(24):
 RUNS = ("{}.py", "{}.py:f", "{}:f", "-v", "-m", "--report")
 """First words of what runs code, in a process of its own."""
 COMMANDS = {
-    "bench": [["{}.py"], ["{}.py", "--markdown"], ["{}.py:f", "--device", "cpu"], ["{}:f"], ["no{}.py"]],
+    "bench": [["{}.py"], ["{}.py:f", "--device", "cpu"], ["{}:f"], ["no{}.py"]],
     "compare": [["{}.py"], ["{}.py", "--markdown"], ["no{}.py"]],
     "convert": [["{}.pt", "out{}.pt"], ["{}.pt", "{}"], ["{}", "out"], ["{}.safetensors", "o"], ["{}.pt", "{}.pt"]],
     "coverage": [["{}"], ["--torch", "{}", "add"]],

@@ -93,7 +93,7 @@ def test_a_cell_that_raises(cells: list[Any]) -> None:
     assert [output.ename for output in cells[3].outputs if output.output_type == "error"] == ["TypeError"]
     (data,) = shown(cells[3])
     verdict = "Would not run on M2 16GB: cell 4, line 2 raises TypeError."
-    assert data["text/plain"].startswith(f"{verdict} 1 finding: 1 error.")
+    assert data["text/plain"].startswith(f"{verdict} 1 error.")
 
 
 def test_a_mistake_is_one_line(cells: list[Any]) -> None:

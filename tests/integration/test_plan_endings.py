@@ -85,14 +85,13 @@ def test_a_fixed_batch_elsewhere_leaves_the_plan_and_not_the_largest_batch(tmp_p
 
 
 def test_changes_that_change_nothing_say_why(tmp_path: Path) -> None:
-    """A batch of one cannot be split; 8-bit states need less, and no larger batch is measured if nobody wants it."""
-    options = ("--what-if", "accumulate=2", "--what-if", "adamw8bit", "--no-larger", "--mac", "M1 8GB")
+    """A batch of one cannot be split; another optimizer needs less, and no larger batch is measured unasked."""
+    options = ("--what-if", "accumulate=2", "--what-if", "sgd", "--no-larger", "--mac", "M1 8GB")
     found = planned(tmp_path, training(1), *options)
     split, small = found["what_if"]
     assert split["problem"] == "it changed nothing: a batch of 1 cannot be split into 2 parts"
-    assert (small["change"], small["problem"]) == ("AdamW with 8-bit states", "")
-    saved = found["peak"]["allocated"] - small["peak_allocated"]
-    assert saved > 5 * 2 * 256 * 256  # bytes: six of eight a number are saved, of its two moments
+    assert (small["change"], small["problem"]) == ("SGD", "")
+    assert found["peak"]["allocated"] - small["peak_allocated"] >= 8 * 256 * 256  # two moments, in float32
     assert found["largest_batch_unknown"] == {"why": "not measured", "problem": ""}
 
 

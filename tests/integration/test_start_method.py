@@ -78,7 +78,7 @@ def test_a_batch_on_mps_that_a_worker_cannot_send(tmp_path: Path) -> None:
     result = run(tmp_path, loading().replace(".cpu()", ""))
     assert result.status == 1
     assert result.err.count("only available on CPU (a Mac prints this only in the worker, and the loop waits forever)")
-    assert "Would not run on M1 8GB: job/train.py:14 raises RuntimeError. 1 finding: 1 error.\n" in result.err
+    assert "Would not run on M1 8GB: job/train.py:14 raises RuntimeError. 1 error.\n" in result.err
     assert "MPS806" in result.err
 
 
@@ -96,7 +96,7 @@ def test_what_children_do_counts_as_use(tmp_path: Path) -> None:
     spared = run(tmp_path / "b", POOL.replace('device="mps"', 'device="cpu"'))
     assert (used.status, spared.status) == (0, 4)
     assert "Only child processes ran on mps, unrecorded, so this says nothing about M1 8GB. No findings.\n" in used.err
-    assert "Nothing ran on mps, so this says nothing about M1 8GB. 1 finding: 1 error.\n" in spared.err
+    assert "Nothing ran on mps, so this says nothing about M1 8GB. 1 error.\n" in spared.err
 
 
 def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_script_without_a_guard_fails_as_on_a_mac(tmp_path: Path) -> None:
     assert result.status == 1
     assert "An attempt has been made to start a new process before the" in result.err
     assert (
-        "Would not run on M1 8GB: job/train.py:14 stops it (MPS802). 1 finding: 1 error.\n"
+        "Would not run on M1 8GB: job/train.py:14 stops it (MPS802). 1 error.\n"
         "Change first: job/train.py:14\n"
         '  MPS802  Workers without `if __name__ == "__main__"`\n'
     ) in result.err
@@ -117,7 +117,7 @@ def test_a_lambda_for_workers_fails_as_on_a_mac(tmp_path: Path) -> None:
     result = run(tmp_path, loading(options="collate_fn=lambda rows: torch.stack(rows)"))
     assert result.status == 1
     assert "PicklingError: Can't pickle <function <lambda>" in result.err
-    assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS803). 1 finding: 1 error.\n" in result.err
+    assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS803). 1 error.\n" in result.err
 
 
 PROCESS = """
@@ -143,13 +143,13 @@ GUARD
             "if True:",
             "work",
             "3.0 1\n",
-            "Would not run on M1 8GB: job/train.py:9 stops it (MPS807). 1 finding: 1 error.\n",
+            "Would not run on M1 8GB: job/train.py:9 stops it (MPS807). 1 error.\n",
         ),
         (
             GUARD,
             "lambda: work()",
             "",
-            "Would not run on M1 8GB: job/train.py:9 stops it (MPS808). 1 finding: 1 error.\n",
+            "Would not run on M1 8GB: job/train.py:9 stops it (MPS808). 1 error.\n",
         ),
     ],
 )
@@ -167,4 +167,4 @@ def test_fork_on_demand(tmp_path: Path) -> None:
     text = loading("if True:").replace('device="mps").cpu()', 'device="cpu")')
     result = run(tmp_path, text, "--start-method", "fork")
     assert result.lines == ["None", "2.0", "10.0"]
-    assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS802). 1 finding: 1 error.\n" in result.err
+    assert "Would not run on M1 8GB: job/train.py:14 stops it (MPS802). 1 error.\n" in result.err

@@ -1,4 +1,4 @@
-"""Searches, upsampling and grids: names, arguments and grids, described without the kernels."""
+"""Upsampling and grids: names, arguments and grids, described without the kernels."""
 
 from __future__ import annotations
 
@@ -7,24 +7,6 @@ from typing import Any
 import torch
 
 from described import describe, launch_of
-
-
-def test_a_search() -> None:
-    """Up to 1024 numbers a group, up to 1024 groups, all of them whole; rows have boundaries of their own."""
-    numbers, x = torch.arange(9.0), torch.zeros(3, 700)
-    launch = launch_of(describe("bucketize", self=x, boundaries=numbers, out_int32=True, right=False))
-    assert (launch.kernel, launch.threads, launch.group) == ("searchsorted_float_int", (3 * 1024,), (1024,))
-    assert launch.buffers[3:] == (700, 9, 2100, 0, 1)
-    rows, order = numbers.expand(3, 9).contiguous(), torch.zeros(3, 9, dtype=torch.int64)
-    given = {"sorted_sequence": rows, "out_int32": False, "right": False, "side": "right", "sorter": order}
-    launch = launch_of(describe("searchsorted", self=x[:, :5].contiguous(), **given))
-    assert (launch.kernel, launch.threads, launch.group) == ("searchsorted_float_long_sorter", (15,), (15,))
-    assert launch.buffers[3:8] == (5, 9, 15, 1, 0)
-    assert launch.buffers[8] is order
-    assert describe("searchsorted", self=1.0, **given) is None
-    large = torch.zeros(1, dtype=torch.int64).expand(2**21).contiguous().float()
-    launch = launch_of(describe("bucketize", self=large, boundaries=numbers, out_int32=False, right=True))
-    assert launch.threads == (1024 * 1024,)
 
 
 def test_upsampling() -> None:
@@ -46,8 +28,8 @@ def test_upsampling() -> None:
     assert work.results[0].is_contiguous(memory_format=torch.channels_last)
     assert describe("upsample_bilinear2d", release=(2, 14), **given) is None
     space = {"self": x[None], "output_size": [3, 4, 10], "scales_d": None, "scales_h": None, "scales_w": None}
-    launch = launch_of(describe("upsample_nearest3d", **space))
-    assert (launch.kernel, launch.threads) == ("upsample_nearest_3d_float", (120,))
+    launch = launch_of(describe("upsample_trilinear3d", align_corners=False, **space))
+    assert (launch.kernel, launch.threads) == ("upsample_trilinear_float", (120,))
     params = launch.buffers[2]
     assert (params["scales"], params["align_corners"]) == ([0.5, 1.0, 1.0], False)
     line = {"self": x[0], "output_size": [10], "align_corners": False, "scales": None}

@@ -1,4 +1,4 @@
-"""Compiled kernels whose threads meet: as loops over lanes they give the bits that threads by themselves give."""
+"""Compiled kernels whose threads meet: as loops over lanes they give what threads by themselves would."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from anymps import AnympsError
 from kernel_files import bitcode, metallib, module
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -104,11 +105,11 @@ loop:
   %j = phi i32 [ 0, %0 ], [ %j1, %loop ]
   %v = phi float [ %x, %0 ], [ %w, %loop ]
   %s = call float @air.simd_sum.f32(float %v)
-  %d = fdiv float %s, 7.0
+  %d = fmul float %s, 3.125000e-02
   %w = fsub float %d, %x
   %j1 = add i32 %j, 1
-  %five = urem i32 %t, 5
-  %more = icmp ult i32 %j, %five
+  %three = urem i32 %t, 3
+  %more = icmp ult i32 %j, %three
   br i1 %more, label %loop, label %end
 end:
   store float %w, ptr addrspace(1) %to
@@ -153,8 +154,8 @@ FIVE = f"""{LOAD}
   ret void"""
 
 
-def run(folder: Path, body: str, x: torch.Tensor, group: int) -> tuple[str, torch.Tensor]:
-    """The form in which a kernel runs here, and what it writes."""
+def run(folder: Path, body: str, x: torch.Tensor, group: int) -> torch.Tensor:
+    """What a kernel writes that runs as loops over lanes."""
     from anymps.device import native
     from anymps.kernels import KernelLibrary, Metallib
     from anymps.kernels._object_files import load_object
@@ -165,69 +166,62 @@ def run(folder: Path, body: str, x: torch.Tensor, group: int) -> tuple[str, torc
     stored = Metallib(path)
     out = torch.full_like(x, -1.0).to("mps")
     KernelLibrary(stored, native()).f(out, x.to("mps"), threads=x.numel(), group_size=group)
-    return load_object("f", stored.bitcode("f")).form.name, out.cpu()
+    assert load_object("f", stored.bitcode("f")).form.name == "LANES"
+    return out.cpu()
 
 
-@pytest.mark.parametrize("body", [TREE, PARTED, UNEVEN], ids=["tree", "parted", "uneven"])
+def numbers(threads: int) -> torch.Tensor:
+    """Whole numbers, whose sums are exact in any order."""
+    return torch.randint(-9, 9, (threads,), generator=torch.Generator().manual_seed(2)).float()
+
+
 @pytest.mark.parametrize("threads", [1024, 1000])
-def test_both_forms_give_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, threads: int
-) -> None:
-    """A barrier in a loop, lanes in different branches, loops of different lengths; groups at the edge, too."""
-    x = torch.randn(threads, generator=torch.Generator().manual_seed(1))
-    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
-    loops = run(tmp_path, body, x, 256)
-    monkeypatch.setenv("ANYMPS_METAL_FIBERS", "1")
-    threads_alone = run(tmp_path, body, x, 256)
-    assert (loops[0], threads_alone[0]) == ("LANES", "RESUMED")
-    assert torch.equal(loops[1].view(torch.int32), threads_alone[1].view(torch.int32))
+def test_loops_of_different_lengths(tmp_path: Path, threads: int) -> None:
+    """In each turn the lanes add that still take part; also in the group at the edge."""
+    x = numbers(threads)
+    expected = x.clone()
+    place = torch.arange(threads) % 256
+    for first in range(0, threads, 32):
+        for turn in range(3):
+            there = slice(first, first + 32)
+            lanes = place[there] % 3 >= turn
+            expected[there][lanes] = expected[there][lanes].sum() / 32 - x[there][lanes]
+    assert torch.equal(run(tmp_path, UNEVEN, x, 256), expected)
 
 
-def test_lanes_that_part_meet_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_that_part_meet_again(tmp_path: Path) -> None:
     """Odd lanes add theirs, even ones take the largest of theirs; one has left before."""
-    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
     x = torch.arange(32.0)
-    form, out = run(tmp_path, PARTED, x, 32)
+    out = run(tmp_path, PARTED, x, 32)
     total = sum(range(1, 32, 2)) - 5.0
     expected = [total if lane % 2 == 0 else 30.0 for lane in range(32)]
     kept = [lane for lane in range(32) if lane not in (4, 5)]
-    assert form == "LANES"
     assert [out[lane].item() for lane in kept] == [expected[lane] - lane for lane in kept]
     assert out[5].item() == -1.0
 
 
-@pytest.mark.parametrize("fibers", ["", "1"])
-def test_the_first_lane_of_those_that_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str) -> None:
+def test_the_first_lane_of_those_that_ask(tmp_path: Path) -> None:
     """In each SIMD group: lane 0 of all, and lane 1 of those that took the other branch."""
-    monkeypatch.setenv("ANYMPS_METAL_FIBERS", fibers)
-    _, out = run(tmp_path, FIRST, torch.zeros(64), 64)
-    assert out.tolist() == [1.0, 2.0, *[0.0] * 30] * 2
+    assert run(tmp_path, FIRST, torch.zeros(64), 64).tolist() == [1.0, 2.0, *[0.0] * 30] * 2
 
 
-def test_a_tree_of_barriers_adds_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_of_barriers_adds_all(tmp_path: Path) -> None:
     """The sum of a group, beside each thread's own number."""
-    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
-    x = torch.randint(-9, 9, (512,), generator=torch.Generator().manual_seed(2)).float()
-    form, out = run(tmp_path, TREE, x, 256)
-    assert form == "LANES"
-    assert torch.equal(out, x + x.view(2, 256).sum(1).repeat_interleave(256))
+    x = numbers(512)
+    assert torch.equal(run(tmp_path, TREE, x, 256), x + x.view(2, 256).sum(1).repeat_interleave(256))
 
 
-def test_what_a_lane_keeps_is_aligned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_lane_keeps_is_aligned(tmp_path: Path) -> None:
     """Also where its size is no multiple of its alignment."""
-    monkeypatch.delenv("ANYMPS_METAL_FIBERS", raising=False)
     x = torch.arange(256.0)
-    form, out = run(tmp_path, FIVE, x, 256)
-    assert (form, torch.equal(out, x)) == ("LANES", True)
+    assert torch.equal(run(tmp_path, FIVE, x, 256), x)
 
 
-@pytest.mark.parametrize("fibers", ["", "1"])
 @pytest.mark.parametrize(
     "what", ["read or wrote memory that does not exist", "divided an integer by zero, or the smallest one by -1"]
 )
-def test_a_fault_names_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fibers: str, what: str) -> None:
-    """Of many that run side by side, as of threads by themselves; kernels run on afterwards."""
-    monkeypatch.setenv("ANYMPS_METAL_FIBERS", fibers)
+def test_a_fault_names_its_thread(tmp_path: Path, what: str) -> None:
+    """Of many that run side by side; kernels run on afterwards."""
     divides = what.startswith("divided")
     if divides and platform.machine() != "x86_64":
         pytest.skip("only x86 traps where an integer is divided by zero")
@@ -240,6 +234,13 @@ def test_a_fault_names_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         f"anymps: the Metal kernel 'f' {what}, in the thread at (74, 0, 0) of the grid. On a Mac this is not caught, "
         "and the result is undefined"
     )
-    form, out = run(tmp_path, FAULTY.replace("GROUP", "3"), well, 64)
-    assert form == ("RESUMED" if fibers else "LANES")
+    out = run(tmp_path, FAULTY.replace("GROUP", "3"), well, 64)
     assert torch.equal(out, well)  # the number of a thread divided by the next one is 0
+
+
+def test_threads_that_wait_at_too_many_places(tmp_path: Path) -> None:
+    """A place is a byte: one line."""
+    waits = "  call void @air.wg.barrier(i32 2, i32 1)\n" * 255
+    with pytest.raises(AnympsError) as raised:
+        run(tmp_path, f"{LOAD}{waits}  store float %x, ptr addrspace(1) %to\n  ret void", torch.ones(64), 64)
+    assert str(raised.value) == "the threads of a compiled kernel wait at more places than can be told apart"

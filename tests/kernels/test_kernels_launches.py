@@ -128,24 +128,6 @@ def test_empty_tensors_launch_nothing() -> None:
     assert (work.results[0].shape, work.launches) == ((0, 3), ())
 
 
-def test_rows() -> None:
-    """In later releases a SIMD group reduces a row of the last dimensions; other dimensions are left to others."""
-    x = torch.zeros(2, 3, 4)
-    later = (2, 14)
-    found = describe("amax", release=later, self=x, dim=[-1, 1], keepdim=True)
-    assert found is not None
-    out, launch = found
-    assert (out.shape, launch.kernel) == ((2, 1, 1), "max_reduction_inner_float_float")
-    assert launch.buffers[2:] == ([2, 12],)
-    assert (launch.threads, launch.group) == ((256,), (256,))
-    found = describe("any", release=later, self=x > 0)
-    assert found is not None
-    assert (found[0].dtype, found[1].kernel) == (torch.bool, "any_reduction_inner_bool_uchar")
-    assert describe("amax", release=later, self=x, dim=[0]) is None
-    assert describe("any", release=later, self=x, dim=[]) is None
-    assert describe("argmax", release=later, self=x.transpose(1, 2), dim=2) is None
-
-
 def test_a_norm_of_a_layer() -> None:
     """Four numbers a thread, whole SIMD groups a row; the largest group loops over longer ones."""
     weight = torch.ones(200)
@@ -273,13 +255,6 @@ def test_a_complex_number_is_a_pair(given: complex, packed: tuple[float, float])
     """A kernel of complex numbers takes the real part, then the imaginary one."""
     argument = BufferArgument("alpha", "float2", 3, "constant", False, 8, None, (), False)
     assert struct.unpack("<2f", pack(argument, given)) == packed
-
-
-def test_a_launch_over_rows_has_whole_groups() -> None:
-    """A thread finds its row by the size of its group, which at the edge of a grid would be smaller."""
-    found = describe("argmax", self=torch.zeros(130, 64), dim=1)
-    assert found is not None
-    assert (found[1].threads, found[1].group) == ((17 * 256,), (256,))
 
 
 def test_powers() -> None:

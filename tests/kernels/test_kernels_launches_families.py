@@ -45,34 +45,31 @@ def test_scans_of_integers() -> None:
 
 
 def test_scans_that_are_left_to_others() -> None:
-    """Of a later release, and of what lies otherwise; extremes are never split."""
-    for shape, dim in (((1, 1 << 16), 1), ((1024, 2), 0), ((4096, 32), 1)):
-        assert the(describe("cummax", self=torch.ones(shape), dim=dim)).launches[0].kernel.startswith("cummax_")
+    """Of a later release, and of what lies otherwise."""
     assert describe("cumsum", release=(2, 16), self=torch.ones(3, 3), dim=1) is None
     assert describe("cumsum", self=torch.ones(3, 3).t(), dim=1) is None
 
 
-def test_the_largest_so_far() -> None:
-    """Values and where they stand."""
-    work = the(describe("cummax", self=torch.ones(2, 3, dtype=torch.int64), dim=1))
-    assert [one.dtype for one in work.results] == [torch.int64, torch.int64]
-    assert work.launches[0].kernel == "cummax_innermost_long"
-    assert work.launches[0].buffers[1:] == (*work.results, 3)
-
-
 def test_scattering() -> None:
-    """Into a copy, or in place; each way to reduce has a kernel. What is only copied is the CPU's."""
+    """Into a copy, or in place; dense or by strides. What is only copied, and extremes, are the CPU's."""
     x, index = torch.ones(2, 5), torch.zeros(2, 4, dtype=torch.int64)
     source = torch.ones(2, 4)
     assert describe("scatter", self=x, dim=1, index=index, src=source) is None
+    assert describe("scatter", self=x, dim=1, index=index, value=2) is None
     work = the(describe("scatter", self=x, dim=1, index=index, src=source, reduce="add"))
     assert (work.launches[0].kernel, work.launches[0].buffers[3:]) == ("scatter_add_dense_float_long", (1, 4, 5, 0))
     assert work.results[0] is not x
     assert the(describe("scatter_add", written=(x,), self=x, dim=1, index=index, src=source)).results[0] is x
     given = {"dim": 1, "index": index, "include_self": True}
-    work = the(describe("scatter_reduce", self=x, src=source, reduce="amax", **given))
-    assert work.launches[0].kernel == "scatter_amax_dense_float_long"
-    assert describe("scatter_reduce", self=x, src=source, reduce="mean", **given) is None
+    work = the(describe("scatter_reduce", self=x, src=source, reduce="prod", **given))
+    assert work.launches[0].kernel == "scatter_prod_dense_float_long"
+    wide = torch.ones(3, 5)
+    work = the(describe("scatter_reduce", self=wide, src=source, reduce="sum", **given))
+    (launch,) = work.launches
+    assert (launch.kernel, launch.errors) == ("scatter_add_strided_float_long", 10)
+    assert launch.buffers[3:] == ([2, 4], (5, 1), (4, 1), (4, 1), [2, 1, 0], 5, 0)
+    for reduce in ("amax", "mean"):
+        assert describe("scatter_reduce", self=x, src=source, reduce=reduce, **given) is None
 
 
 @pytest.mark.parametrize("by_count", [False, True])
@@ -101,20 +98,18 @@ def test_gradient_of_an_embedding(by_count: bool) -> None:
 
 def test_windows() -> None:
     """Settings for each dimension, where one number stands for all and no step is the window's size."""
-    given = {"kernel_size": [2], "stride": [], "padding": [0], "ceil_mode": False}
-    mean = {"count_include_pad": True, "divisor_override": None}
-    (launch,) = the(describe("avg_pool2d", self=torch.ones(1, 2, 6, 6), **given, **mean)).launches
+    given = {"kernel_size": [2], "stride": [], "padding": [0], "ceil_mode": False, "count_include_pad": True}
+    x, gradient = torch.ones(1, 2, 4, 6, 6), torch.ones(1, 2, 2, 3, 3)
+    work = the(describe("avg_pool3d_backward", grad_output=gradient, self=x, divisor_override=None, **given))
+    (launch,) = work.launches
     params = launch.buffers[2]
-    assert (launch.kernel, launch.threads, params["output_sizes"]) == ("avg_pool_float", (18,), [1, 2, 3, 3])
-    assert (params["kernel_size"], params["stride"], params["has_divisor_override"]) == ([2, 2], [2, 2], False)
-    x = torch.ones(2, 4, 4, 4)
-    more = {"dilation": [1]}
-    work = the(
-        describe("max_pool3d_with_indices", self=x, kernel_size=[2], stride=[], padding=[0], **more, ceil_mode=False)
+    assert (launch.kernel, launch.threads, params["output_sizes"]) == (
+        "avg_pool_backward_float",
+        (36,),
+        [1, 2, 2, 3, 3],
     )
-    assert (work.launches[0].kernel, work.results[0].shape) == ("max_pool_float", (2, 2, 2, 2))
-    assert "max_pool2d_with_indices" not in DESCRIBED  # MPSGraph's
-    assert "avg_pool2d_backward" not in DESCRIBED
+    assert (params["kernel_size"], params["stride"], params["has_divisor_override"]) == ([2] * 3, [2] * 3, False)
+    assert not {"max_pool2d_with_indices", "avg_pool2d_backward"} & DESCRIBED.keys()  # MPSGraph's
 
 
 def test_groups_of_channels() -> None:

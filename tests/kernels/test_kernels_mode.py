@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from anymps.findings import Story
-from anymps.report import RealShare, render_summary, render_terminal
-from anymps.report._real_kernels import real_object, real_share
+from anymps.report import own_kernels_sentence, render_summary, render_terminal
+from anymps.report._checked import own_kernels, own_kernels_object
 from kernel_files import bitcode, metallib, module
 from own_cache import new_cache
 from processes import MAC, Result, run_command, run_with_torch
@@ -193,26 +193,25 @@ WORTH = (
 
 
 def test_the_words_of_a_share() -> None:
-    """In short, and with what such a result is worth."""
-    share = RealShare({"aten::add.Tensor": 300, "aten::exp": 10}, 1024)
-    assert share.in_short == "PyTorch's own kernels computed 310 of 1,024 calls on mps (30 %)."
-    assert share.in_full == f"{share.in_short} {WORTH}"
-    assert RealShare({}, 1).in_short == "PyTorch's own kernels computed 0 of 1 call on mps."
+    """How many calls of how many."""
+    assert own_kernels_sentence(310, 1024) == "PyTorch's own kernels computed 310 of 1,024 calls on mps (30 %)."
+    assert own_kernels_sentence(0, 1) == "PyTorch's own kernels computed 0 of 1 call on mps."
 
 
 def test_a_recording_without_real_kernels_says_nothing() -> None:
     """No sentence in any report, and null for programs."""
     recording = training().close()
-    assert real_share(Story.of(recording)) is None
-    assert real_object(Story.of(recording)) is None
+    assert own_kernels(Story.of(recording)) is None
+    assert own_kernels_object(Story.of(recording)) is None
     assert "own kernels" not in render_terminal(Story.of(recording), []) + render_summary(Story.of(recording), [])
 
 
 def test_a_recording_with_real_kernels_says_it_everywhere() -> None:
     """The short report has the count, the whole one what it is worth, too."""
     recording = training(real_calls={"aten::add.Tensor": 12}).close()
-    share = real_share(Story.of(recording))
+    share = own_kernels(Story.of(recording))
     assert share is not None
+    assert share.in_full == f"{share.in_short} {WORTH}"
     assert share.in_short in render_summary(Story.of(recording), [])
     assert share.in_full in " ".join(render_terminal(Story.of(recording), []).split())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from anymps.kernels.launches import Work
@@ -52,27 +51,9 @@ def test_slices_that_do_not_fit() -> None:
     assert describe("index_add", **whole, source=source.int()) is None
 
 
-@pytest.mark.parametrize(("dtype", "shifts"), [(torch.float16, [8, 0]), (torch.int32, [24, 16, 8, 0])])
-def test_a_median_of_all(dtype: torch.dtype, shifts: list[int]) -> None:
-    """Eight bits a pass, the highest first: counted by groups of 256 threads, and picked by one thread."""
-    launches = launches_of(describe("median", self=torch.zeros(30, 10, dtype=dtype)))
-    counts, picks = launches[::2], launches[1::2]
-    assert [one.buffers[4] for one in counts] == shifts
-    assert [one.buffers[5] for one in counts] == [True] + [False] * (len(shifts) - 1)
-    assert {(one.threads, one.group) for one in counts} == {((512, 1, 1), (256, 1, 1))}
-    assert [one.buffers[5] for one in picks] == [False] * (len(shifts) - 1) + [True]
-    assert {one.buffers[6] for one in picks} == {False}
-    assert {one.buffers[6] for one in launches_of(describe("nanmedian", self=torch.zeros(3)))[1::2]} == {True}
-
-
-def test_a_median_of_many() -> None:
-    """No more than 256 groups of threads count."""
-    first = launches_of(describe("median", self=torch.zeros(256 * 256 + 1, dtype=torch.int8)))[0]
-    assert (first.threads, first.buffers[3]) == ((256 * 256, 1, 1), 256 * 256 + 1)
-
-
 def test_a_median_along_a_dimension() -> None:
     """Floats are sorted, and a thread a row looks behind the NaNs; of integers it is the number at a place."""
+    assert describe("median", release=LATER, self=torch.zeros(3, 50)) is None
     work = describe("median", release=LATER, self=torch.zeros(3, 50, 7), dim=1, keepdim=False)
     assert work is not None
     assert [one.kernel for one in work.launches] == ["sort_block_fkey_float_tptg32", "median_gather_float"]

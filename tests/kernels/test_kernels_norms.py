@@ -1,4 +1,4 @@
-"""Launches of norms along dimensions, of where extremes stand, of distances and cross products."""
+"""Launches of norms along dimensions, of distances and cross products."""
 
 from __future__ import annotations
 
@@ -35,20 +35,6 @@ def test_norms_that_are_left_to_others() -> None:
     assert describe("linalg_vector_norm", release=(2, 14), self=X, **given) is None
     assert describe("linalg_vector_norm", self=X, **{**given, "dtype": torch.float16}) is None
     assert describe("linalg_vector_norm", self=X[:0], **given) is None
-
-
-def test_where_extremes_stand() -> None:
-    """Along the first and the last dimension as sums go, and else a group for each result."""
-    launch = launch_of(describe("argmax", self=X, dim=0, keepdim=False))
-    assert (launch.kernel, launch.buffers[2]) == ("argmax_reduction_outer_float_long", [6, 360, 1])
-    assert (launch.threads, launch.group) == ((384, 32, 1), (32, 32, 1))
-    launch = launch_of(describe("argmin", self=X, dim=2, keepdim=True))
-    assert (launch.kernel, launch.threads) == ("argmin_reduction_inner_float_long", (7 * 256,))
-    launch = launch_of(describe("argmax", self=X, dim=1, keepdim=False))
-    assert (launch.kernel, launch.threads, launch.group) == ("argmax_reduction_float_long", (240 * 32,), (32,))
-    launch = launch_of(describe("argmax", self=X.transpose(0, 2), dim=None, keepdim=False))
-    assert (launch.kernel, launch.buffers[2]["input_sizes"]) == ("argmax_reduction_float_long", [2160])
-    assert launch_of(describe("argmax", self=X > 0, dim=0, keepdim=False)).kernel == "argmax_reduction_outer_char_long"
 
 
 def test_backward_of_distances() -> None:

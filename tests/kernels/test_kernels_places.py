@@ -1,4 +1,4 @@
-"""Calls that add up what lies at places: slices, edges, windows, scatters and images, described without the kernels."""
+"""Calls that add up what lies at places: edges, windows and images, described without the kernels."""
 
 from __future__ import annotations
 
@@ -7,21 +7,6 @@ from typing import Any
 import torch
 
 from described import describe, launch_of
-
-ROWS = torch.tensor([2, 0])
-
-
-def test_slices_taken_together() -> None:
-    """What they begin with is filled in first where it does not count; means are divided at the end."""
-    x, source = torch.ones(4, 3), torch.ones(2, 3)
-    given: dict[str, Any] = {"self": x, "dim": 0, "index": ROWS, "source": source}
-    launch = launch_of(describe("index_reduce", reduce="amax", include_self=True, **given))
-    assert (launch.kernel, launch.threads) == ("index_reduce_amax_float_long", (6,))
-    work = describe("index_reduce", reduce="mean", include_self=False, **given)
-    assert work is not None
-    assert [one.kernel for one in work.launches] == ["index_reduce_mean_float_long", "div_true_dense_float_float"]
-    assert torch.equal(work.results[0], torch.tensor([[0.0], [1.0], [0.0], [1.0]]).expand(4, 3))
-    assert describe("index_reduce", reduce="amax", include_self=True, **{**given, "self": x.long()}) is None
 
 
 def test_gradients_of_an_edge() -> None:
@@ -46,29 +31,12 @@ def test_what_flows_back_through_an_edge() -> None:
     assert describe("reflection_pad3d_backward", release=(2, 15), **given) is None
 
 
-def test_windows_and_pools_put_back() -> None:
-    """The windows' strides come first; of an unpooling, a thread an element of what is put back."""
+def test_windows_put_back() -> None:
+    """The windows' strides come first."""
     gradient = torch.ones(3, 2, 4)
     launch = launch_of(describe("unfold_backward", grad_in=gradient, input_sizes=[6, 2], dim=0, size=4, step=1))
     assert (launch.kernel, launch.threads) == ("unfold_backward_float", (12,))
     assert launch.buffers[2:] == ((8, 4, 1), [6, 2], (2, 1), [0, 4, 1, 2])
-    x = torch.ones(2, 3, 3)
-    launch = launch_of(describe("max_unpool2d", self=x, indices=x.long(), output_size=[6, 6]))
-    assert (launch.kernel, launch.threads, launch.errors) == ("max_unpool_float", (18,), 4)
-    assert launch.buffers[3]["output_sizes"] == [2, 6, 6]
-
-
-def test_scatters_by_strides() -> None:
-    """Where sizes differ beside the dimension; signs of int64 are turned around and back. A copy is the CPU's."""
-    x, index = torch.ones(2, 5, 3), torch.zeros(1, 4, 3, dtype=torch.int64)
-    assert describe("scatter", self=x, dim=1, index=index, src=x) is None
-    assert describe("scatter", self=x, dim=1, index=index, value=2) is None
-    whole = x.long()
-    given = {"dim": 1, "index": index, "src": whole, "reduce": "amin", "include_self": True}
-    work = describe("scatter_reduce", (whole,), self=whole, **given)
-    assert work is not None
-    turned = "scatter_signbit_xor_long"
-    assert [one.kernel for one in work.launches] == [turned, "scatter_amin_strided_long_long", turned]
 
 
 def test_gradients_of_images() -> None:

@@ -191,7 +191,7 @@ def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.Mon
         raise SyntaxError("of the shader")
 
     monkeypatch.setattr("anymps.metal._runtime.compile_runtime", runtime)
-    monkeypatch.setattr("anymps.metal.compilation._compile_ahead.compile_shader", shader)
+    monkeypatch.setattr("anymps.metal._library.compile_shader", shader)
     begin_runtime.cache_clear()
     try:
         with pytest.raises(SyntaxError, match="of the shader"):

@@ -52,20 +52,11 @@ def _bytes(kernel: Any, value: Any, casts: Any) -> list[int]:
     ("casts", "values"),
     [
         (None, [True, False]),
-        (None, [7, -7, (1 << 63) - 1]),
-        (None, [0.5, -0.0, 0.0, math.inf, -math.nan, 1e-45]),
-        (None, [[1, 2, 3], [-1, 1 << 40, 0]]),
-        (None, [[1, True], [0, False]]),
-        (None, [(0.5, 2), (1.5, -3)]),
-        (None, [[0.5, True, 1e30], [-0.0, False, 2.0]]),
+        (None, [7, -7, (1 << 63) - 1, -(1 << 40)]),
+        (None, [0.5, -0.0, 0.0, -math.nan, 1e-45]),
         ("int32", [5, -5]),
         ({1: "int16"}, [5, -5]),
-        ({1: "int8"}, [[5, -5], [127, -128]]),
         ({1: "uint8"}, [True, False]),
-        ({1: "fp16"}, [0.1, -0.0, 0.0, 65504.0, 1 / 3, math.inf]),
-        ({1: "fp16"}, [3, -3, 0]),
-        ("bf16", [0.1, -0.0, 0.0, 3e38, 1.00390625 + 2**-30]),
-        ({1: "bf16"}, [16777217, 255]),
     ],
 )
 def test_numbers_arrive_as_at_first(bound: list[object], casts: Any, values: list[Any]) -> None:
@@ -84,11 +75,15 @@ def test_numbers_arrive_as_at_first(bound: list[object], casts: Any, values: lis
         ({1: "int32"}, 1, 1 << 40),  # wraps
         ({1: "uint8"}, [1, 2], [-1, 300]),
         (None, 0.5, 1e39),
-        (None, [0.5, 1.0], [1e39, -1e39]),
+        (None, 1.0, math.inf),
+        (None, [1, 2, 3], [-1, 1 << 40, 0]),
+        (None, [0.5, True, 1e30], [-0.0, False, 2.0]),
         (None, [1, 2], [1.0, 2.0]),
         (None, True, 0.25),
         ({1: "int32"}, 3, 3.75),
         ({1: "fp16"}, 0.5, 70000.0),
+        ({1: "fp16"}, 0.0, -0.0),
+        ("bf16", 16777217, 1.00390625 + 2**-30),
     ],
 )
 def test_numbers_of_another_kind_are_bound_anew(casts: Any, first: Any, later: Any) -> None:
@@ -108,6 +103,8 @@ def test_casts_of_another_launch_are_not_used() -> None:
         assert _bytes(kernel, -1, "int16")[:3] == [255, 255, 0]
         assert _bytes(kernel, -1, {1: "int32"})[:5] == [255, 255, 255, 255, 0]
         assert _bytes(kernel, -1, {0: "int32"})[:9] == [255] * 8 + [0]
+        with pytest.raises(RuntimeError, match="Unable to cast Python instance of type <class 'int'>"):
+            _bytes(kernel, 1 << 63, None)
         with pytest.raises(RuntimeError, match=r"^Unsupported cast instruction int3$"):
             _bytes(kernel, -1, "int3")
         with pytest.raises(RuntimeError, match=r"^Unexpected caster arg type int$"):

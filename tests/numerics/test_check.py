@@ -239,5 +239,5 @@ def test_where_the_cpu_computes_there_is_nothing_to_compare() -> None:
 
 def test_the_card_is_compared_with_the_cpu() -> None:
     code = HOST.replace('"M3 Pro 18GB"', '"M3 Pro 18GB", substrate="cuda"')
-    run = run_python(code, {"ANYMPS_CARD": "cpu"})
+    run = run_python(code, {"ANYMPS_GPU": "cpu"})
     assert run.lines == ["[] 2"]

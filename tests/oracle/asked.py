@@ -157,11 +157,6 @@ def _log_sigmoid(dtype: torch.dtype) -> Iterator[Given]:
     yield gradient, x, torch.exp(-x.abs())
 
 
-def _chosen(dtype: torch.dtype) -> Iterator[Given]:
-    """A condition and two tensors."""
-    yield numbers(torch.bool, 3, 5, 7), numbers(dtype, 3, 5, 7), numbers(dtype, 7, 5, 3).transpose(0, 2)
-
-
 def _with_float32(dtype: torch.dtype) -> Iterator[Given]:
     """Two tensors alike, then one that is broadcast and strided: the kernel itself converts what is not float32."""
     yield numbers(dtype, 5, 70), numbers(torch.float32, 5, 70)
@@ -170,12 +165,6 @@ def _with_float32(dtype: torch.dtype) -> Iterator[Given]:
 
 def _moved(tensors: Given, like: torch.Tensor) -> Given:
     return tuple(one.to(like.device) for one in tensors)
-
-
-def _placed(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
-    """Where the largest or the smallest number stands."""
-    found: torch.Tensor = getattr(torch, name)(x, dim)
-    return found
 
 
 def _reduced(name: str, dim: int | None, x: torch.Tensor) -> torch.Tensor:
@@ -232,17 +221,6 @@ ASKED: tuple[Asked, ...] = (
     *_every_attention("many queries", _heads(20, 33, (32, 64, 72, 80, 96, 128, 256))),
     *_split_scans("cumsum", torch.cumsum),
     *_split_scans("cumprod", torch.cumprod),
-    *(
-        Asked(
-            f"{name}, any dimension",
-            name,
-            (*FLOATS, *INTEGERS),
-            functools.partial(_placed, name, dim),
-            each((6, 9, 40), (1, 5, 7)),
-        )
-        for name in ("argmax", "argmin")
-        for dim in (0, 1, None)
-    ),
     *(
         Asked(
             f"{name}, any dimension",
@@ -309,13 +287,6 @@ ASKED: tuple[Asked, ...] = (
         )
     ),
     Asked("log_sigmoid_backward", "log_sigmoid_backward", FLOATS, _aten.log_sigmoid_backward, _log_sigmoid),
-    *(
-        Asked(f"where{title}", "where", (*FLOATS, *INTEGERS, torch.bool, *COMPLEX), call, _chosen)
-        for title, call in (
-            ("", torch.where),
-            (", transposed", lambda one, x, y: torch.where(one.mT[:1], x.mT, y.mT)),
-        )
-    ),
     Asked("lerp, one weight", "lerp", (*FLOATS, *COMPLEX), torch.lerp, of((5, 7), (5, 7), ())),
     Asked(
         "lerp, transposed",

@@ -45,14 +45,6 @@ def _sorts(dtype: torch.dtype) -> Calls:
         yield lambda x=x: torch.topk(x, 5, largest=False)
 
 
-def _slices(dtype: torch.dtype) -> Calls:
-    x, values, rows = _numbers(5, 4, 3, dtype=dtype), _numbers(2, 4, 3, dtype=dtype, seed=2), _places(5, 2)
-    if not dtype.is_complex and dtype not in (torch.int64, torch.bool):
-        for reduce in ("prod", "mean", "amax", "amin"):
-            for own in (True, False):
-                yield lambda reduce=reduce, own=own: x.index_reduce(0, rows, values, reduce, include_self=own)
-
-
 def _pads(dtype: torch.dtype) -> Calls:
     x = _numbers(2, 3, 7, dtype=dtype)
     for pads in ((2, 3), (-1, 2), (0, 1)) if dtype in _FLOATS else ():
@@ -76,15 +68,6 @@ def _volumes(dtype: torch.dtype) -> Calls:
         yield lambda mode=mode: _backward(lambda y: F.interpolate(y, size=(7, 3, 9), mode=mode), x)
 
 
-def _sorted_by(dtype: torch.dtype) -> Calls:
-    if dtype.is_complex or dtype == torch.bool:
-        return
-    x = _numbers(3, 40, dtype=dtype)
-    for as_int in (False, True):
-        yield lambda as_int=as_int: torch.searchsorted(x.sort()[0], x, out_int32=as_int)
-        yield lambda as_int=as_int: torch.searchsorted(x, x, out_int32=as_int, sorter=x.sort()[1])
-
-
 def _bags(dtype: torch.dtype) -> Calls:
     if dtype not in _FLOATS:
         return
@@ -105,9 +88,7 @@ def _backward(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> 
 
 CALLS: dict[str, Callable[[torch.dtype], Calls]] = {
     "sorts": _sorts,
-    "slices": _slices,
     "pads": _pads,
     "volumes": _volumes,
-    "searches with an order": _sorted_by,
     "bags": _bags,
 }

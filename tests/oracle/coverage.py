@@ -9,10 +9,6 @@ from collections.abc import Iterable
 from .operators import OPERATORS
 from .reached import sort_kernels
 
-_LATER = "The launch has not been described yet."
-_SHAPES = "The host chooses them by shape, by rules that have not been described."
-_CHOICE = "It has not been described when the host uses them and when it uses MPSGraph."
-
 _ELEMENTS = "|".join(sorted({one.kernel for one in OPERATORS}, key=len, reverse=True))
 _COMPARED = re.compile(
     rf"({_ELEMENTS})_(dense|strided|inner_contiguous)"
@@ -68,12 +64,12 @@ _UNSIGNED = "sorts, concatenations and pads of unsigned integers of 16 to 64 bit
 _NO_ROW = "sorts of block sizes that no input reaches"
 _LARGE = "concatenations, slices, grids, pads and ranges of 2²⁹ elements or more"
 _LACKING = "dtypes that the CPU's code does not support"
-_TENSORLESS = "indices of triangles"
 _EIGHT_BITS = "floats of eight bits"
+UNEXPLAINED = "others"
+"""Kernels that have neither a launch nor a reason of their own."""
 _FLOAT8 = re.compile("float8")
 LEFT_OUT: dict[str, tuple[str, str]] = {
     _OF_2_13: (_TO_2_13.pattern, "They run, but were compared for torch 2.13 only."),
-    "norms and sums of later releases": (r"\w+_reduction(_outer)?_|sum_\w*|norm_\w*", _SHAPES),
     "norms by root mean square of more than 4096 numbers": (
         r"(layer|rms)_norm_",
         "Only `_fused_rms_norm` launches them, and only a PyTorch built with MPS calls it.",
@@ -121,22 +117,13 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"kernel_index_offsets_",
         "In the host code that was read, no operator calls them; indexing computes its offsets in its own kernels.",
     ),
-    _TENSORLESS: (
+    "indices of triangles": (
         r"tri[ul]_indices_",
         "The call takes no tensor, and only calls with tensors can be computed by a kernel.",
-    ),
-    "powers and copies of later releases, results of other dtypes": (
-        r"(pow|elu|abs|copy)_|\w+_(dense|strided)\w*_castout",
-        _LATER,
     ),
     "repetitions by sums of 32 bits, and of truth values": (
         r"unique_\w+_32$|unique_\w+_bool",
         "The host counts in 64 bits and treats bool as bytes, so it uses none of these.",
-    ),
-    "fills, ranges, rolls": (r"(fill|masked_fill|flip|roll|arange|range|linspace|repeat)", _LATER),
-    "index_put, index_copy and their like": (
-        r"(index_|put_|take|masked_|scatter_nonzero|scatter_|gather_|kernel_index|count_nonzero_prefix)",
-        _LATER,
     ),
     "permutations of more than 32,768 numbers": (
         r"randperm_dedup_islands_",
@@ -146,17 +133,11 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"(poisson|standard_binomial)_",
         "They draw from their own streams until a draw is accepted; no CPU sampler draws the same numbers.",
     ),
-    "other samplers": (
-        r"(uniform|normal|log_normal|bernoulli|cauchy|exponential|geometric|random|randperm|dropout|poisson|"
-        r"standard_|dirichlet|multinomial)",
-        _LATER,
-    ),
     "scaling of gradients of odd layouts and types": (
         r"ampNon",
         "The launch is described, but the kernel reads such gradients as contiguous; no CPU code does.",
     ),
     "scales of 16 bits": (r"amp", "The CPU's operator takes only a float32 scale."),
-    "attention of later releases": (r"(prefill_attention|sdpa|decode|attention|flash)", _CHOICE),
     "products with weights of eight bits": (
         r"(int8pack_mv|large_m_int8pack_mm)_",
         "They take threadgroup memory whose length is set at launch, which is not supported here.",
@@ -165,36 +146,21 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
         r"(int4pack_mm|weight_to_int4pack)",
         "The launch is described, but the CPU has no operator with this packing.",
     ),
-    "matrix products, also quantised": (
-        r"(matmul|naive_|addmm|int\dpack|large_mpack|weight_to|gemv|gemm|linear|int_mm|scaled_mm|grouped_mm|\w*_mm)",
-        _CHOICE,
-    ),
     "application of pivots": (r"applyPivots$", "The host's code does not use this kernel."),
     "pivots as a permutation": (
         r"unpack_pivots",
         "`lu_unpack` checks the pivots' values first, and scatters with other kernels afterwards.",
     ),
-    "linear algebra of later releases": (r"(linalg|orgqr|apply|factorDiagonal)", _LATER),
-    "bags of embeddings": (r"embedding_", _LATER),
-    "upsampling and grids": (r"(upsample|grid_sampler)", _LATER),
     "sparse tensors": (
         r"(\w*sparse|spmm|coalesce|build_|intersect|flatten_indices|fused_gather|mark_|compute_o|shift_right|kogge)",
         "The CPU computes all calls with sparse tensors: the device does not pass them to a kernel.",
     ),
-    "columns, unpooling": (r"(im2col|col2im|max_unpool|cdist|pdist|renorm|cross_)", _LATER),
-    "searches, histograms, unique": (
-        r"(searchsorted|bucketize|histogram|bincount|prefix_sum)",
-        _LATER,
-    ),
     "assertions": (r"assert_async", "They compute nothing."),
-    "other functions of an element": (r"\w+_(dense|strided|inner_contiguous)(_|$)", _LATER),
-    "convolutions, losses, factorizations and others": (r"", _LATER),
+    UNEXPLAINED: (r"", "The launch has not been described yet."),
 }
 """By family: what its kernels' names begin with, and why no kernel of it is compared. The first that fits counts."""
 _PATTERNS = {name: re.compile(pattern) for name, (pattern, _) in LEFT_OUT.items()}
 REACHED = "compared"
-UNEXPLAINED = frozenset(name for name, (_, why) in LEFT_OUT.items() if why in (_LATER, _SHAPES, _CHOICE))
-"""Families that have neither a launch nor a reason of their own."""
 
 
 def family(kernel: str, release: tuple[int, int]) -> str:
@@ -207,7 +173,7 @@ def family(kernel: str, release: tuple[int, int]) -> str:
         return _sort(kernel, min(release, (2, 15)) if release > (2, 13) else (2, 13))
     if _TO_2_13.match(kernel):
         return _OF_2_13 if release > (2, 13) and _NOT_IN_2_15.match(kernel) else REACHED
-    if _COMPARED.match(kernel) and not _TO_2_13.match(kernel):
+    if _COMPARED.match(kernel):
         return REACHED
     return next(name for name, rule in _PATTERNS.items() if rule.match(kernel))
 

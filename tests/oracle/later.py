@@ -49,15 +49,6 @@ def _scaled(name: str, dtypes: tuple[torch.dtype, ...]) -> tuple[Asked, ...]:
     )
 
 
-def _scores(dtype: torch.dtype) -> Iterator[Given]:
-    """Scores of five classes, their weights, and targets."""
-    yield numbers(dtype, 9, 5), numbers(dtype, 5).abs() + 1, torch.arange(9) % 5
-
-
-def _images(dtype: torch.dtype) -> Iterator[Given]:
-    yield numbers(dtype, 2, 5, 3, 4), numbers(dtype, 5).abs() + 1, torch.arange(24).view(2, 3, 4) % 5
-
-
 def _small_matrices(dtype: torch.dtype) -> Iterator[Given]:
     return ((numbers(dtype, 7, size, size),) for size in range(1, 5))
 
@@ -205,10 +196,6 @@ def _enlarged(name: str, *settings: bool) -> tuple[Asked, ...]:
     )
 
 
-def _with_edges(dtype: torch.dtype) -> Iterator[Given]:
-    yield numbers(dtype, 70, 9), torch.tensor([-2, -0.3, 0.1, 0.2, 3]).to(dtype)
-
-
 LATER: tuple[Asked, ...] = (
     *_enlarged("upsample_nearest2d"),
     *_enlarged("_upsample_nearest_exact2d"),
@@ -217,22 +204,11 @@ LATER: tuple[Asked, ...] = (
     *_enlarged("_upsample_bilinear2d_aa", True),
     *_enlarged("_upsample_bicubic2d_aa", False),
     Asked(
-        "histogram, of later releases",
-        "histc",
-        (torch.float32,),
-        lambda x: torch.histogram(x, 9),
-        each((70, 9), (400,)),
-    ),
-    Asked("histogram, of later releases", "histc", (torch.float32,), torch.histogram, _with_edges),
-    Asked(
         "histogram, of weights, of later releases",
         "histc",
         (torch.float32,),
         lambda x, w: torch.histogram(x, 9, weight=w),
         of((70, 9), (70, 9)),
-    ),
-    Asked(
-        "histc, many bins", "histc", (*FLOATS, *INTEGERS), lambda x: torch.histc(x, 9000, 0, 3), each((70, 9), (400,))
     ),
     Asked("_grouped_mm", "grouped_mm", FLOATS, lambda x, y, ends: torch._grouped_mm(x, y, offs=ends), _groups),
     Asked(
@@ -274,51 +250,6 @@ LATER: tuple[Asked, ...] = (
         lambda g, x: _aten.glu_backward(g, x.t(), 1),
         of((5, 4), (8, 5)),
     ),
-    Asked("frexp", "frexp", FLOATS, torch.frexp, each((5, 8), (400,))),
-    Asked("frexp, a part", "frexp", FLOATS, lambda x: torch.frexp(x[:, ::2]), each((5, 8), (40, 30))),
-    Asked(
-        "nll_loss_forward",
-        "nll_loss",
-        FLOATS,
-        lambda x, w, t: _aten.nll_loss_forward(x, t, w, 0, 2),
-        _scores,
-        first=True,
-    ),
-    Asked(
-        "nll_loss_forward",
-        "nll_loss",
-        FLOATS,
-        lambda x, w, t: _aten.nll_loss_forward(x, t, None, 0, -100),
-        _scores,
-        first=True,
-    ),
-    Asked(
-        "nll_loss2d_forward",
-        "nll_loss",
-        FLOATS,
-        lambda x, w, t: _aten.nll_loss2d_forward(x, t, w, 0, 2),
-        _images,
-        first=True,
-    ),
-    *(
-        Asked(
-            f"nll_loss_backward, reduction = {reduction}",
-            "nll_loss",
-            FLOATS,
-            lambda x, w, t, reduction=reduction: _aten.nll_loss_backward(
-                x[0, 0] if reduction else x[:, 0], x, t, w, reduction, 2, w[1]
-            ),
-            _scores,
-        )
-        for reduction in range(3)
-    ),
-    Asked(
-        "nll_loss2d_backward",
-        "nll_loss",
-        FLOATS,
-        lambda x, w, t: _aten.nll_loss2d_backward(x[0, 0, 0, 0], x, t, w, 1, 2, w[1]),
-        _images,
-    ),
     Asked(
         "arange",
         "arange",
@@ -333,7 +264,6 @@ LATER: tuple[Asked, ...] = (
         lambda x: torch.arange(-2.5, 7, 0.3, out=x),
         each((32,)),
     ),
-    Asked("_int_mm", "int_mm", (torch.int8, torch.uint8), torch._int_mm, of((20, 33), (33, 17))),
     Asked("linalg.inv_ex", "linalg_inv", (torch.float32,), torch.linalg.inv_ex, _small_matrices),
     Asked(
         "nn.functional.conv2d, kernels of 256",

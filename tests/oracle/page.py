@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .card import section
 from .coverage import table
 from .reasons import reason
 
@@ -34,8 +33,8 @@ broadcast. Some groups of operators get inputs of their own:
 - Layer norms get rows of 3 to 1,000 elements, and of 5,000 and more.
 - Sorts get rows of 7 to 70,000 elements. If the order of equal elements is undefined, the elements at the returned
   indices are compared.
-- Clamps, scans, scatters, pools, group norms, searches, slices, upsampling and grid samplers get the database's
-  samples. Their gradients are compared where the launch of the kernel is described.
+- Clamps, scans, scatters, pools, group norms, upsampling and grid samplers get the database's samples. Their gradients
+  are compared where the launch of the kernel is described.
 - Attention, long scans, powers, norms along any dimension, matrix products, factorizations and copies of tensors with
   the negative bit get separate calls.
 - Polynomials are tried up to order 30.
@@ -56,7 +55,9 @@ shifted by more than their width, which is undefined on a GPU.
 Of torch 2.15, most matrix products and some factorizations are missing. Its functions of one or two tensors that
 torch 2.13 also has are compared with the virtual device of torch 2.15. All others are compared with that of torch 2.13.
 Operators that only move data (`cat`, `gather`, `index`, `index_select`, `nonzero`, `unique`, fills, triangles, pads and
-the like: 475 pairs, all equal) were last compared on 26 November 2026. Since then, `--kernels real` leaves them to the
+the like: 475 pairs, all equal) were last compared on 26 November 2026, and others whose results are the same bits
+(`argmax`, `any`, `cummax`, `searchsorted`, `index_reduce`, forward pools, nearest neighbours, `where`, `frexp`,
+`nll_loss`, medians of all numbers and the like) on 28 November 2026. Since then, `--kernels real` leaves them to the
 CPU. Each release ends with a table of the kernels that were not compared, with the reasons.
 
 ## Results
@@ -89,8 +90,8 @@ def merge(path: Path, rows: list[Row]) -> list[Row]:
     return kept + [row for these in anew.values() for row in these]
 
 
-def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] = ()) -> str:
-    """The page; `cards` is what `card.load` gives."""
+def render(documents: Iterable[dict[str, Any]], on_a_card: str) -> str:
+    """The page; it ends with what was seen on a card."""
     documents = list(documents)
     explained: set[str] = set()
     lines = [_HEAD, "| torch | pairs | equal | within n ulp | different |", "| --- | ---: | ---: | ---: | ---: |"]
@@ -126,9 +127,17 @@ def render(documents: Iterable[dict[str, Any]], cards: Iterable[dict[str, Any]] 
             "",
             *table(document["kernels"]),
         ]
-    for document in cards:
-        lines += section(document)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", on_a_card])
+
+
+def page(folder: Path) -> str:
+    """The page of the numbers in `folder`; nothing makes those of a card anew."""
+    return render(load(folder), (folder / "kernels-on-a-card.txt").read_text(encoding="utf-8"))
+
+
+def write_page(folder: Path) -> None:
+    """Render docs/fidelity-kernels.md from the numbers in `folder`."""
+    folder.with_name("fidelity-kernels.md").write_text(page(folder), encoding="utf-8")
 
 
 def _line(name: str, rows: list[Row]) -> str:

@@ -71,11 +71,11 @@ def test_a_scenario_has_a_label() -> None:
         ("sequence=-3", "--what-if sequence=-3: sequence is a number of 1 or more, as in sequence=8"),
         ("checkpoint=maybe", "--what-if checkpoint=maybe: checkpoint is on or off"),
         ("precision=float64", "--what-if precision=float64: precision is one of bfloat16, float16"),
-        ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw, adam8bit, adamw8bit"),
+        ("optimizer=lion", "--what-if optimizer=lion: optimizer is one of sgd, adam, adamw"),
         (
             "bigger",
             "--what-if 'bigger' is not known; known: batch=N, sequence=N, accumulate=N, checkpoint, bf16, fp16, fused, "
-            "unfused, sgd, adam, adamw, adam8bit, adamw8bit",
+            "unfused, sgd, adam, adamw",
         ),
     ],
 )

@@ -150,14 +150,13 @@ def test_no_knee() -> None:
         assert knee(more).endswith("batch 512, the largest that was tried.")
 
 
-def test_table_chart_and_page() -> None:
+def test_table_and_page() -> None:
     """One Mac without its name in the rows, two with; on the page as in the terminal."""
     one = planned("M5 16GB")
     assert batch_table(one).names == ("batch", "a step", "80 %", "samples/s", "80 %", "speed", "bound by")
     assert [row[0] for row in batch_table(one).rows] == ["2", "4", "8 (script's)", "16", "32", "64", "100"]
     shown = render_plan(one, verbose=True)
-    assert "Batch against samples a second  predicted, with 80 % intervals\n  M5 16GB\n  batch 2 " in shown
-    assert "batch 100  " in shown
+    assert "Batch against samples a second  predicted, with 80 % intervals\n" in shown
     two = planned("M5 16GB", "M3 Pro 18GB")
     assert {row[0] for row in batch_table(two).rows} == {"M5 16GB", "M3 Pro 18GB"}
     page = plan_page(two)
@@ -182,11 +181,11 @@ def test_where_it_cannot_be_told() -> None:
     assert without_batches(replace(planned(), batches=())) == ""
 
 
-def test_a_narrow_table_leaves_the_interval_of_samples_to_the_chart() -> None:
+def test_a_narrower_table_leaves_out_the_interval_of_samples() -> None:
     """No cell is cut: the column goes where the width is too little for all."""
-    both = planned("M3 Pro 18GB", "M5 16GB")
-    whole, narrow = batch_table(both), batch_table(both, 60)
+    whole = batch_table(planned("M3 Pro 18GB", "M5 16GB"))
+    narrow = whole.narrower
+    assert narrow is not None
     assert narrow.names == ("Mac", "batch", "a step", "80 %", "samples/s", "speed", "bound by")
     assert [column.kind for column in narrow.columns] == ["text", *["number"] * 5, "text"]
     assert narrow.rows == tuple((*row[:5], *row[6:]) for row in whole.rows)
-    assert batch_table(both, 120) == whole

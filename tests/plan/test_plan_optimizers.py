@@ -35,9 +35,3 @@ def test_optimizers_are_replaced(wanted: str, kind: str) -> None:
         else:
             expected.append(f"{name} replaced {kind} 0.5 0.25 {eps}")
     assert lines == [*expected, "3"]
-
-
-def test_states_of_eight_bits() -> None:
-    """None of torch's is left."""
-    lines = run_with_torch(MADE % "adamw8bit").lines
-    assert lines == [*(f"{name} replaced _EightBit 0.5 0.25 None" for name in ("SGD", "Adam", "AdamW")), "3"]

@@ -187,7 +187,7 @@ def test_people_read_of_notes(form: str) -> None:
     report = re.sub(
         r"<style>.*</style>", "", "".join(renderer(form).pieces(Story.of(recording), find(recording))), flags=re.DOTALL
     )
-    assert "1 finding: 1 note." in report
+    assert "1 note." in report
     assert re.search(
         {"terminal": "MPS801 note ", "html": "</span> note</span>", "markdown": "MPS801 note,"}[form], report
     )

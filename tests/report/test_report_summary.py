@@ -17,7 +17,7 @@ def summary(recording: Recording, whole: str = "anymps report") -> str:
 
 
 WITH_FINDINGS = """\
-Would run on M3 Pro 18GB, with 1 operator on the CPU. 2 findings: 2 warnings.
+Would run on M3 Pro 18GB, with 1 operator on the CPU. 2 warnings.
 Change first: nets/model.py:19, costs about 332 to 660 us a step on a Mac
   MPS102  Operator runs on the CPU in the loop
   line    x = x * torch.heaviside(x.detach(), self.zero)
@@ -34,7 +34,7 @@ Full report: anymps report
 """
 
 REFUSED = """\
-Would not run on M3 Pro 18GB: train.py:14 raises TypeError. 1 finding: 1 error.
+Would not run on M3 Pro 18GB: train.py:14 raises TypeError. 1 error.
 Change first: train.py:14
   MPS301  float64 on MPS
   line    weights = weights.to(device)
@@ -95,7 +95,7 @@ def test_what_has_no_line() -> None:
     ending = {"status": 1, "exception": "SyntaxError", "message": "invalid syntax"}
     ended = RecordingBuilder(meta={**META, "ending": ending}).close()
     assert summary(ended) == (
-        "The script ended with SyntaxError, before anything reached mps. 1 finding: 1 note.\n"
+        "The script ended with SyntaxError, before anything reached mps. 1 note.\n"
         "Findings:\n"
         "  MPS003 note  The script did not finish\n"
         "Full report: anymps report\n"

@@ -23,8 +23,8 @@ def report(recording: Recording, width: int = 100) -> str:
 
 WITH_FINDINGS = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 findings: 2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a
-step's 4 waits are needless; without them the host could run 277 operators ahead, not 202.
+2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
+waits are needless; without them the host could run 277 operators ahead, not 202.
 No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
 (missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
@@ -191,7 +191,7 @@ Limits
 
 REFUSED = """\
 Would not run on M3 Pro 18GB: train.py:14 raises TypeError.
-1 finding: 1 error. Change first: train.py:14 (MPS301).
+1 error. Change first: train.py:14 (MPS301).
 
 What to change
 
@@ -273,8 +273,8 @@ Limits
 
 BRIEF = """\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
-2 findings: 2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a
-step's 4 waits are needless; without them the host could run 277 operators ahead, not 202.
+2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
+waits are needless; without them the host could run 277 operators ahead, not 202.
 No time can be predicted for this Mac: only 3 of the step's 280 calls have a predicted time
 (missing: 200 of aten::mm, 75 of aten::relu, 1 of aten::div_.Scalar and 1 of others).
 
@@ -417,7 +417,7 @@ def test_verdict_by_the_end_of_the_run(ending: dict[str, object], first: str) ->
         ),
         (
             {"status": 1, "exception": "KeyError", "message": "x"},
-            ["The script ended with KeyError.", "1 finding: 1 note."],
+            ["The script ended with KeyError.", "1 note."],
         ),
     ],
 )
@@ -440,7 +440,7 @@ def test_a_run_that_ends_before_the_part_to_record(ending: dict[str, object], li
         ),
         (
             {"status": 1, "exception": "KeyError", "message": "x"},
-            ["The script ended with KeyError, before anything reached mps.", "1 finding: 1 note."],
+            ["The script ended with KeyError, before anything reached mps.", "1 note."],
             "info",
         ),
         ({"status": 2}, ["The script exited with 2 before it used mps.", "No findings."], "info"),

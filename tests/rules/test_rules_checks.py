@@ -59,38 +59,6 @@ def test_alerts_by_release() -> None:
     assert rules.alerts("2.13")["_index_put_impl_"] == ("index_put_with_accumulate_mps", True, "accumulate", ("True",))
 
 
-def test_the_releases_of_limits() -> None:
-    """Those that some release lacks, from 2.11 to 2.15; the others hold in all of them."""
-    some = {
-        "batch norm int64": "xxx--",
-        "conj_physical real": "xxx--",
-        "grid_sampler_3d": "----x",
-        "grid_sampler_3d backward": "--xxx",
-        "grid_sampler_3d nearest": "xx---",
-        "linalg_qr dtype": "-xx--",
-        "linalg_qr size": "-xx--",
-        "logcumsumexp innermost complex": "x----",
-        "logcumsumexp outer complex": "x----",
-        "lu_factor complex": "xxxx-",
-        "lu_factor dtype": "xxx--",
-        "mm shape": "-xxxx",
-        "scatter extreme int64": "xx---",
-        "scatter product int64": "--xxx",
-        "sdpa dropout": "--xxx",
-        "softmax cast": "xxxx-",
-        "std complex gradient": "xxxx-",
-        "std_mean complex gradient": "xxxx-",
-        "tensor dims": "--xxx",
-        "var complex gradient": "xxxx-",
-        "var_mean complex gradient": "xxxx-",
-    }
-    found = {
-        name: "".join("x" if rules.operator_limit(release, name) is not None else "-" for release in RELEASES)
-        for name in OPERATOR_LIMITS
-    }
-    assert found == {**dict.fromkeys(OPERATOR_LIMITS, "xxxxx"), **some}
-
-
 def test_limits_for_the_native_core() -> None:
     """The native core gets errors and their texts by release, and no warnings."""
     limits = [rules.operator_limits(release) for release in RELEASES]

@@ -31,27 +31,6 @@ def test_numbers_of_dtypes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "dtype", "text"),
-    [
-        ("cumsum", "complex64", "cumulative ops are not yet supported for complex"),
-        ("cumprod", "complex64", "cumulative ops are not yet supported for complex"),
-        ("linalg_vector_norm", "complex64", "norm ops are not supported for complex yet"),
-        ("gather", "complex64", "gather(): Yet not supported for complex"),
-        ("scatter_add", "complex64", "scatter(): Yet not supported for complex"),
-        ("index_fill", "complex64", "index_fill_(): Complex types are yet not supported"),
-        ("linalg_cross", "complex64", "Failed to create function state object for: cross_float2"),
-        ("linear", "complex64", "mps linear does not support complex types"),
-        ("repeat", "complex64", "repeat(): Not supported for complex yet!"),
-        ("histc", "bfloat16", "\"histogram_mps\" not implemented for 'BFloat16'"),
-    ],
-)
-def test_refused_in_2_11_alone(operator: str, dtype: str, text: str) -> None:
-    """By the lists of 2.11; its macOS wheel holds the text, those of later releases do not."""
-    said = [refused_dtype(operator, dtype, release) for release in RELEASES]
-    assert said == [("RuntimeError", text), None, None, None, None]
-
-
-@pytest.mark.parametrize(
     ("operator", "dtype", "releases"),
     [
         ("var_mean", "int32", "2.11 2.12"),

@@ -201,35 +201,11 @@ def test_a_sparse_kernel_has_its_own_waits() -> None:
 
 @pytest.mark.parametrize(
     ("operator", "letters"),
-    [
-        ("add.Tensor", "IIIII"),
-        ("mm", "GGGGG"),
-        ("linear", "LLLLL"),
-        ("dot", "DDDDD"),
-        ("bmm", "PPPMM"),
-        ("_softmax", "PPPPM"),
-        ("sum.dim_IntList", "PPIII"),
-        ("embedding_dense_backward", "PPMMM"),
-        ("native_batch_norm", "PPPPP"),
-        ("max", "PPPII"),
-        ("max.dim", "PPPMM"),
-        ("where.self", "IIIII"),
-        ("_fused_adam_.tensor_lr", "FFFFF"),
-        ("as_strided", "NNNNN"),
-    ],
+    [("add.Tensor", "IIIII"), ("bmm", "PPPMM"), ("max", "PPPII"), ("max.dim", "PPPMM"), ("where.self", "IIIII")],
 )
 def test_families_by_release(operator: str, letters: str) -> None:
     """Operators move from MPSGraph (P) to Metal (M, I) over the releases."""
-    names = {
-        "D": Family.DOT,
-        "F": Family.FUSED_OPTIMIZER,
-        "G": Family.SAME_GPU,
-        "I": Family.ITERATOR,
-        "L": Family.LINEAR,
-        "M": Family.METAL,
-        "N": Family.NONE,
-        "P": Family.PLACEHOLDER,
-    }
+    names = {"I": Family.ITERATOR, "M": Family.METAL, "P": Family.PLACEHOLDER}
     assert [names[letter] for letter in letters] == [family(operator, release) for release in RELEASES]
 
 

@@ -15,11 +15,6 @@ COMMENT = (
     "https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted in missing op as well as "
     f"commit hash {SHA}."
 )
-FLOAT64 = (
-    "TypeError",
-    "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
-    "Please use float32 instead.",
-)
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
 
@@ -57,78 +52,7 @@ RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
             "RuntimeError",
             "slow_conv2d_forward_mps: input(device='cpu') and weight(device=mps:0')  must be on the same device",
         ),
-        (texts.float64_allocation(), *FLOAT64),
-        (
-            texts.float64_graph(),
-            "TypeError",
-            "Cannot convert a float64 Tensor to MPS as the MPS framework doesn't support float64. Please use float32 "
-            "instead.",
-        ),
-        (texts.float64_kernel(), "RuntimeError", "float64 is not supported on MPS"),
-        (
-            texts.unsupported_dtype("ComplexDouble"),
-            "TypeError",
-            "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.",
-        ),
-        (texts.undefined_type("Double"), "RuntimeError", "Undefined type Double"),
-        (
-            texts.missing_kernel("add_float8"),
-            "RuntimeError",
-            "Failed to create function state object for: add_float8",
-        ),
-        (texts.item_of_empty(), "RuntimeError", "_local_scalar_dense: Empty tensor not supported"),
-        (texts.not_strided(), "NotImplementedError", "only strided tensors are supported on MPS"),
-        (texts.sixteen_dims(17), "RuntimeError", "MPS supports tensors with dimensions <= 16, but got 17."),
-        (
-            texts.pinned_allocation(),
-            "RuntimeError",
-            'Attempted to set the storage of a tensor on device "cpu" to a storage on different device "mps:0".  This '
-            "is no longer allowed; the devices must match.",
-        ),
-        (texts.too_many_cpu_scalars(), "RuntimeError", "Trying to pass too many CPU scalars to non-CPU kernel!"),
-        (
-            texts.linear_argument("weight", "cpu"),
-            "RuntimeError",
-            "Tensor for argument weight is on cpu but expected on mps",
-        ),
         (texts.sparse_argument("add", "other", "cpu"), "RuntimeError", "add: expected 'other' to be MPS, but got cpu"),
-        (texts.scaler_argument("found_inf"), "RuntimeError", "found_inf must be a MPS tensor."),
-        (texts.scaler_argument("scaled_grads"), "RuntimeError", "scaled_grads must be MPS tensors."),
-        (texts.scaler_argument("one of scaled_grads"), "RuntimeError", "one of scaled_grads was not a MPS tensor."),
-        (
-            texts.generator_device("mps", "cpu"),
-            "RuntimeError",
-            "Expected a 'mps' device type for generator but found 'cpu'",
-        ),
-        (
-            texts.generator_device("mps:0", "cpu", with_index=True),
-            "RuntimeError",
-            "Expected a 'mps:0' generator device but found 'cpu'",
-        ),
-        (texts.invalid_buffer(3 * 1024**3 + 1), "RuntimeError", "Invalid buffer size: 3.00 GiB"),
-        (
-            texts.events_without_timing(),
-            "RuntimeError",
-            "Events were not created with argument 'enable_timing=True'",
-        ),
-        (texts.events_in_wrong_order(1, 2), "RuntimeError", "End event 2 was not recorded after start event 1"),
-        (texts.invalid_event(7), "RuntimeError", "Invalid Event ID: 7"),
-        (texts.event_on_other_stream(), "NotImplementedError", "Non-default streams are not yet supported."),
-        (texts.profiler_mode("kernels"), "RuntimeError", "Invalid Signpost trace mode: kernels"),
-        (texts.profiler_running(), "RuntimeError", "Tracing Signposts is already enabled "),
-        (texts.capture_failed("a.gputrace", "no"), "RuntimeError", "Failed to start capture of a.gputrace error no"),
-        (
-            texts.binding_argument("setMemoryFraction"),
-            "RuntimeError",
-            "invalid argument to setMemoryFraction()",
-        ),
-        (texts.shared_memory("file_system"), "RuntimeError", "_share_filename_: only available on CPU"),
-        (texts.shared_memory("file_descriptor"), "RuntimeError", "_share_fd_: only available on CPU"),
-        (
-            texts.loader_pin_memory_warning(),
-            "UserWarning",
-            "'pin_memory' argument is set as true but not supported on MPS now, device pinned memory won't be used.",
-        ),
     ],
 )
 def test_texts_word_for_word(found: BackendText, error: str, text: str) -> None:
@@ -217,68 +141,11 @@ def test_every_same_gpu_operator_has_its_check() -> None:
                 assert number == 0 or f" {argument}" in functions[name].schema, name
 
 
-def test_float64_by_release() -> None:
-    """A copy to CPU float64 is refused up to 2.13, silent in 2.14, undefined in 2.15; complex128 from 2.12."""
-    undefined = ("RuntimeError", "Undefined type Double")
-    assert [FLOAT64, FLOAT64, FLOAT64, None, undefined] == [texts.copy_to_cpu_as_float64(v) for v in RELEASES]
-    assert [texts.complex128_allocation(v) for v in RELEASES] == [None, FLOAT64, FLOAT64, FLOAT64, FLOAT64]
-
-
 def test_sizes_are_printed_as_the_allocator_prints_them() -> None:
     """A unit begins one byte above its power of two."""
     sizes = [256, 1024, 1025, 1536 * 1024, 1024**2, 1024**3, 1024**3 + 1]
     printed = ["256 bytes", "1024 bytes", "1.00 KiB", "1.50 MiB", "1024.00 KiB", "1024.00 MiB", "1.00 GiB"]
     assert printed == [texts.format_size(size) for size in sizes]
-
-
-def test_out_of_memory_with_a_limit() -> None:
-    """The text of a public log: 12 GiB working set, ratio 1.7."""
-    assert texts.out_of_memory(
-        "2.13",
-        allocated=int(20.12 * 1024**3),
-        other=384 * 1024,
-        requested=512 * 1024**2,
-        limit=int(1.7 * 12 * 1024**3),
-        private=True,
-    ) == (
-        "RuntimeError",
-        "MPS backend out of memory (MPS allocated: 20.12 GiB, other allocations: 384.00 KiB, max allowed: 20.40 GiB). "
-        "Tried to allocate 512.00 MiB on shared pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit "
-        "for memory allocations (may cause system failure).",
-    )
-
-
-def test_out_of_memory_without_a_limit_and_in_the_private_pool() -> None:
-    """Without a high watermark there is no limit and no advice; torch 2.11 still has a private pool."""
-    text = texts.out_of_memory("2.11", allocated=1024**2, other=0, requested=256, limit=None, private=True).text
-    assert text == (
-        "MPS backend out of memory (MPS allocated: 1024.00 KiB, other allocations: 0 bytes). "
-        "Tried to allocate 256 bytes on private pool."
-    )
-
-
-@pytest.mark.parametrize(
-    ("high", "low", "text"),
-    [
-        (1.7, 1.4, None),
-        (0.0, 1.4, None),
-        (2.5, 1.4, "invalid high watermark ratio 2.5"),
-        (-1.0, 1.4, "invalid high watermark ratio -1"),
-        (1.0, 1.4, "invalid low watermark ratio 1.4"),
-        (0.0, 2.5, "invalid low watermark ratio 2.5"),
-    ],
-)
-def test_watermark_ratios(high: float, low: float, text: str | None) -> None:
-    """The low ratio may not pass the high one, or 2 if there is no high one."""
-    found = texts.watermark_error(high, low)
-    assert text == (found.text if found else None)
-
-
-def test_memory_fraction() -> None:
-    """Only floats from 0 to 2 are accepted; integers are refused."""
-    assert texts.memory_fraction_error(0.5) is None
-    assert texts.memory_fraction_error(1) == ("TypeError", "Invalid type for fraction argument, must be `float`")
-    assert texts.memory_fraction_error(2.5) == ("ValueError", "Invalid fraction value: 2.5. Allowed range: 0~2")
 
 
 def test_system_texts_by_release() -> None:
@@ -290,34 +157,6 @@ def test_system_texts_by_release() -> None:
         "The MPS backend is supported on macOS 14.0+. Current OS version can be queried using `sw_vers`",
         "The MPS backend is supported on macOS 15.0+. Current OS version can be queried using `sw_vers`",
     ]
-
-
-@pytest.mark.parametrize(
-    ("release", "major", "minor", "text"),
-    [
-        ("2.13", 13, 5, None),
-        ("2.13", 14, 4, None),
-        ("2.13", 14, 2, "Can't check whether running on 14.2+ returning one for 14.4+"),
-        ("2.15", 14, 2, None),
-        ("2.13", 15, 5, "Can't check whether running on 15.5+ returning one for 15.1+"),
-        ("2.13", 26, 4, "Can't check whether running on 26.4+ returning one for 26.0+"),
-        ("2.15", 26, 4, None),
-        ("2.15", 26, 2, "Can't check whether running on 26.2+ returning one for 26.4+"),
-        ("2.13", 27, 0, "Checking for unexpected MacOS 27.0 returning false"),
-    ],
-)
-def test_is_macos_or_newer_warnings(release: str, major: int, minor: int, text: str | None) -> None:
-    """Minors the backend cannot tell apart are rounded with a warning; unknown majors answer False with one."""
-    found = texts.is_macos_or_newer_warning(release, major, minor)
-    assert text == (found.text if found else None)
-
-
-def test_unrecorded_events_by_release() -> None:
-    """`torch.Event` always raises; `torch.mps.Event` hangs up to 2.14 and raises from 2.15, without a full stop."""
-    text = "Both events must be recorded before calculating elapsed time"
-    assert ("ValueError", f"{text}.") == texts.events_not_recorded("2.13", generic=True)
-    assert texts.events_not_recorded("2.14") is None
-    assert ("RuntimeError", text) == texts.events_not_recorded("2.15")
 
 
 def test_operator_limits_by_release() -> None:

@@ -46,34 +46,6 @@ def test_allocator_generations() -> None:
     assert expected == [generation(release) for release in RELEASES]
 
 
-@pytest.mark.parametrize(
-    ("field", "first"),
-    [
-        ("shared_pool_only", "2.12"),
-        ("complex128_refused", "2.12"),
-        ("accelerator_memory_api", "2.13"),
-        ("metal_philox", "2.13"),
-        ("clone_keeps_generator_state", "2.13"),
-        ("host_alias_storage", "2.13"),
-        ("late_random_checks", "2.13"),
-        ("metal_casts", "2.13"),
-        ("random_operators_shared", "2.13"),
-        ("conj_physical_in_place", "2.14"),
-        ("pinned_memory_works", "2.14"),
-        ("private_set_stream", "2.14"),
-        ("accelerator_active_bytes", "2.15"),
-        ("event_timing_safe", "2.15"),
-        ("several_streams", "2.15"),
-        ("complex_addmm_scalars", "2.15"),
-        ("float8_e4m3fn", "2.15"),
-    ],
-)
-def test_what_a_release_brought(field: str, first: str) -> None:
-    """A behaviour is off in every release before the one that brought it, and on from there."""
-    expected = [release >= first for release in RELEASES]
-    assert expected == [getattr(version_rules(release), field) for release in RELEASES]
-
-
 def test_what_a_release_took_away() -> None:
     """Bounds as the result's type, Python kernels and always-fallback operators end with their releases."""
     rules = [version_rules(release) for release in RELEASES]

@@ -240,30 +240,6 @@ def test_median_interval() -> None:
     assert 20 <= missed <= 60  # 41 to be expected: the next whole place below 5 %
 
 
-def test_regions() -> None:
-    """Regions by name, each synchronised at both ends; one that failed is not counted, one that ran once is told."""
-    world = World()
-    timer = timing.Timer("cpu", clock=world.clock, synchronize=world.synchronize)
-    forward = world.work("forward", 50, 9)
-    for _ in range(3):
-        with timer.region("forward"):
-            forward()
-    with pytest.raises(KeyError), timer.region("forward"):
-        raise KeyError
-    with timer.region("save"):
-        pass
-    assert list(timer.timings) == ["forward"]
-    assert timer.timings["forward"].runs == (Run(1 * MS, 10 * MS),) * 2
-    assert timer.timings["forward"].first == Run(1 * MS, 51 * MS)
-    assert str(timer).splitlines() == [
-        "         device   median                IQR      min      max   queued    first  runs",
-        "forward  cpu     10.0 ms  10.0 ms - 10.0 ms  10.0 ms  10.0 ms  1.00 ms  51.0 ms     2",
-        "save: ran once, which does not count: a first call compiles",
-        "warning: forward: 2 runs are too few for a median: take 8",
-        "warning: forward: the first call took 51.0 ms, 5 times the median, and is not counted",
-    ]
-
-
 def test_steps() -> None:
     """Steps are timed from the end of one to the end of the next, whatever happens in between."""
     world = World()

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from anymps.verify.cases._moving import portable, to_mps
+from anymps.verify.cases._samples import portable, to_mps
 
 
 def test_eleven_bits_of_fraction_are_kept() -> None:

@@ -19,28 +19,24 @@ import json, os, sys, time
 job = json.load(sys.stdin)
 def say(**message): print(json.dumps(message), flush=True)
 say(hello={"virtual": False, "machine": {"chip": "Apple M9", "macos": "27.0", "torch": "2.13.0"}}, cases=6, note="")
-used = False
 for n in range(job["start"], 6):
     name = f"{job['kind']} {n}"
-    if n == 4 and (used or os.environ.get("FLAG") != "1"):
-        say(again=n, environment={"FLAG": "1"}); sys.exit()
     say(begin=n, case=name)
     if n == 1:
         print("/Users/ann/x.mm:8: failed assertion 'no'", file=sys.stderr)
         os.abort()
     if n == 2: time.sleep(60)
-    seen = os.environ.get("FLAG", "") + os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "")
+    seen = os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK", "") + os.environ.get("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "")
     say(done=n, answer={"does": "computes", "value": seen})
-    used = True
     if n == 4:
-        say(again=5, environment={}); sys.exit()
+        say(late=5); sys.exit()
 say(end=6)
 """
 
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A process of six cases: the second crashes, the third hangs, the fifth stands alone with a variable."""
+    """A process of six cases: the second crashes, the third hangs, the fifth is the last for its time."""
     monkeypatch.setattr(_run, "_PATIENCE", 3.0)
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
@@ -48,7 +44,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_run_goes_on(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a crash and a hang, which are answers; a case alone has its variables, and the user's are not there."""
+    """Behind a crash and a hang, which are answers, and a process that was late; the user's variables are not there."""
     monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", "1")
     monkeypatch.setenv("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "0.0")
     told: list[str] = []
@@ -62,10 +58,10 @@ def test_a_run_goes_on(worker: list[str], monkeypatch: pytest.MonkeyPatch) -> No
         "waits 1": crash,
         "waits 2": {"does": "hangs", "text": "no response for 3 s"},
         "waits 3": fine,
-        "waits 4": {"does": "computes", "value": "1"},
+        "waits 4": fine,
         "waits 5": fine,
     }
-    assert found.answers["fallbacks"]["fallbacks 4"] == {"does": "computes", "value": "11"}
+    assert found.answers["fallbacks"]["fallbacks 4"] == {"does": "computes", "value": "1"}
     assert found.kinds["waits"] == {"cases": 6, "note": ""}
     assert told[:3] == ["waits: 1 of 6", "waits: 2 of 6", "waits: 3 of 6"]
 
@@ -119,7 +115,7 @@ def test_what_tells_most_comes_first(clock: list[tuple[str, int, int]]) -> None:
     """A kind may take half of the time that is left; then those that are not finished go on where they were."""
     found = ask(list(KINDS), 6, worker=["none"])
     assert list(KINDS) == ["faults", "waits", "streams", "fallbacks", "operators", "memory"]
-    assert [kind for kind, _, _ in clock] == [*KINDS, "waits"]
+    assert [kind for kind, _, _ in clock] == [*KINDS, "memory", "memory", "waits"]  # cases of memory are alone
     assert [one for one in clock if one[0] == "waits"] == [("waits", 0, 178), ("waits", 2, 145)]
     assert counts(found) == dict.fromkeys(KINDS, 3)
     assert found.kinds["waits"] == {"cases": 3, "note": "a note"}

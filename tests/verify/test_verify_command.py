@@ -173,7 +173,7 @@ def test_another_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 FEW = {
-    "memory": ["PYTORCH_MPS_HIGH_WATERMARK_RATIO=lots"],
+    "memory": ["fraction 3", "out of memory"],
     "streams": ["call randperm"],
     "waits": ["item", "clone"],
     "operators": ["forward nn.functional.silu float32"],

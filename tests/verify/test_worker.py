@@ -1,4 +1,4 @@
-"""One process of a run: what it says before and after each case, and when it wants another process."""
+"""One process of a run: what it says before and after each case, and when it ends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from anymps.mac import parse_mac
 from anymps.verify import _worker
-from anymps.verify.cases import Case, machine_facts
-from anymps.verify.cases import _machine as machine
+from anymps.verify.cases import Case
 
 HELLO = {"hello": {"virtual": True}, "cases": 4, "note": "a note"}
 
@@ -18,18 +18,18 @@ HELLO = {"hello": {"virtual": True}, "cases": 4, "note": "a note"}
 class Job:
     """Jobs on four cases, by a clock that each case moves on."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **alone: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         monkeypatch.setattr(_worker, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self.cases = [self.case(number, **alone.get(f"c{number}", {})) for number in range(4)]
+        self.cases = [self.case(number) for number in range(4)]
         monkeypatch.setattr(_worker, "_prepared", lambda job: (self.cases, "a note", {"virtual": True}))
 
-    def case(self, number: int, **more: Any) -> Case:
+    def case(self, number: int) -> Case:
         def ask() -> dict[str, Any]:
             self.now += 1.0
             return {"value": str(number)}
 
-        return Case(f"c{number}", ask, **more)
+        return Case(f"c{number}", ask)
 
     def run(self, start: int = 0, seconds: float = 100, wanted: Any = None) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
@@ -62,40 +62,23 @@ def test_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.run(seconds=2) == [*asked(0), *asked(1), *asked(2), {"late": 3}]
 
 
-def test_a_case_that_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a new process, and none after it; first in its process it needs no other."""
-    job = Job(monkeypatch, c1={"alone": True})
-    assert job.run() == [*asked(0), {"again": 1, "environment": {}}]
-    assert job.run(start=1) == [*asked(1), {"again": 2, "environment": {}}]
-
-
-def test_a_case_with_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It asks for a process that has them."""
-    job = Job(monkeypatch, c0={"alone": True, "environment": {"SOME_RATIO": "2"}})
-    monkeypatch.delenv("SOME_RATIO", raising=False)
-    assert job.run() == [{"again": 0, "environment": {"SOME_RATIO": "2"}}]
-    monkeypatch.setenv("SOME_RATIO", "1")
-    assert job.run() == [{"again": 0, "environment": {"SOME_RATIO": "2"}}]
-    monkeypatch.setenv("SOME_RATIO", "2")
-    assert job.run() == [*asked(0), {"again": 1, "environment": {}}]
-
-
 def test_the_machine_that_is_played() -> None:
     """Nothing else than what answers depend on."""
-    found = machine_facts(parse_mac("M3 Pro 14-core 18GB, macOS 26.4"))
-    versions = {"torch": machine.torch.__version__, "python": found["python"]}
+    found = _worker.machine_facts(parse_mac("M3 Pro 14-core 18GB, macOS 26.4"))
+    versions = {"torch": torch.__version__, "python": found["python"]}
     assert found == {"chip": "Apple M3 Pro", "gpu_cores": 14, "memory_gib": 18, "macos": "26.4", **versions}
 
 
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch and the system: memory in whole GiB, Python by its first two numbers; unknown where torch is silent."""
     sizes = {"SC_PAGE_SIZE": 16384, "SC_PHYS_PAGES": 18 * (1 << 30) // 16384 - 1}
-    monkeypatch.setattr(machine.os, "sysconf", sizes.__getitem__)
-    monkeypatch.setattr(machine.platform, "mac_ver", lambda: ("26.4.1", ("", "", ""), "arm64"))
-    monkeypatch.setattr(machine.platform, "python_version_tuple", lambda: ("3", "12", "7"))
-    torch_c = SimpleNamespace(_mps_get_name=lambda: "Apple M3 Pro", _mps_get_core_count=lambda: 18)
-    monkeypatch.setattr(machine, "torch", SimpleNamespace(__version__="2.13.0", _C=torch_c))
-    known = {"memory_gib": 18, "macos": "26.4.1", "torch": "2.13.0", "python": "3.12"}
-    assert machine_facts(None) == {"chip": "Apple M3 Pro", "gpu_cores": 18, **known}
-    monkeypatch.setattr(machine, "torch", SimpleNamespace(__version__="2.13.0", _C=SimpleNamespace()))
-    assert machine_facts(None) == {"chip": "", "gpu_cores": 0, **known}
+    monkeypatch.setattr(_worker.os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(_worker.platform, "mac_ver", lambda: ("26.4.1", ("", "", ""), "arm64"))
+    monkeypatch.setattr(_worker.platform, "python_version_tuple", lambda: ("3", "12", "7"))
+    monkeypatch.setattr(torch._C, "_mps_get_name", lambda: "Apple M3 Pro", raising=False)
+    monkeypatch.setattr(torch._C, "_mps_get_core_count", lambda: 18, raising=False)
+    known = {"memory_gib": 18, "macos": "26.4.1", "torch": torch.__version__, "python": "3.12"}
+    assert _worker.machine_facts(None) == {"chip": "Apple M3 Pro", "gpu_cores": 18, **known}
+    monkeypatch.delattr(torch._C, "_mps_get_name")
+    monkeypatch.delattr(torch._C, "_mps_get_core_count")
+    assert _worker.machine_facts(None) == {"chip": "", "gpu_cores": 0, **known}

@@ -62,7 +62,7 @@ def machine_facts() -> dict[str, object]:
         "mac": mac.name if mac is not None else "",
         "mac_details": mac.describe() if mac is not None else "",
         "threads": torch.get_num_threads(),
-        **({"card": f"cuda:{card.number}, {card.name}"} if (card := current.card) is not None else {}),
+        **({"card": f"cuda:{gpu.number}, {gpu.name}"} if (gpu := current.gpu) is not None else {}),
         **closing_facts(),
     }
 

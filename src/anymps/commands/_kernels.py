@@ -128,7 +128,7 @@ def show(asked: KernelsShowSettings, name: str) -> int:
         click.echo(json.dumps(_json(kernel, signature, operators, release), indent=2))
     else:
         document = kernel_document(kernel, signature, operators, release, _threads(text))
-        click.echo("".join(rendered(document, "markdown" if asked.markdown else "terminal", sys.stdout)), nl=False)
+        click.echo("".join(rendered(document, "terminal", sys.stdout)), nl=False)
     return 0
 
 

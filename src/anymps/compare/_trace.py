@@ -211,10 +211,7 @@ class _Reader:
         if kind == "c":
             trace.calls.append(self._call(value))
         elif kind == "k":
-            dtype, shape, digest, nans, infinities, low, high, total, rms, elements = value
-            self._sketches.append(
-                Sketch(dtype, tuple(shape), digest, nans, infinities, low, high, total, rms, tuple(elements))
-            )
+            self._sketches.append(Sketch(*map(_frozen, value)))
         elif kind == "site":
             self._sites.append(Site(*value))
         elif kind == "operator":
@@ -235,25 +232,15 @@ class _Reader:
         elif kind == "facts":
             trace.facts.update(value)
         elif kind == "end":
-            site = Site(*value.pop("site", ()))
-            trace.ending = Ending(site=site, **value)
+            error, site, *more = value
+            trace.ending = Ending(error, Site(*site), *more)
 
     def _call(self, value: Any) -> Call:
-        number, operator, site, step, backward, inputs, results, bound, draws, *more = value
-        autocast, kernel, numbers, faults = more
-        return Call(
-            number,
-            self._operators[operator],
-            self._sites[site],
-            step,
-            bool(backward),
-            tuple(Value(self._sketches[sketch], memory) for sketch, memory in inputs),
-            tuple(Value(self._sketches[sketch], memory) for sketch, memory in results),
-            self._bounds[bound],
-            draws > 0,
-            draws == 2,
-            autocast,
-            bool(kernel),
-            tuple(numbers),
-            tuple(faults),
-        )
+        number, operator, site, step, backward, inputs, results, bound, *more = value
+        given, made = (tuple(Value(self._sketches[at], memory) for at, memory in side) for side in (inputs, results))
+        called = number, self._operators[operator], self._sites[site], step, backward
+        return Call(*called, given, made, self._bounds[bound], *map(_frozen, more))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

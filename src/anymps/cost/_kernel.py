@@ -1,4 +1,15 @@
-"""The time of one kernel on a Mac, in seconds."""
+"""The time of one kernel on a Mac, in seconds, from its work, the rates of the Mac and the coefficients.
+
+The formulas take numbers or NumPy arrays alike: the fit evaluates all rows at once by the same lines.
+
+    a product of matrices   compute = F * padding / (P * peak * dtype * k/(k + depth) * (tiles/(tiles + t*cores))^alpha)
+    another kernel          compute = Q * operations / P
+    both                    memory = Q / (B * bandwidth)
+                            kernel = change * (compute^3 + memory^3)^(1/3) + 0.35 * launch
+
+P is the peak float32 rate, B the bandwidth of the memory, F the operations, Q the bytes; `change` is what another
+release of torch or family of GPUs takes in place of 1.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +19,10 @@ from typing import Final, NamedTuple
 from anymps._errors import CostError
 from anymps.cost._classes import Work
 from anymps.cost._coefficients import OWN_KERNEL, Coefficients, TorchRelease, change_group, dtype_group
-from anymps.cost._formula import kernel_seconds, matrix_compute
 from anymps.mac import Mac
+
+LAUNCH_SHARE: Final = 0.35
+"""How much of an empty kernel's time adds to that of a kernel that works: the rest overlaps."""
 
 TILE: Final = 64
 # Before torch 2.5 the gradient of a convolution's weight keeps the cores busy also where the weight is small, so its
@@ -32,6 +45,20 @@ def rates(mac: Mac) -> tuple[float, float]:
     if mac.fp32_peak is None or mac.cpu_speed is None:
         raise CostError(f"anymps: no time can be predicted for {mac.chip}: its GPU clock is not public")
     return mac.fp32_peak, mac.cpu_speed
+
+
+def matrix_compute(
+    operations: float, padding: float, depth_use: float, tile_use: float, alpha: float, peak: float
+) -> float:
+    """Seconds of arithmetic of a product of matrices; `peak` in FLOP/s with the class's and the dtype's share."""
+    used: float = tile_use**alpha
+    return operations * padding / (peak * depth_use * used)
+
+
+def kernel_seconds(compute: float, memory: float, change: float, launch: float) -> float:
+    """Seconds of one kernel from those of its arithmetic and of its memory traffic, which overlap."""
+    work: float = (compute**3 + memory**3) ** (1 / 3)
+    return change * work + LAUNCH_SHARE * launch
 
 
 def padding(work: Work) -> float:

@@ -1,4 +1,4 @@
-"""Matrix products: linear layers, convolutions and attention as sizes of a GEMM.
+"""Matrix products: linear layers, convolutions, attention and LSTMs as sizes of a GEMM.
 
 A convolution as a GEMM: forward m = N*Ho*Wo, n = Cout, k = Cin*kh*kw; the gradient of its input m = N*H*W, n = Cin,
 k = Cout*kh*kw; that of its weight m = Cout, n = Cin*kh*kw, k = N*Ho*Wo. A depthwise one, forward, has a filter of its
@@ -12,7 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from anymps.cost._classes import Operands, Work
-from anymps.cost._tensors import OperatorCall, Tensor
+from anymps.cost._tensors import ITEM_SIZES, OperatorCall, Tensor
+
+_GATES: Final = 4
+_POINTWISE: Final = 3  # kernels of an LSTM's step beside its product
 
 
 def matrix_work(call: OperatorCall, tensors: Operands) -> tuple[Work, ...] | None:
@@ -127,6 +130,41 @@ def attention(_: OperatorCall, tensors: Operands) -> tuple[Work, Work, Work]:
     )
 
 
+def _lstm(call: OperatorCall, tensors: Operands) -> tuple[Work, ...]:
+    """An LSTM that MPS runs as one graph, as the products and pointwise kernels of its layers and steps.
+
+    The layers' input part is one product over all steps; their state part is a product per step, each after the one
+    before. How MPSGraph divides the rest of a step is not public. Three kernels (the gates, the cell, the state), and
+    twice as many for the gradient, are an assumption, which one public training step of an LSTM confirms.
+    """
+    weights = [t for t in tensors.inputs if len(t.shape) == 2 and t.shape[0] % _GATES == 0]
+    backward = call.name == "lstm_mps_backward"
+    if backward:  # the gates that forward kept: [layers, steps, batch, gates]
+        gates, *_ = (t for t in tensors.inputs if len(t.shape) == 4)
+        steps, batch = gates.shape[1:3]
+    else:
+        given, state = tensors.inputs[:2]
+        batch = state.shape[1]
+        steps = given.shape[0] * given.shape[1] // max(1, batch)
+    works: list[Work] = []
+    for of_input, of_state in zip(weights[::2], weights[1::2], strict=True):
+        works += _products(steps * batch, of_input.shape, of_input.dtype, backward)
+        works += _products(batch, of_state.shape, of_state.dtype, backward) * steps
+        # A step's gates, the cell and the state are read or written once; their gradients, too.
+        moved = batch * (of_state.shape[0] + 3 * of_state.shape[1]) * 4 // _POINTWISE
+        works += [Work("elementwise", moved, of_state.dtype)] * (steps * _POINTWISE * (2 if backward else 1))
+    return tuple(works)
+
+
+def _products(rows: int, weight: tuple[int, ...], dtype: str, backward: bool) -> list[Work]:
+    """The product of so many rows with a weight; backward those of their gradient and of the weight's."""
+    n, k = weight
+    size = (rows * (n + k) + n * k) * ITEM_SIZES[dtype]
+    if not backward:
+        return [product("gemm", rows, n, k, 1, dtype, size)]
+    return [product("gemm", rows, k, n, 1, dtype, size), product("gemm", n, k, rows, 1, dtype, size)]
+
+
 _MAKERS = {
     "mm": _mm,
     "addmm": _mm,
@@ -143,6 +181,8 @@ _MAKERS = {
     "convolution_overrideable": _convolution,
     "mps_convolution": _convolution,
     "convolution_backward": _convolution_backward,
+    "_lstm_mps": _lstm,
+    "lstm_mps_backward": _lstm,
     "_scaled_dot_product_attention_math_for_mps": attention,
     "scaled_dot_product_attention": attention,
 }

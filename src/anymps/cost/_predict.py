@@ -1,10 +1,9 @@
-"""Times by given coefficients: of one call of an operator on a Mac, and of a step of many calls."""
+"""The time of one call of an operator on a Mac, by given coefficients, and what widens intervals."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import fsum
 from typing import Final, Literal
@@ -13,16 +12,14 @@ from anymps._errors import CostError
 from anymps.cost._by_release import PYTHON_RUNS, works_by_release
 from anymps.cost._classes import VIEWS, Work, operands, plain_works
 from anymps.cost._coefficients import Coefficients, TorchRelease, dtype_group
-from anymps.cost._formula import LAUNCH_SHARE, queue_seconds
-from anymps.cost._kernel import kernel_time, rates
+from anymps.cost._kernel import LAUNCH_SHARE, kernel_time, rates
 from anymps.cost._matrix import matrix_work
-from anymps.cost._recurrent import recurrent_work
 from anymps.cost._tensors import OperatorCall, read_tensor
 from anymps.mac import Mac
 from anymps.rules import NEWEST, has_metal_kernel, metal_kernel_since
 
 Bound = Literal["nothing", "launch", "compute", "bandwidth"]
-"""What decides the time of a call, or of calls without anything else between them."""
+"""What decides the time of a call."""
 
 _WIDER_FOR_M5: Final = 0.3  # in logarithms: half types on M5, which one machine was timed with; judgement
 
@@ -65,30 +62,6 @@ class OperatorTime:
     rows: int
 
 
-@dataclass(frozen=True)
-class StepTime:
-    """The predicted time of a list of calls, such as a training step. Times in seconds.
-
-    `seconds` is the time of host and device together, `low` and `high` its 80 % interval. `device` and `host` are the
-    sums of both, `device_low` and `device_high` the interval of the first. `waits` is the time that the host's waits
-    add. `calls` counts the calls and `predicted` those that have a time; `left_out` gives the reasons for the others,
-    with their numbers. Data loading, paging and the first step's compilation are not included.
-    """
-
-    seconds: float
-    low: float
-    high: float
-    device: float
-    device_low: float
-    device_high: float
-    host: float
-    waits: float
-    bound: Bound
-    calls: int
-    predicted: int
-    left_out: tuple[tuple[str, int], ...]
-
-
 def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work, ...]:
     """The kernels of a call by a release of torch; none of a view.
 
@@ -108,8 +81,6 @@ def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work
         if works is None:
             works = matrix_work(call, tensors)
         if works is None:
-            works = recurrent_work(call.name, tensors)
-        if works is None:
             works = plain_works(call, tensors)
     except (IndexError, ValueError):
         raise CostError(f"anymps: {call.operator} does not take these tensors: {', '.join(call.inputs)}") from None
@@ -122,51 +93,6 @@ def works_of(call: OperatorCall, number: tuple[int, int] = NEWEST) -> tuple[Work
 def _own_kernel_since(call: OperatorCall) -> tuple[int, int] | None:
     """The release from which on the kernel is PyTorch's own, or another one of its own that is much faster."""
     return _REWRITTEN.get(call.name) or metal_kernel_since(call.name)
-
-
-def step_time(
-    counts: Mapping[OperatorCall, int], mac: Mac, release: TorchRelease, waits: int, coefficients: Coefficients
-) -> StepTime:
-    """The time of calls, each with how often it comes, `waits` of which the program waits for."""
-    rates(mac)  # raises for a Mac without them, also where there is no call
-    device = host = 0.0
-    uncertain = 0.0
-    slower = coefficients.training_host if trains(counts) else 1.0
-    bound: dict[Bound, float] = {}
-    left_out: Counter[str] = Counter()
-    for call, count in counts.items():
-        try:
-            time = operator_time(call, mac, release, coefficients)
-        except CostError as error:
-            left_out[error.reason] += count
-            continue
-        device += count * time.device
-        host += count * time.host * slower
-        bound[time.bound] = bound.get(time.bound, 0.0) + count * time.device
-        if time.device:
-            # Errors of classes are independent: each widens the interval by its share of the time.
-            uncertain += count * time.device * width(time.kind, call, mac, coefficients)
-    wait = waits * wait_seconds(mac, coefficients)
-    seconds = queue_seconds(host, device) + wait
-    extra = uncertain / device if device else 0.0
-    alone = widened(coefficients.intervals["step, GPU"], extra)
-    decides: Bound = "launch" if host > device else (max(bound, key=lambda name: bound[name]) if device else "nothing")
-    total = sum(counts.values())
-    low, high = step_interval(0.0 if decides == "launch" else 1.0, wait / seconds if wait else 0.0, extra, coefficients)
-    return StepTime(
-        seconds=seconds,
-        low=seconds * low,
-        high=seconds * high,
-        device=device,
-        device_low=device * alone[0],
-        device_high=device * alone[1],
-        host=host,
-        waits=wait,
-        bound=decides,
-        calls=total,
-        predicted=total - sum(left_out.values()),
-        left_out=tuple(left_out.most_common()),
-    )
 
 
 def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficients: Coefficients) -> OperatorTime:

@@ -112,6 +112,7 @@ class WalkedStep:
     the time does not include that.
     """
 
+    mac: Mac
     seconds: float
     low: float
     high: float
@@ -132,7 +133,6 @@ class WalkedStep:
     lead: float = 0.0
     between: float = 0.0
     alike: float = 0.0
-    mac: Mac | None = None
     _stretches: tuple[Stretch, ...] = field(default=(), repr=False, compare=False)
     _moves: Sequence[Move] = field(default=(), repr=False, compare=False)
     _start: tuple[float, float] = field(default=(0.0, 0.0), repr=False, compare=False)
@@ -205,6 +205,7 @@ def walked_step(
     _, alike = widened(coefficients.intervals["ratio, one chip"], by_waits)
     device_low, device_high = widened(coefficients.intervals["step, GPU"], classes)
     return WalkedStep(
+        mac=mac,
         seconds=walked.seconds,
         low=walked.seconds * low,
         high=walked.seconds * high,
@@ -225,7 +226,6 @@ def walked_step(
         lead=walked.lead,
         between=math.log(apart),
         alike=math.log(alike),
-        mac=mac,
         _stretches=tuple(rows),
         _moves=moves,
         _start=walked.start,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from anymps._cache import CACHE_VARIABLE
 from anymps.device._build import build, cache_directory, check_cache, is_built
-from anymps.device._cards import Cards, look_for_cards, why_no_card, why_not_card
 from anymps.device._default_device import default_device
 from anymps.device._enable import (
     State,
@@ -19,13 +18,12 @@ from anymps.device._enable import (
     native,
     state,
 )
+from anymps.device._gpus import Gpus, look_for_gpus, why_no_gpu, why_not_gpu
 from anymps.device._internal_code import written_by_torch
-from anymps.device._kernels import metal_kernels
-from anymps.device._launched import count_real_calls, real_calls, release_of_kernels
-from anymps.device._prebuilt import find_prebuilt
+from anymps.device._launched import count_real_calls, metal_kernels, real_calls, release_of_kernels
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps, give_to_children
-from anymps.device._toolchain import find_compiler, find_torch, python_headers
+from anymps.device._toolchain import find_compiler, find_prebuilt, find_torch, python_headers
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore

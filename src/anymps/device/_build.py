@@ -7,6 +7,7 @@ once get one build, and a build that is killed leaves nothing that a later one c
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -15,10 +16,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anymps._cache import CACHE_VARIABLE, cache_home, why_unsafe
@@ -26,13 +26,13 @@ from anymps._errors import BuildError, UsageError
 from anymps._text import tell
 from anymps.cleanup import remove_leftover
 from anymps.device._generated import generated_headers
-from anymps.device._lock import interprocess_lock
-from anymps.device._prebuilt import core_name, find_prebuilt
 from anymps.device._toolchain import (
     Compiler,
     TorchInstall,
     compiler_hint,
+    core_name,
     find_compiler,
+    find_prebuilt,
     find_torch,
     job_count,
     python_headers,
@@ -251,6 +251,22 @@ def _build_into(directory: Path, torch: TorchInstall, compiler: Compiler) -> Non
     _say(f"native core built in {time.monotonic() - start:.1f} s")
 
 
+@contextmanager
+def interprocess_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock on the file ``path`` (made if need be); call ``on_wait`` once if another process has it.
+
+    The operating system unlocks it however its holder ends. The file stays: to remove it would let a third process lock
+    a new file while the second holds the old one. Raises OSError if the file cannot be made.
+    """
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _remove_leftovers(directory: Path) -> None:
     """Remove what builds that were killed have left, of this core, whose lock the caller holds, and of others."""
     for leftover in directory.parent.glob(f"*{_BUILDING}*"):
@@ -262,15 +278,15 @@ def _remove_leftovers(directory: Path) -> None:
 
 
 def _compile(work: Path, torch: TorchInstall, compiler: Compiler, module: Path) -> tuple[int, str]:
-    """Compile the sources joined to a few units, or one by one if that fails; return exit status and output."""
-    sources = _sources(".cpp")
+    """Compile the sources, joined to a few units, and link; return the exit status and what the tools printed."""
     write_headers(work / _HEADERS, torch)
-    status, output = _compile_units(_join(sources, work), work, torch, compiler, module)
-    if status != 0 and len(sources) > 1:
-        # Two files may use one name for two things of their own. That costs time, not the build; and an error that is
-        # in a file itself reads better without the joining.
-        status, output = _compile_units(sources, work, torch, compiler, module)
-    return status, output
+    objects = {str(unit.with_suffix(".o")): unit for unit in _join(_sources(".cpp"), work)}
+    commands = [
+        compiler.compile_command(torch, str(unit), output, (SOURCE_DIRECTORY, work / _HEADERS))
+        for output, unit in objects.items()
+    ]
+    status, output = _run(commands, work)
+    return (status, output) if status != 0 else _run([compiler.link_command(torch, list(objects), str(module))], work)
 
 
 def write_headers(directory: Path, torch: TorchInstall) -> None:
@@ -303,56 +319,27 @@ def _join(sources: Sequence[Path], work: Path) -> list[Path]:
     return paths
 
 
-def _compile_units(
-    sources: Sequence[Path], work: Path, torch: TorchInstall, compiler: Compiler, module: Path
-) -> tuple[int, str]:
-    """Compile and link; return the exit status and what the tools printed."""
-    suffix = ".obj" if compiler.family == "msvc" else ".o"
-    objects = {str(work / f"{index}_{path.stem}{suffix}"): path for index, path in enumerate(sources)}
-    commands = [
-        compiler.compile_command(torch, str(source), output, (SOURCE_DIRECTORY, work / _HEADERS))
-        for output, source in objects.items()
-    ]
-    status, output = _run(commands, work)
-    return (status, output) if status != 0 else _run([compiler.link_command(torch, list(objects), str(module))], work)
-
-
 def _run(commands: Sequence[Sequence[str]], directory: Path) -> tuple[int, str]:
     """Run tools at the same time; return the first exit status that is not 0, and the output of those that failed.
 
     Tells how far they are. They end when this process or the call does, by an error or a signal too.
     """
     reader, writer = os.pipe()
-    start, jobs = time.monotonic(), min(job_count(), len(commands))
-    results, seconds = [], 0.0
+    jobs = min(job_count(), len(commands))
     with open(reader), ThreadPoolExecutor(jobs) as pool, open(writer, "w"):  # at last the pool waits for them
         runs = [pool.submit(_run_one, command, directory, reader) for command in commands]
-        for done, run in enumerate(as_completed(runs), start=1):
-            results.append(run.result())
-            seconds += results[-1].seconds
+        for done, _ in enumerate(as_completed(runs), start=1):
             if done < len(runs):
-                left = (seconds / done * len(runs) - jobs * (time.monotonic() - start)) / jobs
-                _say(f"unit {done} of {len(runs)} compiled, about {max(5, 5 * round(left / 5))} s left")
-    failed = [result for result in results if result.status != 0]
-    return (failed[0].status, "".join(result.output for result in failed)) if failed else (0, "")
+                _say(f"unit {done} of {len(runs)} compiled")
+    failed = [run.result() for run in runs if run.result()[0] != 0]
+    return (failed[0][0], "".join(output for _, output in failed)) if failed else (0, "")
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """A tool that has ended: its exit status, its output (stderr with stdout), and how long it took."""
-
-    status: int
-    output: str
-    seconds: float = 0.0
-
-
-def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> _Ran:
-    """Run a tool."""
-    start = time.monotonic()
-    watched = [] if os.name == "nt" else ["/bin/sh", "-c", _WATCHED, "sh"]
+def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str]:
+    """Run a tool; return its exit status and its output, stderr with stdout."""
     try:
         answer = subprocess.run(
-            [*watched, *command],
+            ["/bin/sh", "-c", _WATCHED, "sh", *command],
             check=False,
             cwd=directory,
             env={**os.environ, "LC_ALL": "C"},  # the error text is searched for "error:"
@@ -364,8 +351,8 @@ def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> _Ran:
             errors="replace",
         )
     except OSError as error:
-        return _Ran(127, f"{command[0]}: {error.strerror}\n")
-    return _Ran(answer.returncode, answer.stdout, time.monotonic() - start)
+        return 127, f"{command[0]}: {error.strerror}\n"
+    return answer.returncode, answer.stdout
 
 
 def _compile_error(compiler: Compiler, output: str, log: Path) -> str:

@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-_NO_CARD: Final = 100  # CUDA_ERROR_NO_DEVICE
+_NO_GPU: Final = 100  # CUDA_ERROR_NO_DEVICE
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 
 
 @dataclass(frozen=True)
-class Card:
-    """An NVIDIA card: its number as CUDA counts here, its name, and its memory in bytes.
+class Gpu:
+    """An NVIDIA GPU: its number as CUDA counts here, its name, and its memory in bytes.
 
-    `free` is what no process has taken, None where NVML does not tell (without it, or for a part of a card).
+    `free` is what no process has taken, None where NVML does not tell (without it, or for a part of a GPU).
     `capability` is the version of its instructions, such as (9, 0).
     """
 
@@ -31,10 +31,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver: the newest CUDA that it serves, and its cards; `error` says why there are none."""
+    """NVIDIA's driver: the newest CUDA that it serves, and its GPUs; `error` says why there are none."""
 
     cuda: tuple[int, int]
-    cards: tuple[Card, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     error: str = ""
 
 
@@ -48,29 +48,29 @@ def ask_driver() -> Driver | None:
     cuda.cuDriverGetVersion(ctypes.byref(version))
     serves = version.value // 1000, version.value % 1000 // 10
     status = cuda.cuInit(0)
-    if status == _NO_CARD:
+    if status == _NO_GPU:
         return Driver(serves)
     if status:
         return Driver(serves, error=_error(cuda, status))
     count = ctypes.c_int()
     cuda.cuDeviceGetCount(ctypes.byref(count))
     nvml = _Nvml()
-    return Driver(serves, tuple(_card(cuda, nvml, number) for number in range(count.value)))
+    return Driver(serves, tuple(_gpu(cuda, nvml, number) for number in range(count.value)))
 
 
-def _card(cuda: Any, nvml: _Nvml, number: int) -> Card:
-    card, total, name, bus = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(256), _buffer()
-    cuda.cuDeviceGet(ctypes.byref(card), number)
-    cuda.cuDeviceGetName(name, len(name), card)
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), card)
-    cuda.cuDeviceGetPCIBusId(bus, len(bus), card)
+def _gpu(cuda: Any, nvml: _Nvml, number: int) -> Gpu:
+    gpu, total, name, bus = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(256), _buffer()
+    cuda.cuDeviceGet(ctypes.byref(gpu), number)
+    cuda.cuDeviceGetName(name, len(name), gpu)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), gpu)
+    cuda.cuDeviceGetPCIBusId(bus, len(bus), gpu)
     capability = []
     for attribute in (_MAJOR, _MINOR):
         value = ctypes.c_int()
-        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, card)
+        cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, gpu)
         capability.append(value.value)
     free = nvml.free(bus.value, total.value)
-    return Card(number, name.value.decode(errors="replace"), total.value, free, (capability[0], capability[1]))
+    return Gpu(number, name.value.decode(errors="replace"), total.value, free, (capability[0], capability[1]))
 
 
 def _buffer() -> Any:
@@ -99,14 +99,14 @@ class _Nvml:
                 self._library = library
 
     def free(self, bus: bytes, total: int) -> int | None:
-        """Free bytes of the card at this place of the PCI bus; None if it has another size than CUDA says."""
+        """Free bytes of the GPU at this place of the PCI bus; None if it has another size than CUDA says."""
         if self._library is None:
             return None
-        card, memory = ctypes.c_void_p(), _Memory()
-        if self._library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(card)):
+        gpu, memory = ctypes.c_void_p(), _Memory()
+        if self._library.nvmlDeviceGetHandleByPciBusId_v2(bus, ctypes.byref(gpu)):
             return None
-        if self._library.nvmlDeviceGetMemoryInfo(card, ctypes.byref(memory)):
+        if self._library.nvmlDeviceGetMemoryInfo(gpu, ctypes.byref(memory)):
             return None
-        # A part of a card (MIG) lies at the same place. The driver keeps a little of a whole one for itself.
+        # A part of a GPU (MIG) lies at the same place. The driver keeps a little of a whole one for itself.
         same = abs(memory.total - total) < total // 10
         return int(memory.free) if same else None

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, cast
 from anymps._errors import BuildError, EnableError, RequireError
 from anymps._settings import asked_for, set_variable, variable_of
 from anymps._text import kernels_of, tell
-from anymps.device._card_settings import settle_accuracy
-from anymps.device._cards import take_card, too_small
 from anymps.device._first_import import at_first_import
+from anymps.device._gpus import settle_accuracy, take_gpu, too_small
 from anymps.device._launched import (
     check_kernels_again,
     kernels_asked_for,
@@ -26,16 +25,15 @@ from anymps.device._launched import (
     open_real_kernels,
     refuse_on_a_mac,
 )
-from anymps.device._machine import machine
 from anymps.device._real_mac import hazards_of_this_mac, this_mac
-from anymps.device._rule_tables import rule_tables
+from anymps.device._rule_tables import machine, rule_tables
 from anymps.device._start_method import SYSTEM, choose_start_method, install_start_method
 from anymps.mac import DEFAULT_MAC, Mac, parse_mac
 from anymps.rules import check_supported, installed_torch
 from anymps.rules.faults import hazard_table, hazards, hazards_with_kernels
 
 if TYPE_CHECKING:
-    from anymps.device._driver import Card
+    from anymps.device._driver import Gpu
     from anymps.device._native import NativeCore
     from anymps.kernels import Metallib
     from anymps.rules import TorchVersion
@@ -56,7 +54,7 @@ class State:
 
     `virtual` tells a device made here from a Mac's own; `mac` is the Mac that the virtual device plays (None on a real
     one); `fallback` whether operators without a kernel run on the CPU; `torch` the installed version; `substrate` is
-    `host`, `cuda` where the NVIDIA GPU `card` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
+    `host`, `cuda` where the NVIDIA GPU `gpu` computes, or `shape` where tensors have no values; `cuda_as_mps` whether
     mps answers for CUDA; `kernels` is `real` where PyTorch's own kernels compute what their launches are described for,
     else `cpu`; `kernels_torch` is the release of these kernels, such as 2.15.0, else empty.
     """
@@ -69,7 +67,7 @@ class State:
     cuda_as_mps: bool = False
     kernels: str = "cpu"
     kernels_torch: str = ""
-    card: Card | None = None
+    gpu: Gpu | None = None
 
     @property
     def kernels_named(self) -> str:
@@ -251,12 +249,12 @@ def _enable(asked: _Asked) -> State:
         return _state
     if asked.require == "real":
         raise RequireError("anymps: --require real, but this machine has no real mps device (see: anymps doctor)")
-    card = take_card() if asked.substrate == "cuda" else None  # before anything is built
+    gpu = take_gpu() if asked.substrate == "cuda" else None  # before anything is built
     real = open_real_kernels(asked.kernels, version)
     substrate = asked.substrate or "host"
-    _install(version, asked.mac, allowed, substrate, real, card)
+    _install(version, asked.mac, allowed, substrate, real, gpu)
     native().hold_back_copies(bool(strict))
-    _state = State(True, asked.mac, allowed, torch.__version__, substrate, card=card)
+    _state = State(True, asked.mac, allowed, torch.__version__, substrate, gpu=gpu)
     if real is not None:
         _state = replace(_state, kernels="real", kernels_torch=real[0])
     if asked.substrate in ("host", "cuda"):
@@ -279,11 +277,11 @@ def _check_real(asked: _Asked) -> None:
 
 
 def _introduce(current: State, mac: Mac) -> None:
-    """Says on stderr what the device is, and of a card that has less memory than the Mac."""
+    """Says on stderr what the device is, and of a GPU that has less memory than the Mac."""
     tell(banner(current))
     if mac.assumed:
         tell(f"anymps: {mac.assumed}")
-    note = "" if current.card is None else too_small(current.card, mac.recommended_max_memory)
+    note = "" if current.gpu is None else too_small(current.gpu, mac.recommended_max_memory)
     if note:
         tell(f"anymps: {note}")
 
@@ -293,7 +291,7 @@ def banner(current: State) -> str:
     if not current.virtual or current.mac is None:
         return f"anymps: real mps device, torch {current.torch}"
     how = SUBSTRATES[current.substrate] + (f" and by {current.kernels_named}" if current.kernels == "real" else "")
-    how += f" (cuda:{current.card.number}, {current.card.name})" if current.card is not None else ""
+    how += f" (cuda:{current.gpu.number}, {current.gpu.name})" if current.gpu is not None else ""
     how += ", answers for cuda" if current.cuda_as_mps else ""
     return f"anymps: VIRTUAL mps device: {current.mac.name}, torch {current.torch}, {how}; not a real Mac"
 
@@ -361,7 +359,7 @@ def _install(
     fallback: bool,
     substrate: str,
     kernels: tuple[str, Metallib] | None,
-    card: Card | None,
+    gpu: Gpu | None,
 ) -> None:
     global _native
     from anymps.device._surface import install_surface
@@ -378,9 +376,9 @@ def _install(
         release, metallib = kernels
         computed = offer_calls(core, metallib, release, mac)
         known = hazards_with_kernels(version, release, computed, mac.macos, mac.metal_family)
-    if card is not None:
-        settle_accuracy(card.number)
-    core.install_device(machine(version, mac, substrate, 0 if card is None else card.number))
+    if gpu is not None:
+        settle_accuracy(gpu.number)
+    core.install_device(machine(version, mac, substrate, 0 if gpu is None else gpu.number))
     core.allow_fallback(fallback)
     _native = core
     enforce_hazards(known)
@@ -392,8 +390,7 @@ def _load_core() -> NativeCore:
     """The native core: one that the installation brought, or one from the cache, built before if there is none."""
     from anymps._cache import CACHE_VARIABLE
     from anymps.device._build import build, cache_directory
-    from anymps.device._prebuilt import find_prebuilt
-    from anymps.device._toolchain import find_torch
+    from anymps.device._toolchain import find_prebuilt, find_torch
 
     prebuilt = find_prebuilt(find_torch())
     if prebuilt is not None:
@@ -417,8 +414,7 @@ def _end_threads_at_exit(core: NativeCore) -> None:
         os.environ["TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT"] = "0"
 
     atexit.register(end)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=in_child)
+    os.register_at_fork(after_in_child=in_child)
 
 
 def _load(path: Path) -> NativeCore:

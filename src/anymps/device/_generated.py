@@ -25,11 +25,7 @@ _TYPED: Final[dict[str, str]] = {
     "sum.dim_IntList mean.dim _softmax_backward_data _log_softmax _log_softmax_backward_data "
     "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward "
     "native_batch_norm_backward convolution_backward masked_fill_.Scalar where.self eq.Scalar eq.Tensor "
-    "cat fill_.Scalar zero_",
-    "direct_calls::Loss": "nll_loss_forward",
-    "direct_calls::LossBackward": "nll_loss_backward",
-    "direct_calls::BatchNorm": "native_batch_norm",
-    "direct_calls::EmbeddingBackward": "embedding_dense_backward",
+    "native_batch_norm nll_loss_forward nll_loss_backward embedding_dense_backward cat fill_.Scalar zero_",
 }
 
 # Read by Python alone: names of operators, and the version itself.
@@ -56,7 +52,7 @@ def _typed_kernels() -> str:
             "// Typed kernels for the operators of a training step (anymps/device/_generated.py).",
             "#pragma once",
             "",
-            '#include "kernels/checks/direct_calls.h"',
+            '#include "kernels/redirect/unboxed.h"',
             *(f"#include <ATen/ops/{base}_ops.h>" for base in bases),
             "",
             "namespace anymps {",

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from anymps.device._machine import Machine
-from anymps.device._rule_tables import RuleTables
+from anymps.device._rule_tables import Machine, RuleTables
 from anymps.rules.faults import HazardRow
 
 # Entries, signatures, steps, places, names of operators, how many entries were dropped, rounds.

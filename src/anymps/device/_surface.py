@@ -74,11 +74,9 @@ def _install_bindings(core: NativeCore, mac: Mac) -> None:
         )
 
     def compile_shader(source: str) -> Any:
-        from anymps.metal import ShaderLibrary, compile_ahead  # most programs have none
+        from anymps.metal import ShaderLibrary  # most programs have none
 
-        library = ShaderLibrary(source, core)
-        compile_ahead(sys._getframe(1))
-        return library
+        return ShaderLibrary(source, core)
 
     missing: dict[str, Any] = {
         "_mps_compileShader": compile_shader,

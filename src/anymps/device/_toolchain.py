@@ -1,4 +1,4 @@
-"""What the native core is compiled with: the installed torch, the C++ compiler, the flags of each platform.
+"""What the native core is compiled with, or which one a wheel has brought: torch, the C++ compiler, the flags.
 
 Nothing here imports torch: its version, headers and libraries are read from the installed files, so that a build (and
 `anymps doctor`) works in a process where torch is not loaded, or cannot be.
@@ -23,6 +23,10 @@ from anymps._numbers import whole
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, installed_torch, version_rules
 
 _LIBRARIES = ("torch", "torch_cpu", "c10", "torch_python")
+# Cores that a wheel brings, one for each release of torch. A core fits the CPU build and the CUDA builds of a release:
+# they come from one commit, and of their headers only caffe2/core/macros.h differs, by flags that the core does not
+# read (torch 2.13.0, wheels for Linux).
+CORES = Path(__file__).with_name("cores")
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class TorchInstall:
 
     def binary_size(self) -> int:
         """Bytes of the CPU library (0 if not found): tells apart two builds that carry the same version."""
-        for name in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
+        for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
             path = self.library_directory / name
             if path.is_file():
                 return path.stat().st_size
@@ -82,20 +86,14 @@ class TorchInstall:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: how to call it, its family (``gnu``, also for clang, or ``msvc``), what it says it is."""
+    """A C++ compiler: how to call it, and what it says it is."""
 
     command: tuple[str, ...]
-    family: str
     identity: str
 
     def compile_command(self, torch: TorchInstall, source: str, output: str, own: Sequence[Path] = ()) -> list[str]:
         """Return the command that compiles one source file to one object file; `own`: where our headers are."""
         includes = [*torch.include_directories, *python_include_directories()]
-        if self.family == "msvc":  # not tested: written after torch/utils/cpp_extension.py (COMMON_MSVC_FLAGS)
-            flags = ["/nologo", "/c", "/O2", "/MD", "/EHsc", "/utf-8", f"/std:{torch.cpp_standard()}"]
-            flags += [f"/D{define}" for define in defines(torch)]
-            flags += [f"/I{path}" for path in (*own, *includes)]
-            return [*self.command, *flags, source, f"/Fo{output}"]
         flags = ["-c", "-O2", "-DNDEBUG", "-fPIC", f"-std={torch.cpp_standard()}", "-fdiagnostics-color=never"]
         flags += ["-fno-semantic-interposition"] if sys.platform == "linux" else []  # our functions are our own: inline
         flags += [f"-D{define}" for define in defines(torch)]
@@ -110,11 +108,6 @@ class Compiler:
 
         No run path is written: torch is always loaded first, and the loader then knows its libraries by name.
         """
-        if self.family == "msvc":  # not tested
-            libraries = [f"{name}.lib" for name in _LIBRARIES]
-            python_libraries = Path(sys.base_prefix) / "libs"
-            flags = [f"/LIBPATH:{torch.library_directory}", f"/LIBPATH:{python_libraries}"]
-            return [*self.command, "/nologo", "/LD", *objects, f"/Fe{output}", "/link", *flags, *libraries]
         # macOS is not tested. Symbols of the interpreter stay open there, as for every extension module.
         macos = sys.platform == "darwin"
         kind = ["-bundle", "-undefined", "dynamic_lookup"] if macos else ["-shared", "-Wl,-Bsymbolic-functions"]
@@ -178,6 +171,17 @@ def find_torch() -> TorchInstall:
     return torch
 
 
+def core_name(torch: TorchInstall) -> str:
+    """The file name of the core for this torch, Python and platform: `2.13.0-cf30153c4c13.cpython-311-….so`."""
+    return f"{torch.public_version}-{torch.git_version[:12]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def find_prebuilt(torch: TorchInstall) -> Path | None:
+    """The core that came with this installation of anymps for this torch."""
+    path = CORES / core_name(torch)
+    return path if path.is_file() else None
+
+
 def find_compiler() -> Compiler | None:
     """Find the C++ compiler: the command in ``CXX``, else the platform's usual names. None if there is none.
 
@@ -186,7 +190,7 @@ def find_compiler() -> Compiler | None:
     chosen = os.environ.get("CXX", "").strip()
     if chosen:
         try:
-            command = tuple(shlex.split(chosen, posix=os.name == "posix"))
+            command = tuple(shlex.split(chosen))
         except ValueError as error:  # a quotation mark is open
             raise BuildError(
                 f"the C++ compiler CXX={chosen} cannot be read ({error}): correct CXX, or unset it"
@@ -195,8 +199,7 @@ def find_compiler() -> Compiler | None:
         if compiler is None:
             raise BuildError(f"the C++ compiler CXX={chosen} cannot be run: correct CXX, or unset it")
         return compiler
-    names = ("cl",) if os.name == "nt" else ("c++", "g++", "clang++")
-    for name in names:
+    for name in ("c++", "g++", "clang++"):
         if shutil.which(name):
             compiler = _identify((name,))
             if compiler is not None:
@@ -208,21 +211,17 @@ def compiler_hint() -> str:
     """Say in one sentence how to get a C++ compiler on this platform."""
     if sys.platform == "darwin":
         return "install the command line tools (xcode-select --install), or name a compiler in CXX"
-    if os.name == "nt":
-        return "install the Visual Studio Build Tools and start from their command prompt, or name a compiler in CXX"
     return "install one (apt install g++, dnf install gcc-c++), or name it in CXX"
 
 
 def _identify(command: tuple[str, ...]) -> Compiler | None:
     """Ask a compiler who it is; None if it cannot be run or fails."""
-    family = "msvc" if Path(command[-1]).stem.lower() == "cl" else "gnu"
-    # cl has no --version: called alone it prints its banner on stderr.
-    answer = _ask(list(command) if family == "msvc" else [*command, "--version"])
+    answer = _ask([*command, "--version"])
     lines = (answer.stdout or answer.stderr).strip().splitlines() if answer is not None else []
     if answer is None or answer.returncode != 0 or not lines:
         return None
     # All lines: clang names the target machine only in the second.
-    return Compiler(command=command, family=family, identity=" | ".join(line.strip() for line in lines[:3]))
+    return Compiler(command=command, identity=" | ".join(line.strip() for line in lines[:3]))
 
 
 def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:

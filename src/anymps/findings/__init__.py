@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.findings._baseline import read_baseline, write_baseline
     from anymps.findings._judgement import Judgement, Outcome, unused
     from anymps.findings._model import Example, Finding, Rule, numbered
     from anymps.findings._registry import RULES, find, is_refusal, nearest_rule, rule_of
-    from anymps.findings._selection import Selection, roots, select
+    from anymps.findings._selection import Selection, read_baseline, roots, select, write_baseline
     from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
     from anymps.findings._severity import Severity
     from anymps.findings._story import Story
@@ -23,11 +22,10 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_baseline": "read_baseline write_baseline",
             "_judgement": "Judgement Outcome unused",
             "_model": "Example Finding Rule numbered",
             "_registry": "RULES find is_refusal nearest_rule rule_of",
-            "_selection": "Selection roots select",
+            "_selection": "Selection read_baseline roots select write_baseline",
             "_settings": "FAIL_ON Settings parse_fail_on read_settings",
             "_severity": "Severity",
             "_story": "Story",

@@ -6,7 +6,8 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
-from typing import Final, Protocol
+from types import ModuleType
+from typing import Final
 
 from anymps.findings._model import Finding, Rule, Severity
 
@@ -14,7 +15,7 @@ RULES: Final[dict[str, Rule]] = {}
 """Every rule by its id; filled by `_registry.py`, by which other packages have it."""
 
 
-_UNKNOWN: Final = Rule("", "", Severity.INFO, "", "", "", None)
+_UNKNOWN: Final = Rule("", "", "", "", "", None, Severity.INFO)
 
 
 def rule_of(finding: Finding) -> Rule:
@@ -30,26 +31,22 @@ def nearest_rule(word: str) -> str:
     return best if likeness[best] > 0.7 else ""
 
 
-class Family(Protocol):
-    """One file: a rule, or a few closely bound ones.
+def rules_of(file: ModuleType) -> list[Rule]:
+    """The rules that a file binds, by themselves or as `RULES`."""
+    named = vars(file)
+    return [*named.get("RULES", ()), *(value for value in named.values() if isinstance(value, Rule))]
 
-    It has `find(recording)`, or `find_after(recording, others)` where its findings go by those of all other files.
+
+def families(package: str, folders: Iterable[str]) -> tuple[ModuleType, ...]:
+    """The modules of a package that lies in `folders`, by name.
+
+    Each has `find(recording)`, or `find_after(recording, others)` where its findings go by those of all other files.
     """
-
-    __name__: str
-
-    @property
-    def RULES(self) -> tuple[Rule, ...]:
-        """Its rules."""
-
-
-def families(package: str, folders: Iterable[str]) -> tuple[Family, ...]:
-    """The modules of a package that lies in `folders`, by name."""
     names = sorted(module.name for module in pkgutil.iter_modules(folders))
     return tuple(importlib.import_module(f"{package}.{name}") for name in names)
 
 
-def by_id(files: Iterable[Family]) -> dict[str, Rule]:
+def by_id(files: Iterable[ModuleType]) -> dict[str, Rule]:
     """The rules of some files, sorted by their ids.
 
     Raises RuntimeError, in one line, if an id is taken twice: a finding would be explained by the other rule.
@@ -58,7 +55,7 @@ def by_id(files: Iterable[Family]) -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for file in files:
         name = f"{file.__name__.rpartition('.')[2]}.py"
-        for rule in file.RULES:
+        for rule in rules_of(file):
             if rule.id in homes:
                 raise RuntimeError(
                     f"anymps: {rule.id} in {name} is taken: {homes[rule.id]} has it. Choose a free number."

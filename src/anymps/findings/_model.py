@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass
+from types import MappingProxyType
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
@@ -53,21 +54,25 @@ def train(x):
 class Example:
     """A few lines of Python that follow `setup`: `bad` gives the rule's finding, `good` gives none.
 
-    They may be indented as the code around them. `fallback`, `check_shaders`, `cuda_as_mps` and `alone` are
-    settings of `anymps run`, `mac` is the Mac to run on.
+    They may be indented as the code around them. `better` says what to replace in `bad` to make it good. `fallback`,
+    `check_shaders`, `cuda_as_mps` and `alone` are settings of `anymps run`, `mac` is the Mac to run on.
     """
 
     bad: str
-    good: str
+    good: str = ""
+    better: InitVar[Mapping[str, str]] = MappingProxyType({})
     fallback: bool = False
     check_shaders: bool = False
     cuda_as_mps: bool = False
     alone: bool = False
     mac: str = "M3 Pro 18GB"
 
-    def __post_init__(self) -> None:
-        for name in ("bad", "good"):
-            object.__setattr__(self, name, textwrap.dedent(getattr(self, name)).strip() + "\n")
+    def __post_init__(self, better: Mapping[str, str]) -> None:
+        bad, good = (textwrap.dedent(half).strip() + "\n" for half in (self.bad, self.good or self.bad))
+        for old, new in better.items():
+            good = good.replace(old, new)
+        object.__setattr__(self, "bad", bad)
+        object.__setattr__(self, "good", good)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -163,11 +168,11 @@ class Rule:
 
     id: str
     title: str
-    severity: Severity
     why: str
     fix: str
     source: str
     example: Example | None
+    severity: Severity = Severity.ERROR
     since: tuple[int, int] | None = None
     until: tuple[int, int] | None = None
     where: str = ""

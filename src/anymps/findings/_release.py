@@ -5,7 +5,7 @@ from __future__ import annotations
 from anymps._errors import UnsupportedTorchError
 from anymps.record import Recording
 from anymps.rules import parse_torch_version
-from anymps.rules.faults import Check, Hazard, all_hazards
+from anymps.rules.faults import Hazard, all_hazards
 
 
 def release_of(recording: Recording) -> tuple[int, int] | None:
@@ -21,8 +21,8 @@ def release_in(version: str) -> tuple[int, int] | None:
         return None
 
 
-def known_fault(recording: Recording, check: Check) -> Hazard | None:
+def known_fault(recording: Recording, check: str) -> Hazard | None:
     """The fault that is recognised by `check`, if the recording's torch is known to have it."""
     release = release_of(recording)
-    known = (hazard for hazard in all_hazards() if hazard.check is check)
+    known = (hazard for hazard in all_hazards() if hazard.check == check)
     return next((fault for fault in known if release is not None and fault.since <= release <= fault.until), None)

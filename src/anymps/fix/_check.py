@@ -52,22 +52,6 @@ Run = Callable[[Sequence[Task]], list[Ran]]
 """Runs programs at the same time."""
 
 
-@dataclass
-class Checked:
-    """The program with the edits that are kept, and why the others are not.
-
-    `unchanged` is what a Mac makes of the script as it stands, `after` the run with the edits on mps, None if there was
-    none. `notes` say what agrees.
-    """
-
-    program: Program
-    kept: list[Edit]
-    unchanged: Ran
-    after: Ran | None = None
-    notes: list[str] = field(default_factory=list)
-    left: list[Suggestion] = field(default_factory=list)
-
-
 def check(
     program: Program,
     edits: Sequence[Edit],
@@ -84,48 +68,57 @@ def check(
     Mac would run it. `steps` is the limit of each run. `option` is what asks the program for the CPU. A short run goes
     beside another where it does not depend on it.
     """
-    found = Checked(program, list(edits), before)
-    checker = _Checker(program, before, run, answered, steps, found)
-    checker.without_gpu()
-    checker.on_mps(option)
-    found.program = apply_all(found.kept, program)
-    return found
+    checked = Checked(program, before, run, answered, steps, list(edits), before)
+    checked.without_gpu()
+    checked.on_mps(option)
+    checked.program = apply_all(checked.kept, program)
+    return checked
 
 
-class _Checker:
-    def __init__(
-        self, program: Program, before: Ran, run: Run, answered: bool, steps: int | None, found: Checked
-    ) -> None:
-        self._program = program
-        self._before = before
-        self._run = run
-        self._answered = answered
-        self._steps = steps
-        self._left = max(RUNS * before.seconds, _LEAST_S) - before.seconds
-        self.found = found
+@dataclass
+class Checked:
+    """The program with the edits that are kept, and why the others are not.
+
+    `unchanged` is what a Mac makes of the script as it stands, `after` the run with the edits on mps, None if there was
+    none. `notes` say what agrees.
+    """
+
+    program: Program
+    _before: Ran
+    _run: Run
+    _answered: bool
+    _steps: int | None
+    kept: list[Edit]
+    unchanged: Ran
+    after: Ran | None = None
+    notes: list[str] = field(default_factory=list)
+    left: list[Suggestion] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._seconds_left = max(RUNS * self._before.seconds, _LEAST_S) - self._before.seconds
 
     def without_gpu(self) -> None:
         """Compare the first steps where there is no GPU: no edit should change anything there."""
         how = How("the first steps without a GPU", "cpu", steps=min(self._steps or _STEPS, _STEPS))
         before = None
-        while self.found.kept:
+        while self.kept:
             how = replace(how, seconds=max(0.6 * self._before.seconds, _SHORT_S))
-            tasks = [(apply_all(self.found.kept, self._program), how)]
+            tasks = [(apply_all(self.kept, self.program), how)]
             if before is None and self._answered:
                 alone = How("the unchanged script without --cuda-as-mps", steps=self._steps)
-                tasks.append((self._program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
+                tasks.append((self.program, replace(alone, seconds=max(self._before.seconds, _SHORT_S))))
             after, *rest = self._ran(*tasks)
-            unchanged = self.found.unchanged = rest[0] if rest else self.found.unchanged
+            unchanged = self.unchanged = rest[0] if rest else self.unchanged
             before = before or unchanged
             why = _against(before, after)
             if before is unchanged and unchanged.used and (why or unchanged.error):
                 # On mps it has other random numbers, or raises what it raises nowhere else.
-                (before,) = self._ran((self._program, replace(how, what="the same of the unchanged script")))
+                (before,) = self._ran((self.program, replace(how, what="the same of the unchanged script")))
                 why = _against(before, after)
             if not why:
                 agreed = agreement(before, after)
                 ended = f"the script stops as before{after.place}" if after.error else "the script runs"
-                self.found.notes.append(f"without a GPU, {agreed or ended}")
+                self.notes.append(f"without a GPU, {agreed or ended}")
                 return
             self._keep(self._fewer(), f"without a GPU {why}")
             if not self._has_time:
@@ -136,20 +129,20 @@ class _Checker:
 
         Beside it, one step with the option that asks for the CPU, which the changed program has to obey.
         """
-        unchanged = self.found.unchanged
-        while self.found.kept:
-            changed = apply_all(self.found.kept, self._program)
+        unchanged = self.unchanged
+        while self.kept:
+            changed = apply_all(self.kept, self.program)
             # Where a Mac ran it on the CPU, the losses can be the same only if the random numbers are.
             on_cpu = not unchanged.used and bool(unchanged.losses or not unchanged.error)
             how = How("the changed script on mps", steps=self._steps, draws_on_cpu=on_cpu)
-            how = replace(how, seconds=max(self._before.seconds, self._left, _LEAST_S))
+            how = replace(how, seconds=max(self._before.seconds, self._seconds_left, _LEAST_S))
             tasks = [(changed, how)]
             # Autocast that comes on changes the losses: beside it a run in which it stays as it is on a Mac.
-            fewer = [edit for edit in self.found.kept if edit.how is not TYPE_WITH_MPS]
-            beside = 0 < len(fewer) < len(self.found.kept)
+            fewer = [edit for edit in self.kept if edit.how is not TYPE_WITH_MPS]
+            beside = 0 < len(fewer) < len(self.kept)
             if beside:
-                tasks.append((apply_all(fewer, self._program), replace(how, what="the same with autocast as it is")))
-            if option and self.chooses_device(self.found.kept):
+                tasks.append((apply_all(fewer, self.program), replace(how, what="the same with autocast as it is")))
+            if option and self.chooses_device(self.kept):
                 tasks.append((changed, How(f"one step with {' '.join(option)}", added=option, steps=1)))
             ran = self._ran(*tasks)
             after, (why, before) = ran[0], self._against_mac(ran[0], on_cpu=on_cpu)
@@ -157,14 +150,14 @@ class _Checker:
                 self._keep(fewer, f"on mps {why}")
                 changed, after, (why, before) = tasks[1][0], ran[1], self._against_mac(ran[1], on_cpu=on_cpu)
             if not why:
-                self.found.after = after
+                self.after = after
                 if agreed := agreement(before, after):
-                    self.found.notes.append(f"on mps, {agreed}")
+                    self.notes.append(f"on mps, {agreed}")
                 self._leave_unreached(changed, after)
                 if tasks[-1][1].added:
                     self._obeys(option, ran[-1])
                 return
-            sure = [edit for edit in self.found.kept if _is_safe(edit) and not self.chooses_device([edit])]
+            sure = [edit for edit in self.kept if _is_safe(edit) and not self.chooses_device([edit])]
             if (after.error and not self._at_edit(after)) or not self._has_time or self._fewer() == sure:
                 self._keep(sure, f"on mps {why}")
                 return
@@ -172,7 +165,7 @@ class _Checker:
 
     def _against_mac(self, after: Ran, *, on_cpu: bool) -> tuple[str, Ran]:
         """What speaks against a changed run on mps, and the run that it was compared with."""
-        unchanged = self.found.unchanged
+        unchanged = self.unchanged
         why = _against(unchanged, after, self._before if self._answered else None)
         if not why and unchanged.on_mps and not after.on_mps:
             why = "the model is not on mps any more"
@@ -186,33 +179,33 @@ class _Checker:
         name = " ".join(option)
         if after.on_mps:
             how = How(f"the unchanged script with {name}", answered=self._answered, added=option, steps=1)
-            (before,) = self._ran((self._program, how))
+            (before,) = self._ran((self.program, how))
             if before.on_mps or self._at_edit(before):
                 return  # it has another meaning, such as CUDA_VISIBLE_DEVICES
-            others = [edit for edit in self.found.kept if not self.chooses_device([edit])]
+            others = [edit for edit in self.kept if not self.chooses_device([edit])]
             self._keep(others, f"with {name} it still uses mps")
-            self.found.after = None
+            self.after = None
         elif after.error:
-            self.found.notes.append(f"with {name}, the changed script stops {after.stopped}")
+            self.notes.append(f"with {name}, the changed script stops {after.stopped}")
         else:
-            self.found.notes.append(f"with {name}, the script stays on the CPU")
+            self.notes.append(f"with {name}, the script stays on the CPU")
 
     def _at_edit(self, ran: Ran) -> bool:
         """Whether a run stopped on the way through the line of an edit."""
-        return any((str(edit.file), edit.line) in ran.trail for edit in self.found.kept)
+        return any((str(edit.file), edit.line) in ran.trail for edit in self.kept)
 
     def chooses_device(self, edits: Sequence[Edit]) -> bool:
         """Whether edits say otherwise where something runs."""
-        return _names_device(apply_all(edits, self._program))
+        return _names_device(apply_all(edits, self.program))
 
     @property
     def _has_time(self) -> bool:
         """Whether there is time for another whole run."""
-        return self._left >= self._before.seconds
+        return self._seconds_left >= self._before.seconds
 
     def _fewer(self) -> list[Edit]:
         """What the patch is cut back to: to what is safe, to what of it chooses no device, and then to nothing."""
-        kept = self.found.kept
+        kept = self.kept
         safe = [edit for edit in kept if _is_safe(edit)]
         if len(safe) < len(kept):
             return safe
@@ -220,35 +213,35 @@ class _Checker:
         return sure if len(sure) < len(kept) else []
 
     def _keep(self, fewer: Sequence[Edit], why: str) -> None:
-        left = sorted((edit for edit in self.found.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
-        self.found.left += [Suggestion(edit.finding, why) for edit in left]
-        self.found.kept = [edit for edit in self.found.kept if edit in fewer]
-        if left and not self.chooses_device(self.found.kept):
-            self.found.notes.clear()  # they tell of a program that runs elsewhere
+        left = sorted((edit for edit in self.kept if edit not in fewer), key=lambda edit: (edit.file, edit.line))
+        self.left += [Suggestion(edit.finding, why) for edit in left]
+        self.kept = [edit for edit in self.kept if edit in fewer]
+        if left and not self.chooses_device(self.kept):
+            self.notes.clear()  # they tell of a program that runs elsewhere
 
     def _leave_unreached(self, changed: Program, after: Ran) -> None:
         """Edits that choose a device, and to which the run on mps did not come: it says nothing about them.
 
         Those stay that use what another edit changes, such as `args.cuda`: now it sends a Mac there, too.
         """
-        came = [edit for edit in self.found.kept if _came_to(edit, self._program, changed, after)]
-        other = [edit for edit in self.found.kept if edit not in came and not self.chooses_device([edit])]
-        given = {name for edit in came for name in _given_by(edit, self._program)}
-        rest = [edit for edit in self.found.kept if edit not in (*came, *other)]
-        along = [edit for edit in rest if given & _used_by(edit, self._program)]
+        came = [edit for edit in self.kept if _came_to(edit, self.program, changed, after)]
+        other = [edit for edit in self.kept if edit not in came and not self.chooses_device([edit])]
+        given = {name for edit in came for name in _given_by(edit, self.program)}
+        rest = [edit for edit in self.kept if edit not in (*came, *other)]
+        along = [edit for edit in rest if given & _used_by(edit, self.program)]
         self._keep([*came, *other, *along], "the run on mps did not reach its line")
         for file in dict.fromkeys(edit.file for edit in along):
             lines = [str(edit.line) for edit in reversed(along) if edit.file == file]
             which = f"{'line' if len(lines) == 1 else 'lines'} {listed(lines)} of {file.name}"
-            self.found.notes.append(f"the run on mps did not reach {which}, where a changed value decides")
+            self.notes.append(f"the run on mps did not reach {which}, where a changed value decides")
 
     def _ran(self, *tasks: Task) -> list[Ran]:
         """Runs at the same time, with the lines at which they stopped as the program as it stands has them."""
         found = []
         for (program, _), ran in zip(tasks, self._run(tasks), strict=True):
-            trail = tuple((file, line_between(program, self._program, file, line)) for file, line in ran.trail)
+            trail = tuple((file, line_between(program, self.program, file, line)) for file, line in ran.trail)
             found.append(replace(ran, trail=trail))
-        self._left -= max(ran.seconds for ran in found)
+        self._seconds_left -= max(ran.seconds for ran in found)
         return found
 
 

@@ -40,19 +40,18 @@ def with_branches(text: str, lines: tuple[int, int]) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _blocks(before: str, after: str) -> Sequence[_Block]:
-    """Where the lines of a text are after a change. Equal lines are matched so that the fewest lines changed."""
+    """Where the lines of a text are after a change."""
     old, new = rows(before), rows(after)
     most = min(len(old), len(new))
     first = next((at for at in range(most) if old[at] != new[at]), most)
     same = next((at for at in range(most - first) if old[-1 - at] != new[-1 - at]), most - first)
+    found: list[_Block]
     inner, other = old[first : len(old) - same], new[first : len(new) - same]
-    found = SequenceMatcher(None, inner, other, autojunk=False).get_opcodes()
-    if len(inner) == len(other):
-        in_place = [at for at in range(len(inner)) if inner[at] != other[at]]
-        moved = sum(max(last - start, end - begin) for tag, start, last, begin, end in found if tag != "equal")
-        if len(in_place) <= moved:
-            kinds = ["replace" if at in in_place else "equal" for at in range(len(inner))]
-            found = [(kind, at, at + 1, at, at + 1) for at, kind in enumerate(kinds)]  # type: ignore[misc]
+    if len(inner) == len(other):  # changed in place
+        kinds = ("equal" if one == two else "replace" for one, two in zip(inner, other, strict=True))
+        found = [(kind, at, at + 1, at, at + 1) for at, kind in enumerate(kinds)]
+    else:
+        found = list(SequenceMatcher(None, inner, other, autojunk=False).get_opcodes())
     return [
         ("equal", 0, first, 0, first),
         *((tag, start + first, last + first, begin + first, end + first) for tag, start, last, begin, end in found),

@@ -233,7 +233,7 @@ def _forecast(recording: Recording, mac: Mac | None, torch: str, typical: Step |
     found, busy = seen.happenings, seen.busy
     if alone:
         found = [*found, Happening("wait", waits=True, part=Phase.OTHER)]
-    time = walk_step(found, mac, torch, busy=1.0 - (1.0 - busy) * (1.0 - seen.cold))
+    time = walk_step(found, mac, torch, busy=busy)
     if not time.covered:
         raise CostError(
             f"anymps: no time can be predicted for this Mac: only {time.predicted:,} of the step's {time.calls:,} "

@@ -105,13 +105,11 @@ def _size(text: str) -> int:
 class StepSeen(NamedTuple):
     """What happens in a step, and which share of its own code's time the machine kept the program from running.
 
-    Where that time was measured: where some step ran undisturbed, what others lost has no part in it. `cold` is the
-    share of what it ran that is taken off, as it found the caches full of something else.
+    Where that time was measured: where some step ran undisturbed, what others lost has no part in it.
     """
 
     happenings: list[Happening]
     busy: float
-    cold: float
 
 
 def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
@@ -119,7 +117,7 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
 
     With speeds of 0, as of a run on shapes, the times are left out.
     """
-    looks = Looks(recording.run.looks, recording.run.cold_code, speeds)
+    looks = Looks(recording.run.looks, speeds)
     chosen = {each_step.step: each_step for each_step in (step, *_others(recording, step, speeds, looks))}
     listed = ", ".join(map(str, sorted(chosen)))
     reader = _Reader(recording)
@@ -127,12 +125,8 @@ def happenings(recording: Recording, step: Step, speeds: Speeds) -> StepSeen:
     rows = groupby(recording.stream(_ENTRIES.format(steps=listed)), key=itemgetter(0))
     found = {number: reader.read(entries, chosen[number], beside[number]) for number, entries in rows}
     found |= {number: reader.read((), chosen[number], beside[number]) for number in chosen.keys() - found.keys()}
-    ran = fsum(_seconds_of(seen.happenings) for seen in found.values())
-    warm = {number: beside[number].warm(seen) for number, seen in found.items()}
-    counts = fsum(_seconds_of(seen.happenings) for seen in warm.values())
-    taken, lost = usual(warm.pop(step.step), list(warm.values()), comparable=bool(looks))
-    took = _seconds_of(taken)
-    return StepSeen(taken, lost / (lost + took) if lost else 0.0, 1.0 - counts / ran if ran else 0.0)
+    taken, lost = usual(found.pop(step.step), list(found.values()))
+    return StepSeen(taken, lost / (lost + _seconds_of(taken)) if lost else 0.0)
 
 
 def _others(recording: Recording, step: Step, speeds: Speeds, looks: Looks) -> list[Step]:

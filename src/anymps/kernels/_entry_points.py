@@ -212,7 +212,7 @@ def _thread(signature: Signature, types: Sequence[str], key: str) -> str:
         for axis in range(3)
     )
     return f"""
-define void @anymps_begin_{key}(ptr %thread, ptr %wait, ptr %launch, ptr %of) nounwind convergent {{
+define void @anymps_begin_{key}(ptr %thread, ptr %launch, ptr %of) nounwind convergent {{
   %index = call i32 @anymps_rt_thread()
 {load}{_SIZES}{place}{position}{_INDEX}{convert}  call void @{_quoted(signature.function)}({arguments})
   ret void

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anymps.kernels._coroutines import WAITS, cut
+from anymps._errors import KernelsError
 
 MOST_LANES = 1024
 _PADDED = MOST_LANES + 16  # arrays of floats begin a cache line apart, not all in one set of the cache
-_MOST_PLACES = 200  # a place is a byte; 255 is the end
+_MOST_PLACES = 254  # a place is a byte; 255 is the end
 _MOST_COPIES = 12  # of a block: one for each wait from which it is reached
 _THREAD = 32  # bytes of Thread
 _NAME = r'%(?:"[^"]+"|[\w.$-]+)'
@@ -37,6 +37,8 @@ _PURE = re.compile(
 _LANE = re.compile(r"( = )(?:tail )?call i32 @anymps_rt_lane\(\).*")
 _INDEX = re.compile(r"( = )(?:tail )?call (?:noundef )?i32 @anymps_rt_thread\(\).*")
 _NUMBERED = re.compile(r"%(\d+)\b")
+_WAITS = re.compile(r"\s*(?:\w+ )?call void @anymps_rt_(simd|barrier)\((.*)\)")
+_FROM = re.compile(r'(\[ [^\[\]]*, )%("[^"]+"|[\w.$-]+)( \])')
 
 
 @dataclass
@@ -55,33 +57,53 @@ class _Wait:
     slot: str  # what is allocated for it, or null
 
 
-def as_lanes(text: str, name: str, key: str, demote: Callable[[str], str]) -> str | None:
-    """The module with `@anymps_lanes_<key>`, which describes how lanes run; None if the threads cannot be run so.
+def as_lanes(text: str, name: str, key: str, demote: Callable[[str], str]) -> str:
+    """The module with `@anymps_lanes_<key>`, which describes how lanes run.
 
-    `text` has `void @name(ptr %thread, ptr %wait, ptr %launch, ptr %of)`. `demote` has LLVM keep in memory what is used
-    in more than one block.
+    `text` has `void @name(ptr %thread, ptr %launch, ptr %of)`, into which each function that waits was inlined.
+    `demote` has LLVM keep in memory what is used in more than one block. Raises KernelsError for threads that cannot be
+    run so.
     """
     lines = text.splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("define ") and f"@{name}(" in line)
     end = lines.index("}", start)
     body = _named(lines[start + 1 : end])
     outside = [*lines[:start], *lines[end + 1 :]]
-    if any(WAITS.match(line) for line in outside):
-        return None
+    if any(_WAITS.match(line) for line in outside):
+        raise KernelsError("a function of a compiled kernel that waits for other threads was not inlined")
     common, types, body = _of_the_group(body)
-    given = ", ".join(["ptr %thread", "ptr %wait", "ptr %launch", "ptr %of", *(f"{t} {n}" for n, t in types.items())])
+    given = ", ".join(["ptr %thread", "ptr %launch", "ptr %of", *(f"{t} {n}" for n, t in types.items())])
     header = f"define void @{name}({given}) nounwind {{"
-    demoted = demote("\n".join([*outside, header, *cut(body, "anymps.on"), "}"])).splitlines()
+    demoted = demote("\n".join([*outside, header, *_cut(body), "}"])).splitlines()
     start = next(at for at, line in enumerate(demoted) if line.startswith("define ") and f"@{name}(" in line)
     end = demoted.index("}", start)
     made = _Maker(demoted[start + 1 : end], common, set(types)).make(key)
-    return None if made is None else "\n".join([*demoted[:start], *demoted[end + 1 :], made])
+    return "\n".join([*demoted[:start], *demoted[end + 1 :], made])
 
 
 def _named(body: list[str]) -> list[str]:
     """The lines with names for what has a number, which says where it stands."""
     first = [] if _LABEL.match(body[0]) else ["n0:"]
     return first + [re.sub(r"^(\d+):", r"n\1:", _NUMBERED.sub(r"%n\1", line)) for line in body]
+
+
+def _cut(lines: list[str]) -> list[str]:
+    """The lines of a function, each wait at the end of a block of its own."""
+    found: list[str] = []
+    last: dict[str, str] = {}
+    block = ""
+    for line in lines:
+        label = _LABEL.match(line)
+        block = label[1] if label else block
+        found.append(line)
+        if _WAITS.match(line):
+            last[block] = f"anymps.on{len(found)}"
+            found += [f"  br label %{last[block]}", f"{last[block]}:"]
+
+    def followed(match: re.Match[str]) -> str:
+        return f"{match[1]}%{last.get(match[2], match[2])}{match[3]}"
+
+    return [_FROM.sub(followed, line) if " = phi " in line else line for line in found]
 
 
 def _of_the_group(body: list[str]) -> tuple[list[str], dict[str, str], list[str]]:
@@ -92,7 +114,7 @@ def _of_the_group(body: list[str]) -> tuple[list[str], dict[str, str], list[str]
     types: dict[str, str] = {}
     rest: list[str] = []
     for at, line in enumerate(body):
-        if at and (_LABEL.match(line) or WAITS.match(line)):
+        if at and (_LABEL.match(line) or _WAITS.match(line)):
             return common, types, rest + body[at:]
         defined = _DEFINED.match(line)
         pure = _PURE.match(defined[2]) if defined else None
@@ -150,7 +172,7 @@ class _Maker:
             if not line.strip() or "@llvm.lifetime." in line:
                 continue
             allocated = _ALLOCA.match(line)
-            waits = WAITS.match(line)
+            waits = _WAITS.match(line)
             if allocated:
                 self.allocated[allocated[1]] = (allocated[2], allocated[3])
                 self.sound &= not re.search(r", i\d+ [%\d]\S*$", allocated[2])  # a number of elements
@@ -215,8 +237,8 @@ class _Maker:
         type_, alignment = self.allocated[name]
         return f"{{ {type_}, [0 x <{int(alignment) // 4} x i32>] }}" if int(alignment) >= 8 else type_
 
-    def make(self, key: str) -> str | None:
-        """The function and its description; None if the threads cannot be run so."""
+    def make(self, key: str) -> str:
+        """The function and its description."""
         places = [self.first, *("" for _ in self.waits)]
         for block in self.blocks.values():
             if block.wait >= 0:
@@ -224,7 +246,7 @@ class _Maker:
         regions = [self._region(one) for one in places]
         copies = sum(map(len, regions))
         if not self.sound or len(places) > _MOST_PLACES or copies > _MOST_COPIES * len(self.blocks):
-            return None
+            raise KernelsError("the threads of a compiled kernel wait at more places than can be told apart")
         kept = sorted(self._kept())
         at = {name: index for index, name in enumerate(kept)}
         frame = f"%anymps.frame.{key}"

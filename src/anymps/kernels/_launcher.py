@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,13 +27,6 @@ def check_tools() -> None:
     support()
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What is known of a signature; without a recipe no kernel computes it."""
-
-    recipe: Recipe | None
-
-
 class Launcher:
     """What the device offers its calls to. Names of operators are whole: `aten::add.Tensor`."""
 
@@ -45,7 +37,7 @@ class Launcher:
         self._schemas = {f"aten::{name}": schema for name, schema in _overloads()}
         self._anew = dict(_taken_anew(self._schemas))
         self._lost: set[str] = set()  # kernels that this machine cannot run
-        self._kept: dict[Signature | None, _Kept] = {}
+        self._kept: dict[Signature | None, Recipe | None] = {}  # None where no kernel computes it
         self._lock = threading.Lock()
         self.real: Counter[str] = Counter()
         """How many calls of each operator a kernel has computed."""
@@ -69,11 +61,11 @@ class Launcher:
         with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
             tensors, told = tensors_of(arguments), (operator, tuple(foreign), tuple(numbers))
             signature = signature_of(arguments, tensors, self._anew.get(operator), told)
-            kept = self._kept.get(signature)
-            if kept is None:
+            recipe = self._kept.get(signature, False)
+            if recipe is False:
                 results = self._describe(operator, arguments, foreign, signature)
             else:
-                results = None if kept.recipe is None else kept.recipe.run(arguments, tensors)
+                results = None if recipe is None else recipe.run(arguments, tensors)
         if results is not None:
             with self._lock:
                 self.real[operator] += 1
@@ -117,7 +109,7 @@ class Launcher:
             return
         if len(self._kept) >= _MOST:
             self._kept.clear()
-        self._kept[signature] = _Kept(recipe)
+        self._kept[signature] = recipe
 
     def _kernels(self, work: Work) -> list[CompiledKernel] | None:
         """The kernels of its launches; None if the release lacks one, one takes other arguments or cannot run here."""

@@ -142,14 +142,14 @@ class CompiledKernel(MetalKernel):
         if stray is not None:
             self._refuse_stray(bound, *stray)
 
-    def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed | None:
-        """Such a launch for `run_again`; None for one of no thread, or with a table of tensors.
+    def packed(self, buffers: Sequence[Any], threads: Sequence[int], group_size: Sequence[int] | None) -> Packed:
+        """Such a launch for `run_again`. Bytes among the buffers are taken as they are.
 
-        Bytes among the buffers are taken as they are.
+        Raises LookupError for a launch of no thread, or with a table of tensors.
         """
         bound, grid, group = self._bind(buffers, threads, group_size)
         if 0 in grid or any(not isinstance(slot, (torch.Tensor, Constant)) for slot in bound.slots):
-            return None
+            raise LookupError
         return self._launch.packed(bound, grid, group)
 
     def run_again(self, packed: Packed, places: Sequence[tuple[int, torch.Tensor, int]]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
 from anymps.kernels._library import CompiledKernel
-from anymps.kernels.launches import Call, Launch, Work
+from anymps.kernels.launches import Call, Made, Work
 from anymps.metal import Packed
 
 Signature = tuple[Any, ...]
@@ -33,8 +32,7 @@ def signature_of(
         *[_read(one) if at != anew or type(one) is not float else "float" for at, one in enumerate(arguments)],
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),
-        *[identities.index(one) for one in identities],  # which are one,
-        *[storages.index(one) for one in storages],  # and which share memory
+        *[one.index(each) for one in (identities, storages) for each in one],  # which are one, and which share memory
     )
 
 
@@ -59,7 +57,7 @@ def _read(value: Any) -> Any:
 
 
 class _Result(NamedTuple):
-    """A tensor that the call makes, perhaps of zeros, or the argument that it writes, perhaps with another shape."""
+    """A tensor that the call makes, or the argument that it writes."""
 
     argument: int | None
     dtype: torch.dtype
@@ -76,33 +74,29 @@ class _Result(NamedTuple):
         return one.resize_(self.shape).as_strided_(self.shape, self.strides) if self.is_resized else one
 
 
-class _Launch(NamedTuple):
-    """A launch again: in which slot the address of which tensor goes, and how far behind its first element."""
-
-    kernel: CompiledKernel
-    packed: Packed
-    places: tuple[tuple[int, int, int], ...]
-
-
 @dataclass(frozen=True)
 class Recipe:
-    """What is left to do for a later call of the same signature."""
+    """What is left to do for a later call of the same signature.
+
+    A launch is a kernel, its packed arguments, and in which slot the address of which tensor goes, and how far behind
+    the tensor's first element.
+    """
 
     results: tuple[_Result, ...]
     returned: int
     numbers: tuple[tuple[int, torch.dtype], ...]
-    launches: tuple[_Launch, ...]
+    launches: tuple[tuple[CompiledKernel, Packed, tuple[tuple[int, int, int], ...]], ...]
 
     def run(self, arguments: Sequence[Any], given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """The results of a call, computed by the kernels; `given` are the tensors among the arguments."""
         results = [one.make(given) for one in self.results]
-        tensors = [*given, *results, *[number_as(arguments[at], dtype) for at, dtype in self.numbers]]
+        tensors = [*given, *results, *[_number_as(arguments[at], dtype) for at, dtype in self.numbers]]
         for kernel, packed, places in self.launches:
             kernel.run_again(packed, [(slot, tensors[at], offset) for slot, at, offset in places])
         return tuple(results[: self.returned])
 
 
-def number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
+def _number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
     """A number of a call, as a kernel of that dtype gets it: by way of float32, as c10::Scalar makes it of a double."""
     if isinstance(value, torch.Tensor):
         return value.to(dtype)
@@ -111,65 +105,47 @@ def number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
 
 def recipe_of(call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]) -> Recipe | None:
     """The recipe of a call that was just described, or None. `before` are the shapes that its tensors came with."""
-    if not work.kept or work.cast is not None or work.copies:
+    if not work.kept or work.cast is not None or work.copies or any(one.errors is not None for one in work.launches):
         return None
-    names = list(call.given)
-    given = tensors_of(list(call.given.values()))
-    zeros = [one.tensor for one in work.made if one.how == "zeros"]
-    room = [one.tensor for one in work.made if one.how in ("room", "zeros") and not _is_among(one.tensor, work.results)]
+    names, given = list(call.given), tensors_of(list(call.given.values()))
+    made = {id(one.tensor): one for one in work.made}
     anew = [one for one in work.made if one.of]
-    results = [_result(one, given, before, _is_among(one, zeros)) for one in (*work.results, *room)]
+    own = set(map(id, work.results))
+    room = [one.tensor for one in work.made if one.how in ("room", "zeros") and id(one.tensor) not in own]
     tensors = [*given, *work.results, *room, *(one.tensor for one in anew)]
-    constant = [one.tensor for one in work.made if one.how == "number"]
-    launches = [
-        _launch(launch, kernel, tensors, constant) for launch, kernel in zip(work.launches, kernels, strict=True)
-    ]
-    if None in results or None in launches:
+    launches = []
+    try:
+        results = tuple(_result(one, made.get(id(one)), given, before) for one in (*work.results, *room))
+        for launch, kernel in zip(work.launches, kernels, strict=True):
+            buffers, places = list(launch.buffers), []
+            for slot, buffer in enumerate(launch.buffers):
+                if id(buffer) in made and made[id(buffer)].how == "number":
+                    buffers[slot] = buffer.reshape(1).view(torch.uint8).numpy().tobytes()
+                elif isinstance(buffer, torch.Tensor):
+                    at = _place(buffer, tensors)
+                    places.append((slot, at, buffer.data_ptr() - tensors[at].data_ptr()))
+            launches.append((kernel, kernel.packed(buffers, launch.threads, launch.group), tuple(places)))
+    except LookupError:
         return None
     numbers = tuple((names.index(one.of), one.tensor.dtype) for one in anew)
-    return Recipe(tuple(filter(None, results)), len(work.results), numbers, tuple(filter(None, launches)))
-
-
-def _is_among(tensor: torch.Tensor, others: Iterable[torch.Tensor]) -> bool:
-    return any(one is tensor for one in others)
+    return Recipe(results, len(work.results), numbers, tuple(launches))
 
 
 def _result(
-    one: torch.Tensor, given: Sequence[torch.Tensor], before: Sequence[torch.Size], zeroed: bool
-) -> _Result | None:
-    shape = (one.dtype, one.shape, one.stride(), zeroed)
-    for at, argument in enumerate(given):
-        if argument is one:
-            return None if zeroed else _Result(at, *shape, before[at] != one.shape)
-    whole = one.untyped_storage().nbytes() == one.numel() * one.element_size()
-    return _Result(None, *shape, False) if whole and not one.storage_offset() else None
+    one: torch.Tensor, made: Made | None, given: Sequence[torch.Tensor], before: Sequence[torch.Size]
+) -> _Result:
+    """How a result, or room, is made again. Raises LookupError for one that is not known how."""
+    zeroed, whole = made is not None and made.how == "zeros", one.numel() * one.element_size()
+    argument = next((at for at, other in enumerate(given) if other is one), None)
+    if zeroed if argument is not None else one.storage_offset() or one.untyped_storage().nbytes() != whole:
+        raise LookupError
+    is_resized = argument is not None and before[argument] != one.shape
+    return _Result(argument, one.dtype, one.shape, one.stride(), zeroed, is_resized)
 
 
-def _launch(
-    launch: Launch, kernel: CompiledKernel, tensors: Sequence[torch.Tensor], constant: Sequence[torch.Tensor]
-) -> _Launch | None:
-    if launch.errors is not None:
-        return None
-    buffers, places = list(launch.buffers), []
-    for slot, buffer in enumerate(launch.buffers):
-        if not isinstance(buffer, torch.Tensor):
-            continue
-        if _is_among(buffer, constant):
-            buffers[slot] = buffer.reshape(1).view(torch.uint8).numpy().tobytes()
-            continue
-        at = _place(buffer, tensors)
-        if at is None:
-            return None
-        places.append((slot, at, buffer.data_ptr() - tensors[at].data_ptr()))
-    packed = kernel.packed(buffers, launch.threads, launch.group)
-    return None if packed is None else _Launch(kernel, packed, tuple(places))
-
-
-def _place(buffer: torch.Tensor, tensors: Sequence[torch.Tensor]) -> int | None:
-    """Which of the tensors a buffer is, or else a part of."""
+def _place(buffer: torch.Tensor, tensors: Sequence[torch.Tensor]) -> int:
+    """Which of the tensors a buffer is, or else a part of. Raises LookupError if it is of none."""
     storage = buffer.untyped_storage().data_ptr()
-    ways = (
-        (at for at, one in enumerate(tensors) if one is buffer),
-        (at for at, one in enumerate(tensors) if storage and one.untyped_storage().data_ptr() == storage),
-    )
-    return next(itertools.chain(*ways), None)
+    found = [at for at, one in enumerate(tensors) if one is buffer]
+    found += [at for at, one in enumerate(tensors) if storage and one.untyped_storage().data_ptr() == storage]
+    return found[0]

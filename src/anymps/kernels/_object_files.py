@@ -17,22 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from anymps._errors import KernelsError
-from anymps.kernels._coroutines import as_coroutine
 from anymps.kernels._lanes import as_lanes
 from anymps.kernels._llvm import llvm
 from anymps.kernels._metadata import Signature, read_signature
 from anymps.kernels._support import address_of
 from anymps.kernels._translate import SHARED_TYPE, translate
-from anymps.metal import cache_directory, find_or_make, runs_loops, undefined_symbols
+from anymps.metal import cache_directory, find_or_make, undefined_symbols
 
 
 class Form(enum.IntEnum):
-    """How its threads run, as `anymps_rt::Form`: each by itself; as coroutines; as loops over lanes."""
+    """How its threads run, as `anymps_rt::Form`: each by itself; as loops over lanes."""
 
-    PLAIN, RESUMED, LANES = 0, 3, 4
-
-
-_ENTRIES = {Form.PLAIN: "plain", Form.RESUMED: "begin", Form.LANES: "lanes"}
+    PLAIN, LANES = 0, 3
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
     """
     with _lock:
         binding, (_, _, _, processor) = llvm(), _target()
-        key = hashlib.sha256(f"{processor}\0{_translator()}\0{runs_loops()}\0".encode() + bitcode).hexdigest()[:20]
+        key = hashlib.sha256(f"{processor}\0{_translator()}\0".encode() + bitcode).hexdigest()[:20]
         file = find_or_make(
             cache_directory("objects", key[:2]), key, ".o", lambda path: _make(name, bitcode, key, path)
         ).read_bytes()
@@ -77,7 +73,7 @@ def load_object(name: str, bitcode: bytes) -> LoadedKernel:
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(data))
         engine.finalize_object()
-        entry = f"anymps_{_ENTRIES[described.form]}_{key}"
+        entry = f"anymps_{described.form.name.lower()}_{key}"
         lookup = engine.get_global_value_address if described.form == Form.LANES else engine.get_function_address
         return LoadedKernel(described.signature, lookup(entry), described.form, described.shared_bytes)
 
@@ -93,19 +89,11 @@ def _make(name: str, bitcode: bytes, key: str, path: Path) -> None:
     translated = translate(text, signature, key, layout, triple)
     form, module = Form.PLAIN, _optimised(name, translated.text, machine)
     if translated.together:
-        form, module = _together(name, str(module), key, machine)
+        lanes = as_lanes(str(module), f"anymps_begin_{key}", key, functools.partial(_demoted, name))
+        form, module = Form.LANES, _optimised(name, lanes, machine)
     data = bytes(machine.emit_object(module))
     described = pickle.dumps(_Description(signature, form, _shared_bytes(translated.text)))
     path.write_bytes(_LENGTH.pack(len(described)) + described + data)
-
-
-def _together(name: str, text: str, key: str, machine: Any) -> tuple[Form, Any]:
-    """The module of a kernel whose threads wait for each other: as loops over lanes, if they can run so."""
-    entry = f"anymps_begin_{key}"
-    lanes = as_lanes(text, entry, key, functools.partial(_demoted, name)) if runs_loops() else None
-    if lanes is not None:
-        return Form.LANES, _optimised(name, lanes, machine)
-    return Form.RESUMED, _optimised(name, as_coroutine(text, entry), machine)
 
 
 def _demoted(name: str, text: str) -> str:

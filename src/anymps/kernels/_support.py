@@ -11,7 +11,7 @@ from anymps._errors import BuildError
 from anymps.metal import SHIM, cache_directory, find_compiler, find_or_make, runtime, tool_key
 
 _SOURCE = Path(__file__).with_name("support.cpp")
-_RUNTIME = ("anymps_rt_lane", "anymps_rt_thread", "anymps_rt_shared", "anymps_rt_frame")
+_RUNTIME = ("anymps_rt_lane", "anymps_rt_thread", "anymps_rt_shared")
 # Names that LLVM's code generator makes up by itself.
 _CONVERSIONS = {
     "__truncsfbf2": "anymps_k_to_bfloat",

@@ -47,7 +47,7 @@ _DROPPED = (
 
 @dataclass(frozen=True)
 class Translated:
-    """A module as text; whether its threads work together, so that each is to be a coroutine."""
+    """A module as text; whether its threads work together, so that they are to run as loops over lanes."""
 
     text: str
     together: bool

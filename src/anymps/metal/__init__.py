@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         cache_bytes,
         cache_directory,
         cache_limit,
-        compile_ahead,
         find_compiler,
         find_or_make,
         runs_loops,
@@ -41,7 +40,7 @@ if not TYPE_CHECKING:
             "_runtime": "KernelEntry runtime",
             "_shim": "SHIM",
             "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
-            "compilation": "cache_bytes cache_directory cache_limit compile_ahead find_compiler find_or_make "
+            "compilation": "cache_bytes cache_directory cache_limit find_compiler find_or_make "
             "runs_loops shader_cache tool_key undefined_symbols",
         },
     )

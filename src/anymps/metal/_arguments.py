@@ -23,8 +23,7 @@ _CAST = (
 _INTEGERS = {"int32": ("i", 32), "int16": ("h", 16), "int8": ("b", 8), "uint8": ("B", 8)}
 CODE_OF_CAST = {name: code for name, (code, _) in _INTEGERS.items()}
 """Integers' casts, and how `struct` packs what they give."""
-NARROW_CASTS = frozenset({"fp16", "bf16"})
-_CASTS = frozenset({*NARROW_CASTS, *_INTEGERS})
+_CASTS = frozenset({"fp16", "bf16", *_INTEGERS})
 _LETTER_OF_CAST = {"fp16": "e", "bf16": "E", **CODE_OF_CAST}
 LETTERS = {
     torch.float32: "f",
@@ -231,7 +230,8 @@ def _bytes(value: float, cast: str, default: str) -> bytes:
             wrapped -= 1 << bits
         return struct.pack(code, wrapped)
     if cast:
-        return narrow_bytes(value, cast)
+        dtype = torch.float16 if cast == "fp16" else torch.bfloat16
+        return torch.tensor([value], dtype=dtype).view(torch.uint8).numpy().tobytes()
     if isinstance(value, int):
         if not -(1 << 63) <= value < 1 << 63:
             raise RuntimeError(_CAST.format(int))
@@ -240,9 +240,3 @@ def _bytes(value: float, cast: str, default: str) -> bytes:
         return struct.pack("f", value)
     except OverflowError:  # beyond the largest float32
         return struct.pack("f", math.copysign(math.inf, value))
-
-
-def narrow_bytes(value: float, cast: str) -> bytes:
-    """A number as float16 or bfloat16."""
-    dtype = torch.float16 if cast == "fp16" else torch.bfloat16
-    return torch.tensor([value], dtype=dtype).view(torch.uint8).numpy().tobytes()

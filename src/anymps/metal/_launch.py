@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 
 from anymps.metal._arguments import Arguments, Constant, Table
-from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._runtime import GROUPS, PLAIN, KernelEntry, Report, runtime
 from anymps.metal._signatures import Packing
 from anymps.metal.translation import PLANE
@@ -24,6 +23,32 @@ _FEW = 4096  # threads, which are run by one worker whatever it is asked for: ru
 Sizes3 = tuple[int, int, int]
 Copied = Sequence[tuple[int, int, int]]
 """Buffers that a launch runs on copies of: first address, the one past the last, and how far away the copy lies."""
+
+
+class _Message(ctypes.Structure):
+    _fields_ = (
+        ("file", ctypes.c_char * 128),
+        ("func", ctypes.c_char * 128),
+        ("message", ctypes.c_char * 250),
+        ("line", ctypes.c_uint),
+    )
+
+
+class ErrorBuffer(ctypes.Structure):
+    """The buffer into which kernels report errors (`error_buf_idx`), empty: what the next wait raises.
+
+    Source: torch 2.13, c10/metal/error.h. As on a Mac the first message is raised and the rest forgotten
+    (MPSStream::checkLastError).
+    """
+
+    _fields_ = (("count", ctypes.c_uint), ("messages", _Message * 30))
+
+    def first(self) -> str | None:
+        """The message of the first report, or None if there is none."""
+        if self.count == 0:
+            return None
+        text: bytes = self.messages[0].message
+        return text.decode(errors="replace")
 
 
 @dataclass(frozen=True)
@@ -60,8 +85,7 @@ class Repeated(NamedTuple):
     """A launch whose addresses and numbers alone are new, unpacked by whoever runs it: most of its time is Python's.
 
     `call(entry, pack(*values), plan, workers)` runs it and returns the signal that stopped it, or 0. It is `alone` if
-    one worker runs it in any case. `tensors`, `narrow`: see `Packing`. `written` are the tensors, by their place among
-    the values, that the kernel may write.
+    one worker runs it in any case. `tensors` and `written` are those of `Packing`.
     """
 
     call: Callable[..., int]
@@ -70,7 +94,6 @@ class Repeated(NamedTuple):
     plan: ctypes.c_char_p
     alone: int
     tensors: tuple[int, ...]
-    narrow: tuple[tuple[int, str], ...]
     written: tuple[int, ...]
 
 
@@ -109,16 +132,14 @@ class Launcher:
         runtime().anymps_rt_last_report(ctypes.byref(report))
         return report
 
-    def repeated(self, packing: Packing, grid: Sizes3, group: Sizes3, written: tuple[int, ...]) -> Repeated:
+    def repeated(self, packing: Packing, grid: Sizes3, group: Sizes3) -> Repeated:
         """A launch over this grid on arguments that are packed so, of which it gets the addresses and the numbers."""
         bare = runtime()["anymps_rt_repeat"]  # without `argtypes`, which would be gone through at each call
         alone = self._shares_work and grid[0] * grid[1] * grid[2] < _FEW
         count = len(packing.places)
         plan = ctypes.c_char_p(struct.pack(f"{7 + count}I", *grid, *group, count, *packing.places))
-        return Repeated(
-            *(bare, ctypes.c_void_p(self._entry), packing.pack.pack, plan, int(alone)),
-            *(packing.tensors, packing.narrow, written),
-        )
+        pack, _, tensors, written = packing
+        return Repeated(bare, ctypes.c_void_p(self._entry), pack.pack, plan, int(alone), tensors, written)
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""

@@ -14,25 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
-from anymps.metal._check_setting import checks_shaders, sample_seed
 from anymps.metal._device import Device
-from anymps.metal._error_buffer import ErrorBuffer
 from anymps.metal._faults import fault_text, stray_text
-from anymps.metal._launch import Copied, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
+from anymps.metal._launch import Copied, ErrorBuffer, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
 from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
-from anymps.metal._signatures import (
-    TENSOR,
-    kinds_of,
-    narrowed,
-    packed_places,
-    packing_of,
-    plain_casts,
-    plain_sizes,
-    with_scalars,
-)
+from anymps.metal._signatures import TENSOR, kinds_of, packing_of, plain_casts, plain_sizes
 from anymps.metal._tape import launch_on_tape, straight, through_line
-from anymps.metal.checking import CheckedLaunch, Samples, checker
-from anymps.metal.compilation import compile_shader, compiled_shader
+from anymps.metal.checking import CheckedLaunch, Samples, checker, checks_shaders, sample_seed
+from anymps.metal.compilation import compile_shader
 
 MAX_SHARED_BYTES = 32768  # threadgroup memory of a group, on every Apple GPU
 _EXECUTION_WIDTH = 32
@@ -60,7 +49,7 @@ class ShaderLibrary:
             checker()
         device.begin_margins()
         begin_runtime()
-        path = compiled_shader(source, checked)
+        path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._checks = Checks(source, path, Samples(sample_seed()), self._without_check) if checked else None
         self._source = source
@@ -165,12 +154,8 @@ class MetalKernel:
     def __call__(
         self, *args: Any, threads: Any = None, group_size: Any = None, arg_casts: Any = None, error_buf_idx: Any = None
     ) -> None:
-        if self._repeated and error_buf_idx is None:
-            if self._repeat(args, threads, group_size, arg_casts):
-                return
-            scalars = with_scalars(args)
-            if scalars is not None and self._repeat(args, threads, group_size, arg_casts, scalars):
-                return
+        if self._repeated and error_buf_idx is None and self._repeat(args, threads, group_size, arg_casts):
+            return
         bound = bind_arguments(args, threads, group_size, arg_casts)
         self._start(bound, error_buf_idx)
         if self._checks is None and error_buf_idx is None and not self._device.shaders_by_operator():
@@ -180,36 +165,24 @@ class MetalKernel:
         """Keeps what a later launch on arguments of the same types, over the same grid, has in common with this one."""
         if 0 in bound.threads or len(args) < self._entry.buffers:
             return
-        (kinds, values), casts = with_scalars(args) or kinds_of(args), plain_casts(arg_casts)
-        packing = packing_of(kinds, casts)
+        (kinds, values), casts = kinds_of(args), plain_casts(arg_casts)
+        packing = packing_of(kinds, casts, self._written)
         if packing is None or not all(values[place].is_mps for place in packing.tensors):
             return
         group = group_of(bound.threads, bound.group_size, self.max_threads_per_threadgroup)
         x, y, z, *_ = (*bound.threads, 1, 1)
-        indices = [index for index, _ in packed_places(kinds)]
-        tables = {index for index, kind in enumerate(kinds) if isinstance(kind, tuple)}
-        written = [i for i in packing.tensors if indices[i] in tables or self._written >> indices[i] & 1]
-        repeated = self._launch.repeated(packing, (x, y, z), group, tuple(written))
+        repeated = self._launch.repeated(packing, (x, y, z), group)
         if len(self._repeated) >= _MOST_REPEATED:
             self._repeated.clear()
         group_size = None if bound.group_size is None else plain_sizes(bound.group_size)
         told_by = len(args) if kinds.count(TENSOR) == len(kinds) else kinds  # as `_repeat` asks
         self._repeated[told_by, plain_sizes(bound.threads), group_size, casts] = repeated
 
-    def _repeat(
-        self,
-        args: tuple[Any, ...],
-        threads: Any,
-        group_size: Any,
-        arg_casts: Any,
-        scalars: tuple[object, list[Any]] | None = None,
-    ) -> bool:
+    def _repeat(self, args: tuple[Any, ...], threads: Any, group_size: Any, arg_casts: Any) -> bool:
         """Runs a launch that is like an earlier one; False if it may be another. The way of most launches, so short."""
         kinds: object = len(args)
         values = None
-        if scalars is not None:
-            kinds, values = scalars
-        for one in args if scalars is None else ():
+        for one in args:
             if type(one) is not TENSOR:
                 kinds, values = kinds_of(args)
                 break
@@ -234,7 +207,7 @@ class MetalKernel:
 
     def _run_again(self, repeated: Repeated, values: list[Any] | None, args: tuple[Any, ...], arg_casts: Any) -> bool:
         """`values` are the arguments with lists spread out, in a list of their own; None: they are tensors alone."""
-        call, entry, pack, plan, alone, tensors, narrow, written = repeated
+        call, entry, pack, plan, alone, tensors, written = repeated
         given: Sequence[Any] = args
         if values is not None:
             given = values
@@ -246,7 +219,7 @@ class MetalKernel:
         copied = () if begun is None else begun[0]
         try:
             if values is not None:
-                packed = pack(*_as_words(values, tensors, narrow, copied))
+                packed = pack(*_as_words(values, tensors, copied))
             elif copied:
                 packed = pack(*[address_of(one, copied) for one in args])
             else:
@@ -393,14 +366,10 @@ class MetalKernel:
         self._repeated.clear()
 
 
-def _as_words(
-    values: list[Any], tensors: Sequence[int], narrow: Sequence[tuple[int, str]], copied: Copied
-) -> list[Any]:
-    """The same list with addresses in place of tensors, and bytes in place of numbers that are cast to two."""
+def _as_words(values: list[Any], tensors: Sequence[int], copied: Copied) -> list[Any]:
+    """The same list with addresses in place of tensors."""
     for place in tensors:
         values[place] = address_of(values[place], copied) if copied else values[place].data_ptr()
-    for place, cast in narrow:
-        values[place] = narrowed(values[place], cast)
     return values
 
 

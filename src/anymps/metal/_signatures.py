@@ -2,49 +2,42 @@
 
 A signature is the types of the arguments, those within lists included, the sizes and the casts. What is left to a
 launch are addresses and numbers, which one `struct` packs: an argument after the other, each address in eight bytes,
-each number and each list where a constant may begin, with empty bytes behind.
+each number and each list of tensors where a constant may begin, with empty bytes behind. Other arguments have no
+packing: `bind_arguments` reads them each time.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import struct
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from anymps.metal._arguments import CODE_OF_CAST, NARROW_CASTS, PADDING, narrow_bytes
+from anymps.metal._arguments import CODE_OF_CAST, PADDING
 
 Kinds = tuple[Any, ...]
 """The types of arguments; of a list or a tuple those of its items, as a tuple."""
 
 TENSOR = torch.Tensor
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-_SCALARS = {  # of tensors without dimensions on the CPU, whose bytes are the constant
-    **dict.fromkeys((torch.bool, torch.uint8, torch.int8), 1),
-    **dict.fromkeys((torch.int16, torch.float16, torch.bfloat16), 2),
-    **dict.fromkeys((torch.int32, torch.float32), 4),
-    torch.int64: 8,
-}
-_WHOLE, _NUMBERS = frozenset({int, bool}), frozenset({int, bool, float})
 _ALIGNED = 16  # where a constant begins
 _ADDRESS = "Q"
 _NO_SIZES: tuple[int, ...] = ()  # which no launch has
 
 
 class Packing(NamedTuple):
-    """`pack` takes the arguments one after the other, lists spread out, once these are replaced.
+    """`pack` takes the arguments one after the other, lists spread out, with addresses in the place of tensors.
 
-    By its place in that order, each of `tensors` becomes an address, and each of `narrow` the bytes of its cast.
-    `places` are where in the bytes each buffer lies, and whether it does so itself, as `anymps_rt_repeat` reads it.
+    `tensors` are the places of tensors in that order, `written` of those that a kernel may write. `places` are where in
+    the bytes each buffer lies, and whether it does so itself, as `anymps_rt_repeat` reads it.
     """
 
     pack: struct.Struct
     places: tuple[int, ...]
     tensors: tuple[int, ...]
-    narrow: tuple[tuple[int, str], ...]
+    written: tuple[int, ...]
 
 
 def kinds_of(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]]:
@@ -63,32 +56,6 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]]:
             spread.append(one)
             found.append(kind)
     return tuple(found), spread
-
-
-def with_scalars(arguments: Sequence[Any]) -> tuple[Kinds, list[Any]] | None:
-    """The same where tensors without dimensions on the CPU are among them: by their dtype, and as their bytes.
-
-    None if there are none, or if `bind_arguments` has to judge one.
-    """
-    if not any(type(one) is TENSOR and not one.is_mps for one in arguments):
-        return None
-    given: list[Any] = []
-    kinds: list[Any] = []
-    try:
-        for one in arguments:
-            dtype = one.dtype if type(one) is TENSOR and not one.is_mps else None
-            if dtype is None:
-                (kind,), values = kinds_of((one,))
-                kinds.append(kind)
-                given += values
-            elif dtype in _SCALARS and one.dim() == 0 and one.device.type == "cpu" and not one.is_neg():
-                kinds.append(dtype)
-                given.append(ctypes.string_at(one.data_ptr(), _SCALARS[dtype]))
-            else:
-                return None
-    except RuntimeError:  # without memory, as within a transformation of functions
-        return None
-    return tuple(kinds), given
 
 
 def plain_sizes(value: Any) -> int | tuple[int, ...]:
@@ -110,74 +77,40 @@ def plain_casts(value: Any) -> Hashable:
 
 
 @functools.lru_cache(4096)
-def packing_of(kinds: Kinds, casts: Hashable) -> Packing | None:
-    """How arguments of these types are packed; None if one of them needs a second look each time."""
-    default, by_index = (casts, {}) if isinstance(casts, str) else ("", _mapping(casts))
-    forms = [_form(kind, by_index.get(index, default)) for index, kind in enumerate(kinds)]
-    text, places = "", []
-    for form in forms:
+def packing_of(kinds: Kinds, casts: Hashable, writes: int) -> Packing | None:
+    """How arguments of these types are packed; None if one of them is to be read each time.
+
+    `writes` has a bit for each argument that the kernel may write. Tensors of a list may all be written.
+    """
+    default, by_index = (casts, {}) if isinstance(casts, str) else ("", dict(casts) if isinstance(casts, tuple) else {})
+    text, places, order = "", [], []
+    for index, kind in enumerate(kinds):
+        form = _form(kind, by_index.get(index, default))
         if form is None:
             return None
         if form != _ADDRESS:
             text += f"{-struct.calcsize(text) % _ALIGNED}x"
         places.append((struct.calcsize(text + _ADDRESS) - 8) | (form != _ADDRESS))
         text += form
-    order = tuple(_spread(kinds))
-    tensors = tuple(place for place, (_, kind) in enumerate(order) if kind in _TENSORS)
-    cast_of = [(place, by_index.get(index, default), kind) for place, (index, kind) in enumerate(order)]
-    narrow = tuple((place, cast) for place, cast, kind in cast_of if cast in NARROW_CASTS and kind in _NUMBERS)
-    return Packing(struct.Struct(text), tuple(places), tensors, narrow)
-
-
-def packed_places(kinds: Kinds) -> Iterator[tuple[int, Any]]:
-    """The index of the argument, and the type, of all that `pack` takes."""
-    return _spread(kinds)
-
-
-def narrowed(value: float, cast: str) -> bytes:
-    """A number as one of two bytes; those of late are remembered."""
-    return _narrowed(value if isinstance(value, int) else struct.pack("d", value), cast)
-
-
-@functools.lru_cache(1024)
-def _narrowed(value: int | bytes, cast: str) -> bytes:
-    """By the bits of a float, since zero is equal to its negative."""
-    return narrow_bytes(value if isinstance(value, int) else struct.unpack("d", value)[0], cast)
-
-
-def _mapping(casts: Hashable) -> Mapping[int, str]:
-    return dict(casts) if isinstance(casts, tuple) else {}
-
-
-def _spread(kinds: Kinds) -> Iterator[tuple[int, Any]]:
-    for index, kind in enumerate(kinds):
-        for one in kind if isinstance(kind, tuple) else (kind,):
-            yield index, one
+        listed = isinstance(kind, tuple)
+        order += [(one, listed or bool(writes >> index & 1)) for one in (kind if listed else (kind,))]
+    tensors = [(place, written) for place, (kind, written) in enumerate(order) if kind in _TENSORS]
+    return Packing(
+        struct.Struct(text),
+        tuple(places),
+        tuple(place for place, _ in tensors),
+        tuple(place for place, written in tensors if written),
+    )
 
 
 def _form(kind: Any, cast: str) -> str | None:
-    """How one argument is packed."""
-    if not isinstance(kind, tuple):
-        if kind in _TENSORS:
-            return _ADDRESS
-        if kind in _SCALARS:
-            return f"{_SCALARS[kind]}s{PADDING}x"
-        if kind in _NUMBERS and cast in NARROW_CASTS:
-            return f"2s{PADDING}x"
-        code = _code(kind, cast)
-        return f"{code}{PADDING}x" if code else None
-    if not kind:
-        return None
-    if _TENSORS.issuperset(kind):
-        return f"{len(kind)}{_ADDRESS}"
-    code = _code(kind[0], cast)
-    if code is None or not (_WHOLE if kind[0] in _WHOLE else _NUMBERS).issuperset(kind):
-        return None
-    return f"{len(kind)}{code}{PADDING}x"
-
-
-def _code(kind: Any, cast: str) -> str | None:
-    """How a number is packed, as in `struct`: out of its range it raises."""
-    if kind in _WHOLE:
-        return CODE_OF_CAST.get(cast) if cast else "q"
-    return "f" if kind is float and not cast else None
+    """How one argument is packed, as in `struct`: a number out of its range raises."""
+    if kind in _TENSORS:
+        return _ADDRESS
+    if isinstance(kind, tuple):
+        return f"{len(kind)}{_ADDRESS}" if kind and _TENSORS.issuperset(kind) else None
+    if kind is int or kind is bool:
+        code = CODE_OF_CAST.get(cast) if cast else "q"
+    else:
+        code = "f" if kind is float and not cast else None
+    return f"{code}{PADDING}x" if code else None

@@ -13,8 +13,6 @@ OPTIMIZERS: Final = {
     "sgd": "SGD",
     "adam": "Adam",
     "adamw": "AdamW",
-    "adam8bit": "Adam with 8-bit states",
-    "adamw8bit": "AdamW with 8-bit states",
 }
 """What may replace an optimizer, and how it is called."""
 
@@ -27,8 +25,6 @@ WORDS: Final = {
     "sgd": "optimizer=sgd",
     "adam": "optimizer=adam",
     "adamw": "optimizer=adamw",
-    "adam8bit": "optimizer=adam8bit",
-    "adamw8bit": "optimizer=adamw8bit",
 }
 """Short forms that a command line may use."""
 
@@ -39,8 +35,7 @@ class Scenario:
 
     `batch` and `sequence` are sizes of the data loader's batches, in samples and in tokens; `accumulate` splits each
     batch in so many parts; `precision` is autocast's dtype; `checkpoint` recomputes repeated blocks in the backward;
-    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam,
-    AdamW or SGD, also by Adam or AdamW with states of 8 bits.
+    `fused` chooses the fused or the for-loop implementation of the optimizer; `optimizer` replaces Adam, AdamW or SGD.
     """
 
     batch: int | None = None

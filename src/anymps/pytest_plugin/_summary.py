@@ -322,10 +322,10 @@ class Summary:
 
     def _real_kernels(self, facts: list[Facts]) -> Iterator[str]:
         if self._state.kernels == "real":
-            from anymps.report import RealShare
+            from anymps.report import own_kernels_sentence
 
             calls, real = sum(test.calls for test in facts), sum(test.real for test in facts)
-            yield RealShare({"": real}, calls, self._state.kernels_named).in_short
+            yield own_kernels_sentence(real, calls, self._state.kernels_named)
 
     def _lists_all(self) -> bool:
         return self._settings.update_manifest or self._config.get_verbosity() > 0

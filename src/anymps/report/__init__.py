@@ -8,11 +8,10 @@ from anymps._lazy import lazy_face
 from anymps._text import clean, plural, size
 
 if TYPE_CHECKING:
-    from anymps.report._bench import bench_document
+    from anymps.report._checked import own_kernels_sentence
     from anymps.report._kernel import kernel_document
     from anymps.report._kernel_families import kernel_families
     from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
-    from anymps.report._real_kernels import RealShare, real_share
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
@@ -32,11 +31,10 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_bench": "bench_document",
+            "_checked": "own_kernels_sentence",
             "_kernel": "kernel_document",
             "_kernel_families": "kernel_families",
             "_outputs": "Output Outputs STDOUT check_file write_file",
-            "_real_kernels": "RealShare real_share",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",

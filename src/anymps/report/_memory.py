@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from anymps._text import step_name
 from anymps.findings import Story
@@ -26,7 +26,7 @@ _LINES: Final = (
 )
 
 
-def memory_section(story: Story, drawing: Drawing | None = None, *, brief: bool = False) -> Iterator[Section]:
+def memory_section(story: Story, drawing: Mapping[str, Any] | None = None, *, brief: bool = False) -> Iterator[Section]:
     """The peak, what held it and how it grew; nothing if the recording holds no allocation.
 
     A `brief` one has no tables where the peak is a small part of the working set.
@@ -43,7 +43,7 @@ def memory_section(story: Story, drawing: Drawing | None = None, *, brief: bool 
         yield Section("memory", "Memory", tuple(blocks))
         return
     if drawing is not None:
-        blocks.append(drawing)
+        blocks.append(Drawing("memory_drawing", drawing))
     more = tuple(row for row in beyond(peak) if row[1])
     if held:
         caption = "What held the memory at its peak"

@@ -124,8 +124,7 @@ def remarks(story: Story, table: StepTable) -> list[str]:
         )
         if graphs := found.time.graphs:
             compiled = f"compiles {text.count(graphs)} graphs" if graphs > 1 else "compiles a graph"
-            time = compile_time(graphs, found.mac)
-            about, span = estimate(time.seconds, time.low, time.high)
+            about, span = estimate(*compile_time(graphs, found.mac))
             sentences.append(
                 f"The first step there also {compiled}, about {about} ({span}). These times leave that out."
             )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from anymps._text import listed
 from anymps.findings import Finding, Judgement, Outcome, Severity, Story, rule_of
 from anymps.record import Line
-from anymps.report._numbers import numbers_of
+from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
-from anymps.report._real_kernels import real_share
 from anymps.report._suite import news, session
 from anymps.report._text import clean, count, duration, duration_range, module, path, place, plural
 from anymps.report.document import Cut
@@ -225,7 +225,7 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
         )
         if story.run.on_mac:
             sentences.append(_device_time(story))
-    sentences += [told.in_full for told in (real_share(story), numbers_of(story)) if told is not None]
+    sentences += [told.in_full for told in (own_kernels(story), numbers(story)) if told is not None]
     if story.parts:
         names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(
@@ -338,15 +338,13 @@ def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
 
 
 def how_many(findings: Sequence[Finding]) -> str:
-    """How many findings there are, by severity."""
+    """How many findings there are, by severity: `1 warning.`, `3 findings: 1 error, 2 notes.`"""
     if not findings:
         return "No findings."
-    parts = []
-    for severity in Severity:
-        number = sum(finding.severity is severity for finding in findings)
-        if number:
-            parts.append(plural(number, severity.word))
-    return f"{plural(len(findings), 'finding')}: {', '.join(parts)}."
+    counts = Counter(finding.severity for finding in findings)
+    parts = [plural(counts[severity], severity.word) for severity in Severity if counts[severity]]
+    whole = f"{plural(len(findings), 'finding')}: " if len(parts) > 1 else ""
+    return f"{whole}{', '.join(parts)}."
 
 
 def source_cell(line: Line, directory: str) -> Cut:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from anymps.rules._readings import Reading, Release, in_force
+from anymps._tables import read_table
+from anymps.rules._readings import Reading, Release, in_force, ranged
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
 
 READING: Final = Reading(
@@ -32,31 +33,7 @@ class Alert(NamedTuple):
     until: Release | None = None
 
 
-_ORDER_MATTERS: Final = ("sum", "mean", "prod", "add", "multiply")
-
-ALERTS: Final = (
-    Alert(("kthvalue",), "kthvalue MPS"),
-    Alert(("_index_put_impl_",), "index_put_with_accumulate_mps", True, "accumulate", ("True",), since=(2, 13)),
-    Alert(("index_reduce", "index_reduce_"), "index_reduce_mps", True, "reduce", ("prod", "mean"), since=(2, 13)),
-    Alert(("scatter_add", "scatter_add_"), "scatter_reduce_mps", True, since=(2, 13)),
-    Alert(
-        ("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"),
-        "scatter_reduce_mps",
-        True,
-        "reduce",
-        _ORDER_MATTERS,
-        since=(2, 13),
-    ),
-    Alert(("embedding_dense_backward",), "embedding_dense_backward_mps", since=(2, 15)),
-    Alert(("_embedding_bag_dense_backward",), "_embedding_bag_dense_backward_mps", since=(2, 15)),
-    Alert(
-        ("_embedding_bag_per_sample_weights_backward",),
-        "_embedding_bag_per_sample_weights_backward_mps",
-        since=(2, 15),
-    ),
-    Alert(("grid_sampler_2d_backward",), "grid_sampler_2d_backward_mps", since=(2, 15)),
-    Alert(("grid_sampler_3d_backward",), "grid_sampler_3d_backward_mps", since=(2, 15)),
-)
+ALERTS: Final = [ranged(Alert, given) for given in read_table(__file__, "alerts.toml")["alert"]]
 """Every alert of the MPS kernels whose name is known."""
 
 SILENT: Final = frozenset({"max_unpool2d", "max_unpool3d"})

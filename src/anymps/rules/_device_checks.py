@@ -12,7 +12,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from anymps.rules._readings import Reading, Release, in_force
+from anymps._tables import read_table
+from anymps.rules._readings import Reading, Release, in_force, ranged
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
 
 READING: Final = Reading(
@@ -33,66 +34,13 @@ class DeviceCheck(NamedTuple):
 
     operators: tuple[str, ...]
     layout: Layout
-    text: str
+    text: str = ""
     strided: str = ""
     since: Release = OLDEST
     until: Release | None = None
 
 
-_OUT_OF_BOUNDS: Final = "index {index} is out of bounds for dimension {dimension} with size {size}"
-_IN_PLACE_SCATTERS: Final = ("scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
-_ADVANCED: Final = ("index", "_index_put_impl_")
-_ADDS: Final = ("index_add", "index_add_")
-
-DEVICE_CHECKS: Final = (
-    # "dimension" is the place among the indices, not a dimension of the tensor (Indexing.metal, index_apply_indices)
-    DeviceCheck(_ADVANCED, "advanced", "Index {index} is out of bounds: {dimension}, range 0 to {size}", until=(2, 11)),
-    DeviceCheck(_ADVANCED, "advanced", _OUT_OF_BOUNDS, since=(2, 12)),
-    DeviceCheck(("gather",), "along", "", until=(2, 12)),
-    DeviceCheck(
-        ("gather",),
-        "along",
-        "gather: index {index} is out of bounds for dimension with size {size}",
-        f"gather: {_OUT_OF_BOUNDS}",
-        since=(2, 13),
-    ),
-    DeviceCheck(_IN_PLACE_SCATTERS, "along", "", until=(2, 12)),
-    DeviceCheck(
-        _IN_PLACE_SCATTERS,
-        "along",
-        "scatter: index {index} is out of bounds for dimension with size {size}",
-        f"scatter: {_OUT_OF_BOUNDS}",
-        since=(2, 13),
-    ),
-    DeviceCheck(("index_select", *_ADDS), "select", "", until=(2, 13)),
-    DeviceCheck(  # the index is clamped to the tensor
-        ("index_select", *_ADDS),
-        "select",
-        "index {index} is out of bounds for dimension with size {size}",
-        since=(2, 14),
-    ),
-    DeviceCheck(("index_copy", "index_copy_", "index_fill_", "index_reduce", "index_reduce_"), "select", ""),
-    DeviceCheck(
-        ("_embedding_bag", "_embedding_bag_forward_only"),
-        "bag",
-        "Index {position} is out of bounds: {index}, range 0 to {size}",
-    ),
-    DeviceCheck(
-        (
-            "_embedding_bag_backward",
-            "_embedding_bag_dense_backward",
-            "_embedding_bag_per_sample_weights_backward",
-        ),
-        "bag",
-        "",
-    ),
-    DeviceCheck(
-        ("max_unpool2d", "max_unpool3d"),
-        "unpool",
-        "Found an invalid max index: {index} (size_prod is {size})",
-        since=(2, 12),
-    ),
-)
+DEVICE_CHECKS: Final = [ranged(DeviceCheck, given) for given in read_table(__file__, "device_checks.toml")["check"]]
 """What is known of indices on the device."""
 
 NOT_CHECKED: Final = (

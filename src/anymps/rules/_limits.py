@@ -7,10 +7,10 @@ for dtypes.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from anymps._tables import read_table, row
-from anymps.rules._readings import Reading, Release, holds, release_of
+from anymps._tables import read_table
+from anymps.rules._readings import Reading, Release, holds, ranged
 from anymps.rules._versions import OLDEST, TorchVersion, check_supported
 from anymps.rules.texts import BackendText
 
@@ -34,19 +34,16 @@ class OperatorLimit(NamedTuple):
     Without operators it is one that any operator in an MPSGraph can give.
     """
 
-    error: str
     text: str
+    error: str = "RuntimeError"
     since: Release = OLDEST
     until: Release | None = None
     operators: tuple[str, ...] = ()
 
 
-def _limit(given: dict[str, Any]) -> OperatorLimit:
-    releases: dict[str, Any] = {name: release_of(given[name]) for name in ("since", "until") if name in given}
-    return row(OperatorLimit, {"error": "RuntimeError", **given, **releases})
-
-
-OPERATOR_LIMITS: Final = {name: _limit(given) for name, given in read_table(__file__, "limits.toml").items()}
+OPERATOR_LIMITS: Final = {
+    name: ranged(OperatorLimit, given) for name, given in read_table(__file__, "limits.toml").items()
+}
 """Fixed texts of single operators by a short name; looked up in the strings of each release."""
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from anymps._tables import row as row_of
 
 Release = tuple[int, int]
 """(major, minor) of torch, or of macOS."""
@@ -29,6 +31,12 @@ class Ranged(Protocol):
 
 
 Row = TypeVar("Row", bound=Ranged)
+
+
+def ranged(kind: Callable[..., Row], given: Mapping[str, Any]) -> Row:
+    """A row of a TOML table, whose releases are texts such as `2.14`."""
+    names = [name for name in ("since", "until", "fixed") if name in given]
+    return row_of(kind, {**given, **{name: release_of(given[name]) for name in names}})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anymps.source._code import Code, Splice, spliced
@@ -49,20 +49,18 @@ class LineEdit:
 class CallEdit:
     """Arguments of a call: those to `set`, each with its value as code, and those to `drop`.
 
-    `callee` are the last names of functions that it is for, all if there is none. `given` are arguments that the call
-    must have, with their values; without a value it may be any. `order` names the first positional parameters.
+    `callee` are the last names of functions that it is for. `order` names the first positional parameters.
     """
 
-    callee: tuple[str, ...] = ()
+    callee: tuple[str, ...]
     set: tuple[tuple[str, str], ...] = ()
     drop: tuple[str, ...] = ()
-    given: tuple[tuple[str, str], ...] = ()
     order: tuple[str, ...] = ()
 
     def rewrite(self, place: Place) -> Rewritten | None:
         """What becomes of the first call of a statement that it changes; None if it changes none."""
         for call in place.code.calls:
-            if not self.callee or last_name(call) in self.callee:
+            if last_name(call) in self.callee:
                 splices = _splices(self, place.code, call)
                 if splices:
                     return Rewritten(tuple(splices), shown=place.code.span(call))
@@ -96,10 +94,10 @@ def build(edit: Edit, place: Place) -> Built | None:
     return None if changed is None else _checked(place, changed, changed.shown or (0, len(place.code.text)))
 
 
-def fits(new: str, place: Place, known: Iterable[str] = ()) -> bool:
-    """Whether a line of code may be shown beside a place: it parses, and `known` names and those of the place do."""
+def fits(new: str, place: Place) -> bool:
+    """Whether a line of code may be shown beside a place: it parses, and its names are known there."""
     code = Code.of(new)
-    return code is not None and code.names <= place.code.names | BUILTINS | place.names.bound | set(known)
+    return code is not None and code.names <= place.code.names | BUILTINS | place.names.bound
 
 
 def _checked(place: Place, changed: Rewritten, region: tuple[int, int]) -> Built | None:
@@ -127,10 +125,6 @@ def _in_quotes_of(code: str, splice: Splice) -> Splice:
 
 
 def _splices(edit: CallEdit, code: Code, call: ast.Call) -> list[Splice]:
-    for name, value in edit.given:
-        given = argument(call, name, edit.order)
-        if given is None or (value and ast.unparse(given) != value):
-            return []
     splices: list[Splice] = []
     new: list[str] = []
     spans = _spans(code, call)

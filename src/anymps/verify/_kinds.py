@@ -9,11 +9,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind: its name, what it asks, and the environment variables that it runs with."""
+    """One kind: its name, what it asks, the environment variables that it runs with, and whether a case is alone.
+
+    A case that is `alone` has a process of its own, since what it does would show in the next one.
+    """
 
     name: str
     what: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -26,7 +30,7 @@ KINDS: Final[dict[str, Kind]] = {
             "fallbacks", "operators that fall back to the CPU, and their warnings", {"PYTORCH_ENABLE_MPS_FALLBACK": "1"}
         ),
         Kind("operators", "torch's own operator database: results, gradients and invalid inputs"),
-        Kind("memory", "the allocator's counters, and the errors at its limits"),
+        Kind("memory", "the allocator's counters, and the errors at its limits", alone=True),
     )
 }
 """Those first whose answers tell most for their time: each of them is a claim of the virtual device about a Mac."""

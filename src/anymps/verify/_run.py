@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
@@ -38,7 +38,6 @@ class _Progress:
     kind: Kind
     wanted: Sequence[str] | None
     start: int = 0
-    environment: dict[str, str] = field(default_factory=dict)
     cases: int = 0
     at: tuple[int, str] | None = None
     finished: bool = False
@@ -56,12 +55,12 @@ class _Run:
         """Ask cases of one kind, each process going on behind the case in which the last one ended."""
         deadline = time.monotonic() + seconds
         while True:
-            left = max(deadline - time.monotonic(), 0.0)
+            left = 0.0 if progress.kind.alone else max(deadline - time.monotonic(), 0.0)
             about = {"kind": progress.kind.name, "start": progress.start, "wanted": progress.wanted}
             progress.at = None
             ended = listen(
                 self._worker,
-                {**_environment(), **progress.kind.environment, **progress.environment},
+                {**_environment(), **progress.kind.environment},
                 json.dumps({**about, "seconds": left, "mac": self._mac}),
                 lambda message: self._hear(message, progress),
                 START_PATIENCE,
@@ -85,10 +84,7 @@ class _Run:
             assert progress.at is not None
             self._take(progress, message["answer"])
             return _PATIENCE
-        if "again" in message:
-            progress.start, progress.environment = message["again"], message["environment"]
-        elif "end" in message:
-            progress.finished = True
+        progress.finished = "end" in message
         return None
 
     def _take(self, progress: _Progress, answer: dict[str, Any]) -> None:
@@ -115,7 +111,6 @@ class _Run:
         words = ended.words if ended.how == "hang" else f"exit status {ended.status}: {ended.words}"
         does = "hangs" if ended.how == "hang" else "crashes"
         self._take(progress, {"does": does, "text": words})
-        progress.environment = {}
 
 
 def ask(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anymps.mac import Mac
     from anymps.verify.cases import Case
 
 Tell = Callable[[dict[str, Any]], None]
@@ -32,36 +34,49 @@ def main() -> None:
 
 
 def work(job: dict[str, Any], tell: Tell) -> None:
-    """Do a job: `begin` and `done` of each case, then `end`, `late` if the time is up, or `again` for a new process."""
+    """Do a job: `begin` and `done` of each case, then `end`, or `late` if the time is up. One case is always asked."""
     begun = time.monotonic()
     cases, note, about = _prepared(job)
     wanted = None if job["wanted"] is None else frozenset(job["wanted"])
     cases = [case for case in cases if wanted is None or case.id in wanted]
     start = int(job["start"])
     tell({"hello": about, "cases": len(cases), "note": note})
-    used = False
     for number, case in enumerate(cases[start:], start):
         if number > start and time.monotonic() - begun > job["seconds"]:
             tell({"late": number})
             return
-        lacking = {name: value for name, value in case.environment.items() if os.environ.get(name) != value}
-        if lacking or (case.alone and used):
-            tell({"again": number, "environment": dict(case.environment)})
-            return
         tell({"begin": number, "case": case.id})
         tell({"done": number, "answer": case.ask()})
-        used = True
-        if case.alone:
-            tell({"again": number + 1, "environment": {}})
-            return
     tell({"end": len(cases)})
 
 
 def _prepared(job: dict[str, Any]) -> tuple[list[Case], str, dict[str, Any]]:
     """The cases of the kind, on the device that there is."""
     from anymps.device import enable
-    from anymps.verify.cases import cases_of, machine_facts
+    from anymps.verify.cases import cases_of
 
     current = enable(job["mac"], quiet=True, start_method="system")
     cases, note = cases_of(job["kind"])
     return cases, note, {"virtual": current.virtual, "machine": machine_facts(current.mac)}
+
+
+def machine_facts(mac: Mac | None) -> dict[str, Any]:
+    """What answers depend on, of the Mac that the virtual device plays, or of this one if that is None.
+
+    Memory is in GiB.
+    """
+    import torch
+
+    common = {"torch": torch.__version__, "python": ".".join(platform.python_version_tuple()[:2])}
+    if mac is not None:
+        macos = ".".join(map(str, mac.macos))
+        return {"chip": mac.chip, "gpu_cores": mac.gpu_cores, "memory_gib": mac.ram_gib, "macos": macos, **common}
+    name = getattr(torch._C, "_mps_get_name", None)
+    cores = getattr(torch._C, "_mps_get_core_count", None)
+    return {
+        "chip": str(name()) if name else "",
+        "gpu_cores": int(cores()) if cores else 0,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+        "macos": platform.mac_ver()[0],
+        **common,
+    }

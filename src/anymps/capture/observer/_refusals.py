@@ -20,10 +20,11 @@ from anymps.rules.texts import (
     float64_graph,
     float64_kernel,
     generator_device,
-    invalid_buffer,
+    generator_index,
     linear_argument,
     missing_operator,
     not_strided,
+    scaled_gradients,
     scaler_argument,
     slow_convolution_devices,
     sparse_argument,
@@ -106,12 +107,12 @@ def _patterns(version: str) -> tuple[tuple[RefusalKind, re.Pattern[str]], ...]:
         RefusalKind.LAYOUT: [not_strided()],
         RefusalKind.MEMORY: [
             BackendText("RuntimeError", "MPS backend out of memory"),
-            BackendText("RuntimeError", invalid_buffer(0).text.partition(":")[0] + ":"),
+            BackendText("RuntimeError", "Invalid buffer size:"),
         ],
         RefusalKind.GENERATOR: [
             generator_device("mps", _ANY),
-            generator_device("mps:0", _ANY, with_index=True),
-            generator_device("mps", _ANY, with_index=True),
+            generator_index("mps:0", _ANY),
+            generator_index("mps", _ANY),
         ],
         RefusalKind.DEVICE: _device_texts(),
         RefusalKind.DTYPE: [
@@ -146,7 +147,7 @@ def _device_texts() -> list[BackendText]:
         sparse_argument(_ANY, _ANY, _ANY),
         scaler_argument("found_inf"),
         scaler_argument("inv_scale"),
-        scaler_argument("one of scaled_grads"),
+        scaled_gradients(),
         slow_convolution_devices(_ANY, _ANY),
         too_many_cpu_scalars(),
     ]

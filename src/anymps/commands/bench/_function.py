@@ -48,7 +48,7 @@ class BenchFunction:
         with contextlib.redirect_stdout(sys.stderr):
             status, _ = execute(self)
         if self._comparison is not None:
-            print(bench_text(self._comparison, self._predictions, self._asked.form))
+            print(bench_text(self._comparison, self._predictions, as_json=self._asked.json))
         return status
 
     def execute(self) -> None:

@@ -58,7 +58,7 @@ class BenchSession:
 
             timing = replace(timing, more=more_runs(timing.n, self._asked.repeat))
             found = self._prediction(timing)
-            print(bench_text(Comparison((timing,)), [] if found is None else [found], self._asked.form))
+            print(bench_text(Comparison((timing,)), [] if found is None else [found], as_json=self._asked.json))
         elif self._timer is not None and not ending.get("status"):
             raise UsageError(too_few_steps(self._name.removeprefix("step of "), self._timer.steps, self._asked.warmup))
         return 0

@@ -14,7 +14,7 @@ from anymps._numbers import digits
 from anymps._settings import variable_of
 from anymps.commands.doctor._environment import Note, explain
 from anymps.commands.doctor._facts import Facts
-from anymps.device import Cards, why_no_card, why_not_card
+from anymps.device import Gpus, why_no_gpu, why_not_gpu
 from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version, version_rules
 from anymps.rules.texts import macos_too_old
 
@@ -76,8 +76,8 @@ def diagnose(facts: Facts) -> Diagnosis:
             )
     elif facts.torch is not None:
         checks += _build_checks(facts)
-        if facts.cards is not None:
-            checks.append(_card_check(facts.cards, facts.environment.get(variable_of("substrate")) == "cuda"))
+        if facts.gpus is not None:
+            checks.append(_gpu_check(facts.gpus, facts.environment.get(variable_of("substrate")) == "cuda"))
     blocked = any(check.status is Status.BAD for check in checks)
     device = "none" if blocked else "real" if real else "virtual"
     if device == "virtual":
@@ -235,15 +235,15 @@ def _build_checks(facts: Facts) -> list[Check]:
     return checks
 
 
-def _card_check(found: Cards, wanted: bool) -> Check:
+def _gpu_check(found: Gpus, wanted: bool) -> Check:
     """Which NVIDIA GPUs can compute (`--substrate cuda`); if none, why, and where one is wanted, what to do."""
-    why, driver = why_no_card(found), found.driver
-    cards = [] if why or driver is None else [(card, why_not_card(found, card)) for card in driver.cards]
-    serving = [card for card, lack in cards if lack is None]
+    why, driver = why_no_gpu(found), found.driver
+    gpus = [] if why or driver is None else [(gpu, why_not_gpu(found, gpu)) for gpu in driver.gpus]
+    serving = [gpu for gpu, lack in gpus if lack is None]
     if serving:
-        told = [f"cuda:{card.number}, {card.name}, {_room(card.free, card.total)}" for card in serving]
+        told = [f"cuda:{gpu.number}, {gpu.name}, {_room(gpu.free, gpu.total)}" for gpu in serving]
         return Check("NVIDIA GPU", Status.OK, f"{'; '.join(told)} (--substrate cuda)")
-    lacks = [why] if why else [lack for _, lack in cards if lack]
+    lacks = [why] if why else [lack for _, lack in gpus if lack]
     if wanted:
         return Check("NVIDIA GPU", Status.WARN, "; ".join(map(str, lacks)))
     return Check("NVIDIA GPU", Status.OK, f"none: {'; '.join(lack.cause for lack in lacks)}")

@@ -74,8 +74,8 @@ class Facts:
     """Why the compiler named in CXX cannot be used."""
     python_headers: bool = True
     """Whether Python.h is there."""
-    cards: device.Cards | None = None
-    """What the cuda substrate stands on: torch's build, NVIDIA's driver and its cards."""
+    gpus: device.Gpus | None = None
+    """What the cuda substrate stands on: torch's build, NVIDIA's driver and its GPUs."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that change what the mps device does."""
     anymps: str = __version__
@@ -177,7 +177,7 @@ def _torch_facts() -> dict[str, object]:
         facts["mps_available"] = bool(torch.backends.mps.is_available())
         facts["virtual"] = device.is_virtual()
         if sys.platform.startswith("linux"):
-            facts["cards"] = device.look_for_cards()
+            facts["gpus"] = device.look_for_gpus()
     return facts
 
 

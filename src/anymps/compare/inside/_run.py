@@ -126,7 +126,7 @@ class TracedRun:
         """Write the numbers that backward begins with."""
         tracer = self._tracer
         site, _ = tracer.lines.now()
-        tracer.backward_site = self._writer.site(site) if site is not None else 0
+        tracer.backward_site = self._writer.number("site", site) if site is not None else 0
         for tensor in tensors:
             is_number = getattr(tensor, "numel", lambda: 0)() == 1 and not tensor.is_complex()
             if is_number and self._losses < _MOST_LOSSES:

@@ -117,13 +117,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 operator,
                 site,
                 self.step,
-                int(in_backward),
+                in_backward,
                 inputs,
                 [self._value(tensor) for tensor in results],
                 self._bound(func, given, results),
-                _draws(func, args, kwargs) if is_random else 0,
+                *(_draws(func, args, kwargs) if is_random else (False, False)),
                 self.autocast,
-                int(by_kernel),
+                by_kernel,
                 numbers_of(args, kwargs),
                 faults,
             ],
@@ -147,7 +147,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             computes = not is_view and namespace != "profiler" and name.rstrip("_") not in _NOT_COMPUTED
             computes = computes and name not in _NOT_COMPUTED
             is_random = torch.Tag.nondeterministic_seeded in func.tags
-            number = self._writer.operator(str(func))
+            number = self._writer.number("operator", str(func))
             if computes:
                 self._tell_lists(name)
             kind = self._kinds[func] = computes, is_random, number
@@ -183,13 +183,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _line(self) -> int:
         """The number of the line that runs, 0 in a thread without one."""
         site, _ = self.lines.now()
-        return self._writer.site(site) if site is not None else 0
+        return self._writer.number("site", site) if site is not None else 0
 
     def _read(self, func: Any, args: Any) -> Any:
         value = func(*args)
         site, direct = self.lines.now()
         if direct and site is not None and isinstance(value, (int, float)):
-            self._writer.row("read", [self.calls, self._writer.site(site), self.step, float(value)])
+            self._writer.row("read", [self.calls, self._writer.number("site", site), self.step, float(value)])
         return value
 
     def _value(self, tensor: torch.Tensor) -> tuple[int, int]:
@@ -200,7 +200,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             here = on_cpu(tensor, self._in_host_memory)
             digest = digest_of(here)
             known = self._writer.known(dtype, shape, digest)
-            number = self._writer.sketch(sketched(here, digest)) if known is None else known
+            number = self._writer.number("k", sketched(here, digest)) if known is None else known
         return number, memory
 
     def _bound(self, func: Any, given: list[torch.Tensor], results: list[torch.Tensor]) -> int:
@@ -224,7 +224,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 most.relative,
                 most.absolute,
             )
-            number = self._bounds[key] = self._writer.bound(bound)
+            number = self._bounds[key] = self._writer.number("bound", bound)
         return number
 
     def _note_use(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -260,8 +260,8 @@ def _has_out(func: Any) -> bool:
     return any(argument.is_out for argument in func._schema.arguments)
 
 
-def _draws(func: Any, args: Any, kwargs: Any) -> int:
-    """Of an operator that can draw random numbers: 0 if this call draws none, 2 if from a generator it was given, or 1.
+def _draws(func: Any, args: Any, kwargs: Any) -> tuple[bool, bool]:
+    """Of an operator that can draw random numbers: whether this call draws any, and from a generator it was given.
 
     Attention, recurrent layers and dropout draw nothing with a dropout of 0 or outside of training.
     """
@@ -271,8 +271,8 @@ def _draws(func: Any, args: Any, kwargs: Any) -> int:
         any(values.get(name) == 0 for name in ("dropout_p", "dropout"))
         or values.get("train", values.get("training")) is False
     ):
-        return 0
-    return 2 if any(isinstance(item, torch.Generator) for item in pytree.tree_leaves((args, kwargs))) else 1
+        return False, False
+    return True, any(isinstance(item, torch.Generator) for item in pytree.tree_leaves((args, kwargs)))
 
 
 def _qualified(name: str, overload: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
-from anymps.compare._trace import Bound, Ending, Site, Sketch
+from anymps.compare._trace import Ending, Site, Sketch
 
 _FLUSHED: Final = 64  # rows after which they are on the disk: the process may be killed
 
@@ -23,10 +22,7 @@ class TraceWriter:
         os.register_at_fork(after_in_child=self._forget)
         self._lock = threading.RLock()
         self._rows = 0
-        self._sites: dict[Site, int] = {Site(): 0}
-        self._operators: dict[str, int] = {}
-        self._bounds: dict[Bound, int] = {}
-        self._sketches: dict[tuple[str, tuple[int, ...], str], int] = {}
+        self._numbers: dict[str, dict[Any, int]] = {"site": {Site(): 0}, "operator": {}, "bound": {}, "k": {}}
 
     def _forget(self) -> None:
         """In a process that is forked, such as a loader's worker: nothing of it goes to the file."""
@@ -45,47 +41,19 @@ class TraceWriter:
                 if not self._rows % _FLUSHED:
                     self._file.flush()
 
-    def site(self, site: Site) -> int:
-        """The number of a line."""
+    def number(self, kind: str, value: Any) -> int:
+        """The number of a `site`, an `operator`, a `bound` or a sketch (`k`), which is written once."""
+        key = (value.dtype, value.shape, value.digest) if isinstance(value, Sketch) else value
         with self._lock:
-            number = self._sites.get(site)
-            if number is None:
-                number = self._sites[site] = len(self._sites)
-                self.row("site", [site.file, site.line, site.function, site.text])
-            return number
+            known = self._numbers[kind]
+            if key not in known:
+                known[key] = len(known)
+                self.row(kind, value if isinstance(value, str) else astuple(value))
+            return known[key]
 
-    def operator(self, name: str) -> int:
-        """The number of an operator."""
-        with self._lock:
-            number = self._operators.get(name)
-            if number is None:
-                number = self._operators[name] = len(self._operators)
-                self.row("operator", name)
-            return number
-
-    def bound(self, bound: Bound) -> int:
-        """The number of a bound."""
-        with self._lock:
-            number = self._bounds.get(bound)
-            if number is None:
-                number = self._bounds[bound] = len(self._bounds)
-                self.row("bound", list(astuple(bound)))
-            return number
-
-    def known(self, dtype: str, shape: Sequence[int], digest: str) -> int | None:
+    def known(self, dtype: str, shape: tuple[int, ...], digest: str) -> int | None:
         """The number of a sketch that has been written before."""
-        return self._sketches.get((dtype, tuple(shape), digest)) if digest else None
-
-    def sketch(self, sketch: Sketch) -> int:
-        """The number of a sketch."""
-        with self._lock:
-            key = (sketch.dtype, sketch.shape, sketch.digest)
-            number = self._sketches.get(key)
-            if number is None:
-                number = self._sketches[key] = len(self._sketches)
-                numbers = (sketch.nans, sketch.infinities, sketch.low, sketch.high, sketch.total, sketch.rms)
-                self.row("k", [sketch.dtype, sketch.shape, sketch.digest, *numbers, sketch.elements])
-            return number
+        return self._numbers["k"].get((dtype, shape, digest)) if digest else None
 
     def flush(self) -> None:
         """Take what is written to the disk, at each step: the process may be killed."""
@@ -95,11 +63,6 @@ class TraceWriter:
 
     def close(self, ending: Ending) -> None:
         """Write how the run ended, and close the file."""
-        site = ending.site
-        place = [site.file, site.line, site.function, site.text]
-        self.row("end", {**{name: getattr(ending, name) for name in _ENDING}, "site": place})
+        self.row("end", astuple(ending))
         with self._lock:
             self._file.close()
-
-
-_ENDING = ("error", "is_cut", "used", "steps", "calls", "left_out")

@@ -17,11 +17,11 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from anymps.device.cuda._refused import USE_GLOO
 from anymps.device.cuda._uses import tell
 
 _ONE: Final = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 _ADDRESS: Final = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-_GROUP: Final = "use the gloo backend with CPU tensors between processes; a Mac has one GPU"
 _SENT: Final = "give it a CPU tensor, or leave it out if there is only one process"
 _WRAPPED: Final = "use the model itself: a Mac has one GPU"
 
@@ -38,7 +38,7 @@ def run_alone() -> None:
     for name, value in _ADDRESS.items():
         os.environ.setdefault(name, value)
     core: Any = importlib.import_module("torch.distributed.distributed_c10d")
-    stand_ins = {name: _collective(getattr(core, name), name, copy) for name, copy in _COLLECTIVES.items()}
+    stand_ins = {name: _collective(getattr(core, name), name, words) for name, words in _COLLECTIVES.items()}
     stand_ins["init_process_group"] = _init(torch.distributed.init_process_group)
     stand_ins["new_group"] = _new_group(core.new_group)
     for name, stand_in in stand_ins.items():
@@ -56,7 +56,7 @@ def _init(original: Callable[..., Any]) -> Callable[..., Any]:
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(backend, str) and "nccl" in backend.lower():
             name = f'torch.distributed.init_process_group("{backend}")'
-            tell(f"{name} has no counterpart on a Mac; {_GROUP}", passed=True)
+            tell(f"{name} has no counterpart on a Mac; {USE_GLOO}", passed=True)
         return original("gloo", store=HashStore(), rank=0, world_size=1)
 
     return init_process_group
@@ -70,7 +70,7 @@ def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
     return new_group
 
 
-def _first(target: Any, source: Any) -> None:
+def _arrive(target: Any, source: Any) -> None:
     """Of one rank, what is sent is what arrives."""
     for one, other in zip(_tensors(target)[:1], _tensors(source)[:1], strict=False):
         with torch.no_grad():
@@ -83,37 +83,17 @@ def _tensors(given: Any) -> Sequence[torch.Tensor]:
     return [tensor for tensor in given or () if isinstance(tensor, torch.Tensor)]
 
 
-def _scattered(target: Any, source: Any = None) -> None:
-    _first(target, source)
-
-
-def _gathered(source: Any, target: Any = None) -> None:
-    _first(target, source)
-
-
-def _kept(*_: Any) -> None:
-    """The sum over one rank is the tensor itself."""
-
-
-_COLLECTIVES: Final[dict[str, Callable[..., None]]] = {
-    "all_gather": _first,
-    "all_gather_into_tensor": _first,
-    "all_reduce": _kept,
-    "all_to_all": _first,
-    "all_to_all_single": _first,
-    "broadcast": _kept,
-    "gather": _gathered,
-    "reduce": _kept,
-    "reduce_scatter": _first,
-    "reduce_scatter_tensor": _first,
-    "scatter": _scattered,
-}
-_KEYWORDS: Final = {
+# By name, the parameters that hold tensors: where it arrives, then what is sent. With one only the sum over one rank is
+# the tensor itself.
+_COLLECTIVES: Final[dict[str, tuple[str, ...]]] = {
     "all_gather": ("tensor_list", "tensor"),
     "all_gather_into_tensor": ("output_tensor", "input_tensor"),
+    "all_reduce": ("tensor",),
     "all_to_all": ("output_tensor_list", "input_tensor_list"),
     "all_to_all_single": ("output", "input"),
-    "gather": ("tensor", "gather_list"),
+    "broadcast": ("tensor",),
+    "gather": ("tensor", "gather_list"),  # the other way round
+    "reduce": ("tensor",),
     "reduce_scatter": ("output", "input_list"),
     "reduce_scatter_tensor": ("output", "input"),
     "scatter": ("tensor", "scatter_list"),
@@ -133,16 +113,15 @@ class _Done:
         return True
 
 
-def _collective(original: Callable[..., Any], name: str, copy: Callable[..., None]) -> Callable[..., Any]:
-    keywords = _KEYWORDS.get(name, ("tensor",))
-
+def _collective(original: Callable[..., Any], name: str, parameters: Sequence[str]) -> Callable[..., Any]:
     @functools.wraps(original)
     def alone(*args: Any, **kwargs: Any) -> Any:
-        given = [*args[: len(keywords)], *(kwargs.get(word) for word in keywords[len(args) :])]
+        given = [*args[: len(parameters)], *(kwargs.get(word) for word in parameters[len(args) :])]
         if not any(tensor.is_mps for value in given for tensor in _tensors(value)):
             return original(*args, **kwargs)
         tell(f"torch.distributed.{name} of a tensor on mps has no counterpart on a Mac; {_SENT}", passed=True)
-        copy(*given)
+        if len(given) == 2:
+            _arrive(*(reversed(given) if name == "gather" else given))
         return _Done() if kwargs.get("async_op") else None
 
     return alone

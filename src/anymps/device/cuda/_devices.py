@@ -121,31 +121,6 @@ class device_of(device):
         super().__init__(0)
 
 
-ANSWERS = {
-    function.__name__: function
-    for function in (
-        is_available,
-        device_count,
-        current_device,
-        set_device,
-        init,
-        is_initialized,
-        synchronize,
-        ipc_collect,
-        get_device_capability,
-        can_device_access_peer,
-        is_tf32_supported,
-        get_arch_list,
-        get_gencode_flags,
-        is_current_stream_capturing,
-        set_sync_debug_mode,
-        get_sync_debug_mode,
-        device,
-        device_of,
-    )
-}
-
-
 def answers_of(mac: Mac | None) -> dict[str, Any]:
     """What depends on the Mac; None is one that is not known."""
     chip = mac.chip if mac is not None else "Apple GPU"

@@ -59,24 +59,24 @@ def stop_answering(core: NativeCore) -> None:
     global _installed
     if _installed is not None:
         core.rename_cuda(None, [], [])
-        _installed.undo()
+        _installed.close()
         _installed = None
 
 
 def answers(mac: Mac | None) -> dict[str, Any]:
     """The public names of torch.cuda that mps answers."""
-    functions = {
-        **_devices.ANSWERS,
-        **_devices.answers_of(mac),
-        **_memory.ANSWERS,
-        **_random.ANSWERS,
-        **_streams.ANSWERS,
-    }
+    functions = {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
+    for module in (_devices, _memory, _random, _streams):
+        functions |= {name: value for name, value in vars(module).items() if _is_answer(module, name, value)}
     return {
         **{name: function if isinstance(function, type) else told(function) for name, function in functions.items()},
-        **_streams.CLASSES,
         **_legacy.LEGACY,
     }
+
+
+def _is_answer(module: ModuleType, name: str, value: object) -> bool:
+    """Whether it is a function or class of that module with the name of one of torch.cuda's."""
+    return getattr(value, "__module__", "") == module.__name__ and hasattr(torch.cuda, name)
 
 
 def _put(patches: Patches, name: str, value: object) -> None:

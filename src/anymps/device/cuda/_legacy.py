@@ -60,7 +60,7 @@ def install(patches: Patches) -> None:
         default.choose(t)
 
     patches.put(torch, "set_default_tensor_type", set_default_tensor_type)
-    patches.at_end(default.leave)
+    patches.callback(default.leave)
 
 
 def _type_with_legacy(original: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._patches import Patches
-from anymps.device.cuda._refused import refuse
+from anymps.device.cuda._refused import USE_GLOO, USE_METAL, refuse
 from anymps.device.cuda._uses import tell
 
 _ATTENTION = "use torch.nn.functional.scaled_dot_product_attention"
@@ -28,14 +28,11 @@ LIBRARIES: dict[str, str] = {
     "apex": _NORMS,
     "cupy": "use tensors on mps",
     "flash_attn": _ATTENTION,
-    "pycuda": "write the kernel in Metal, for torch.mps.compile_shader",
+    "pycuda": USE_METAL,
     "transformer_engine": _NORMS,
-    "triton": "write the kernel in Metal, for torch.mps.compile_shader, or give the function to torch.compile",
+    "triton": f"{USE_METAL}, or give the function to torch.compile",
     "xformers": _ATTENTION,
 }
-_NCCL = "use the gloo backend with CPU tensors between processes; a Mac has one GPU"
-_METAL = "write the kernel in Metal, for torch.mps.compile_shader"
-
 
 _EXTENSIONS = "torch.utils.cpp_extension"
 
@@ -87,7 +84,7 @@ def install(patches: Patches) -> None:
     """Refuse the libraries, NCCL, and extensions with kernels of CUDA."""
     finder = _Absent(patches)
     sys.meta_path.insert(0, finder)
-    patches.at_end(lambda: sys.meta_path.remove(finder))
+    patches.callback(lambda: sys.meta_path.remove(finder))
     if _EXTENSIONS in sys.modules:
         _refuse_extensions(patches, sys.modules[_EXTENSIONS])
     original = importlib.util.find_spec
@@ -110,7 +107,7 @@ def _refuse_nccl(patches: Patches) -> None:
     @functools.wraps(original)
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(backend, str) and "nccl" in backend.lower():
-            refuse(f'torch.distributed.init_process_group("{backend}")', _NCCL)
+            refuse(f'torch.distributed.init_process_group("{backend}")', USE_GLOO)
         return original(backend, *args, **kwargs)
 
     patches.put(torch.distributed, "init_process_group", init_process_group)
@@ -134,7 +131,7 @@ def _refusing(original: Callable[..., Any], name: str, asks: Callable[..., bool]
     @functools.wraps(original)
     def built(*args: Any, **kwargs: Any) -> Any:
         if asks(*args, **kwargs):
-            refuse(name, _METAL)
+            refuse(name, USE_METAL)
         return original(*args, **kwargs)
 
     return built

@@ -150,31 +150,7 @@ def _ask_accelerator(name: str) -> Any:
         return None
 
 
-ANSWERS: dict[str, Any] = {
-    function.__name__: function
-    for function in (
-        memory_allocated,
-        memory_reserved,
-        max_memory_allocated,
-        max_memory_reserved,
-        reset_peak_memory_stats,
-        reset_accumulated_memory_stats,
-        empty_cache,
-        mem_get_info,
-        device_memory_used,
-        memory_usage,
-        memory_stats,
-        memory_stats_as_nested_dict,
-        memory_summary,
-        host_memory_stats,
-        host_memory_stats_as_nested_dict,
-        set_per_process_memory_fraction,
-        get_per_process_memory_fraction,
-        get_allocator_backend,
-        caching_allocator_enable,
-        caching_allocator_disabled,
-    )
-} | {
+OTHER_NAMES: dict[str, Any] = {
     "memory_cached": memory_reserved,
     "max_memory_cached": max_memory_reserved,
     "reset_max_memory_allocated": reset_peak_memory_stats,

@@ -14,16 +14,11 @@ def manual_seed(seed: int) -> None:
     torch.mps.manual_seed(int(seed))
 
 
-def manual_seed_all(seed: int) -> None:
-    torch.mps.manual_seed(int(seed))
-
-
 def seed() -> None:
     torch.mps.seed()
 
 
-def seed_all() -> None:
-    torch.mps.seed()
+manual_seed_all, seed_all = manual_seed, seed
 
 
 def initial_seed() -> int:
@@ -48,19 +43,3 @@ def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
-
-
-ANSWERS: dict[str, Any] = {
-    function.__name__: function
-    for function in (
-        manual_seed,
-        manual_seed_all,
-        seed,
-        seed_all,
-        initial_seed,
-        get_rng_state,
-        get_rng_state_all,
-        set_rng_state,
-        set_rng_state_all,
-    )
-}

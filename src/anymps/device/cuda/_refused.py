@@ -1,4 +1,4 @@
-"""CUDA features without a counterpart on a Mac, each with a sentence that says what to use instead."""
+"""What mps does not answer: CUDA features that a Mac lacks, with what to use instead, and names that stay torch's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from anymps.device.cuda._uses import tell
 _GRAPHS = "run the step without a graph, or compile the model with torch.compile"
 _TOOLS = "`sudo powermetrics --samplers gpu_power` shows it for the whole Mac"
 _ALLOCATOR = "leave it out: MPS has one allocator, and torch.mps.empty_cache() frees what it caches"
-_SHADER = "write the kernel in Metal, for torch.mps.compile_shader"
+USE_METAL = "write the kernel in Metal, for torch.mps.compile_shader"
 _ONE_GPU = "a Mac has one GPU, so leave it out; between processes use the gloo backend with CPU tensors"
+USE_GLOO = "use the gloo backend with CPU tensors between processes; a Mac has one GPU"
 _HANDLE = "leave it out: CUDA's libraries, which need a handle, do not exist on a Mac"
 
 # The public names of torch.cuda and of its modules, with what to do instead.
@@ -47,7 +48,38 @@ REFUSED_MODULES: dict[str, str] = {
     "nccl": _ONE_GPU,
     "gds": "read the file with Python: memory is shared by CPU and GPU",
     "tunable": "leave it out: MPS chooses its own kernels",
-    "jiterator": _SHADER,
+    "jiterator": USE_METAL,
+}
+
+# Public names of torch.cuda that stay as torch has them, and why.
+KEPT: dict[str, str] = {
+    # Modules: what they hold is answered or refused by itself.
+    **dict.fromkeys(
+        ("amp", "graphs", "jiterator", "memory", "nccl", "nvtx", "profiler", "random", "sparse", "streams", "tunable"),
+        "a module",
+    ),
+    # Classes of errors, and what is made of them.
+    **dict.fromkeys(("CudaError", "DeferredCudaCallError", "check_error", "cudaStatus"), "an error, or asks for one"),
+    **dict.fromkeys(("has_half", "has_magma"), "a constant of the build"),
+    "default_generators": "holds the generator of mps",
+    # Types of storages: torch deprecates them, and says so by itself.
+    **dict.fromkeys(
+        (
+            "BFloat16Storage",
+            "BoolStorage",
+            "ByteStorage",
+            "CharStorage",
+            "ComplexDoubleStorage",
+            "ComplexFloatStorage",
+            "DoubleStorage",
+            "FloatStorage",
+            "HalfStorage",
+            "IntStorage",
+            "LongStorage",
+            "ShortStorage",
+        ),
+        "a type of storage",
+    ),
 }
 
 

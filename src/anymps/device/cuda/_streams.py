@@ -11,7 +11,7 @@ import torch
 from anymps.device.cuda._names import index_of
 from anymps.device.cuda._uses import tell_of_caller
 
-_numbers = itertools.count(1)
+_numbers = itertools.count()
 _current = threading.local()
 
 
@@ -41,7 +41,7 @@ class Stream:
         """Do nothing: all streams are one queue, so earlier work is done first."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        event = _plain_event() if event is None else event
+        event = Event() if event is None else event
         event.record(self)
         return event
 
@@ -94,21 +94,7 @@ class StreamContext:
             set_stream(self._former)
 
 
-def _plain_event() -> Event:
-    event = Event.__new__(Event)
-    torch.mps.Event.__init__(event)
-    return event
-
-
-def _first_stream() -> Stream:
-    stream = Stream.__new__(Stream)
-    stream.device, stream.device_index, stream.priority = torch.device("mps", 0), 0, 0
-    stream.stream_id = stream.cuda_stream = 0
-    stream._former = []
-    return stream
-
-
-_default = _first_stream()
+_default = Stream()
 
 
 def default_stream(device: Any = None) -> Stream:
@@ -128,9 +114,3 @@ def set_stream(stream: Stream | None) -> None:
 
 def stream(stream: Stream | None) -> StreamContext:
     return StreamContext(stream)
-
-
-CLASSES: dict[str, Any] = {"Stream": Stream, "Event": Event, "StreamContext": StreamContext}
-ANSWERS: dict[str, Any] = {
-    function.__name__: function for function in (default_stream, current_stream, set_stream, stream)
-}

@@ -27,8 +27,8 @@ def tell(refused: str = "", *, passed: bool = False) -> None:
 
 
 def tell_of_caller(depth: int) -> None:
-    """The same, unless it is torch that calls: `torch.manual_seed` seeds every device that there may be."""
-    if _listener is not None and not called_by(depth + 1, "torch"):
+    """The same, unless torch calls (`torch.manual_seed` seeds every device that there may be), or this package."""
+    if _listener is not None and not called_by(depth + 1, "torch", "anymps.device.cuda"):
         _listener("", False)
 
 

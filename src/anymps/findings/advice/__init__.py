@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anymps.findings.advice._equivalents import Equivalent, equivalent
-from anymps.findings.advice._factories import made_on_device
 from anymps.findings.advice._library_advice import Advice
 from anymps.findings.advice._optimizers import (
     could_be_fused,

@@ -12,7 +12,7 @@ from anymps.findings._loop import is_library
 from anymps.findings._release import known_fault, release_of
 from anymps.findings.advice._library_advice import Advice
 from anymps.record import Noted, Optimizer, Recording, Site
-from anymps.rules.faults import Check
+from anymps.rules.faults import GRAD_SCALER
 
 _FUSED = ("Adam", "AdamW", "SGD")
 _FUSED_DTYPES = {"float32", "float16", "bfloat16"}
@@ -28,7 +28,7 @@ def made_at(optimizer: Noted) -> Site:
 
 def fused_heeds_scaler(recording: Recording) -> bool:
     """Whether the fused kernels of the recording's torch look at what a GradScaler found (MPS691: some do not)."""
-    return release_of(recording) is not None and known_fault(recording, Check.GRAD_SCALER) is None
+    return release_of(recording) is not None and known_fault(recording, GRAD_SCALER) is None
 
 
 def could_be_fused(optimizer: Optimizer) -> bool:

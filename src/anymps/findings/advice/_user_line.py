@@ -12,15 +12,7 @@ from anymps.source import Code, Place, Rewritten, Splice, last_name, name_of, na
 
 _READING_METHODS = ("item", "tolist", "cpu", "numpy")
 _READING_FUNCTIONS = ("float", "int", "bool")
-_MATH = frozenset(
-    f"math.{name}"
-    for name in ["ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "sin", "sqrt", "tanh"]
-)
-"""Functions of Python's math that torch has by the same name."""
-_REDUCING = ("all", "any", "sum")
-_FINITE = ("isfinite", "isinf", "isnan")
 _DECIDING = (ast.If, ast.While, ast.For, ast.Assert)
-_COMPREHENSIONS = (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 _TRANSPARENT = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Attribute, ast.Call, ast.Subscript)
 _TAKING_TENSORS = ("append", "extend", "log", "log_dict")
 """Methods that keep what they are given: of a list, and of a Lightning module."""
@@ -51,11 +43,6 @@ class UserLine:
     def statement(self) -> ast.stmt:
         """The statement."""
         return self.parsed.statement
-
-    @property
-    def test(self) -> ast.expr | None:
-        """What an `if`, `while` or `assert` of this line decides by."""
-        return self.statement.test if isinstance(self.statement, (ast.If, ast.While, ast.Assert)) else None
 
     @property
     def saves(self) -> bool:
@@ -113,8 +100,7 @@ class UserLine:
 
         What is added up becomes a new tensor each time, as other names may hold the one before.
 
-        One is needed as an index, as a part of a text, and as an argument of most calls. `math.exp(loss)` becomes
-        `loss.detach().exp()`.
+        One is needed as an index, as a part of a text, and as an argument of most calls.
         """
         return self.parsed.spliced(self.kept) if self.kept else ""
 
@@ -128,14 +114,11 @@ class UserLine:
         """What makes of each value that the line reads the tensor itself."""
         if isinstance(self.statement, _DECIDING):
             return []
-        of_math = [read for read in _math_calls(self.statement) if not isinstance(read[1], ast.Constant)]
-        reads = _reads(self.statement) or of_math
-        places = [self._without(call, tensor) for call, tensor in reads]
-        around = self.parsed.parents
+        reads = _reads(self.statement)
         several = len(reads) > 1 and not all(isinstance(call.func, ast.Attribute) for call, _ in reads)
-        if not reads or several or not all(_may_be_tensor(place, around) for place, _ in places):
+        if not reads or several or not all(_may_be_tensor(call, self.parsed.parents) for call, _ in reads):
             return []
-        return [*self._anew(), *(Splice(*self.parsed.span(place), kept) for place, kept in places)]
+        return [*self._anew(), *(Splice(*self.parsed.span(call), self._detached(tensor)) for call, tensor in reads)]
 
     def _anew(self) -> list[Splice]:
         """What makes `total = total + x` of `total += x`, which would change the tensor that `total` is by then."""
@@ -148,70 +131,18 @@ class UserLine:
             return [Splice(operator, operator + 2, f"= {self.adds_to} +")]
         return [Splice(operator, start, f"= {self.adds_to} + ("), Splice(end, end, ")")]
 
-    def _without(self, call: ast.Call, tensor: ast.expr) -> tuple[ast.Call, str]:
-        """What to replace of a read, and by what."""
+    def _detached(self, tensor: ast.expr) -> str:
         kept = self._text(tensor)
         if isinstance(tensor, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp)):
             kept = f"({kept})"
-        if not any(isinstance(node, ast.Compare) for node in ast.walk(tensor)) and not kept.endswith(".detach()"):
-            kept = f"{kept}.detach()"
-        around = next((each for each, inner in _math_calls(self.statement) if inner in (call, tensor)), None)
-        return (call, kept) if around is None else (around, f"{kept}.{last_name(around)}()")
+        compares = any(isinstance(node, ast.Compare) for node in ast.walk(tensor))
+        return kept if compares or kept.endswith(".detach()") else f"{kept}.detach()"
 
     @property
     def needs_size(self) -> bool:
         """Whether a read is an index or a bound of a slice: `x[: n.item()]`."""
         slices = (node.slice for node in ast.walk(self.statement) if isinstance(node, ast.Subscript))
         return any(_reads(part) for part in slices)
-
-    def compares(self) -> tuple[str, str] | None:
-        """The names of the less and the greater side in `if loss < best:`, where both are names or attributes."""
-        test = self.test
-        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
-            return None
-        sides = [_tensor_of(side) for side in (test.left, *test.comparators)]
-        if len(sides) != 2 or not all(isinstance(side, (ast.Name, ast.Attribute)) for side in sides):
-            return None
-        less, greater = sides if isinstance(test.ops[0], (ast.Lt, ast.LtE)) else sides[::-1]
-        return self._text(less), self._text(greater)
-
-    @property
-    def not_finite(self) -> str:
-        """What of an `if` is true for a value that is not finite, computed on the device; empty if it tests no such."""
-        if self.test is None:
-            return ""
-        parts = (part for part in ast.walk(self.test) if isinstance(part, ast.expr))
-        return next(filter(None, map(self._not_finite_of, parts)), "")
-
-    def _not_finite_of(self, part: ast.expr) -> str:
-        """The same of one expression within the test."""
-        inner, after = _tensor_of(part), ""
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and last_name(inner) in _REDUCING:
-            after = f".{last_name(inner)}()"
-            inner = inner.func.value
-        if after and isinstance(inner, ast.BinOp) and _is_not_finite(inner):
-            return f"({self._text(inner)}){after}"
-        if not isinstance(inner, ast.Call) or last_name(inner) not in _FINITE:
-            return ""
-        if isinstance(inner.func, ast.Attribute) and not inner.args:  # loss.isnan()
-            text = self._text(inner)
-        elif len(inner.args) == 1 and self._text(inner.func).startswith("torch."):
-            text = f"{self._text(inner.func)}({self._text(_tensor_of(inner.args[0]))})"
-        elif len(inner.args) == 1 and isinstance(tensor := _tensor_of(inner.args[0]), (ast.Name, ast.Attribute)):
-            text = f"{self._text(tensor)}.{last_name(inner)}()"
-        else:
-            return ""
-        if any(isinstance(node, _COMPREHENSIONS) for node in ast.walk(self.test or inner)):
-            return ""  # its names end there
-        return f"{'~' if last_name(inner) == 'isfinite' else ''}{text}{after}"
-
-    @property
-    def indexed(self) -> tuple[str, str] | None:
-        """`table` and `rows` of a line with `table[rows.cpu()]`."""
-        for node in ast.walk(self.statement):
-            if isinstance(node, ast.Subscript) and (rows := _tensor_of(node.slice)) is not node.slice:
-                return self._text(node.value), self._text(rows)
-        return None
 
     @property
     def assigns(self) -> tuple[str, ast.expr] | None:
@@ -305,21 +236,6 @@ def _may_be_tensor(place: ast.AST, around: Mapping[ast.AST, ast.AST]) -> bool:
             return False
         node = parent
     return True
-
-
-def _math_calls(node: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
-    """Calls of Python's math, each with what it reads."""
-    calls = (each for each in ast.walk(node) if isinstance(each, ast.Call) and len(each.args) == 1)
-    return [(call, call.args[0]) for call in calls if ast.unparse(call.func) in _MATH]
-
-
-def _is_not_finite(node: ast.expr) -> bool:
-    """`x.isinf() | x.isnan()`, `torch.isnan(x) | ~torch.isfinite(y)`: true for what is not finite."""
-    if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.BitOr) and _is_not_finite(node.left) and _is_not_finite(node.right)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-        return isinstance(node.operand, ast.Call) and last_name(node.operand) == "isfinite"
-    return isinstance(node, ast.Call) and last_name(node) in ("isinf", "isnan")
 
 
 def _tensor_of(node: ast.expr) -> ast.expr:

@@ -160,9 +160,6 @@ def copy_advice(line: AtLine) -> Advice:
         return _collect(what, line.site, joined, code.appends_to, _as_read(code), KEPT)
     if kept and code.extends:
         return _collect(what, line.site, "cat", code.extends, _as_read(code), _COLLECTED)
-    if code.indexed is not None:
-        table, rows = code.indexed
-        return Advice(what, f"Index on the device, `{table}[{rows}]`; move `{table}` there once, before the loop.")
     if kept and code.adds_to:
         return Advice(
             what, edit=KEPT, written=f"Add up on the device, `{{new}}`, and copy `{code.adds_to}` after the loop."
@@ -257,22 +254,10 @@ def _in_test(line: UserLine) -> Advice | None:
     code = line.code
     if not re.match(r"(?:el)?(?:if|while)\b|assert\b", code):
         return None
-    what = "A test of a tensor's truth made the host wait"
-    for call in ("item", "tolist"):
-        what = f"`.{call}()` made the host wait" if f".{call}(" in code else what
-    for call in ("float", "int", "bool"):
-        what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", code) else what
+    what = _how_read(code, "A test of a tensor's truth made the host wait")
     if re.search(r"\bis(?:nan|inf|finite)\b", code):
-        bad = line.not_finite
-        count = f"Count on the device, `bad = bad + {bad}`" if bad else "Count what is not finite on the device"
+        count = "Count what is not finite on the device"
         return Advice(what, f"{count}. {_SELDOM}: test the count every 10 steps or once an epoch.")
-    names = line.compares()
-    if names is not None:
-        less, greater = names
-        limit, best, value = ("max", greater, less) if "best" in greater.lower() else ("min", less, greater)
-        kept = f"{best} = {value}.detach().clamp({limit}={best})"
-        if "best" in best.lower():
-            return Advice(what, f"Keep the best on the device, `{kept}`, and decide every 10 steps or once an epoch.")
     if re.search(r"\.(?:any|all)\(", code):
         return Advice(
             what,
@@ -282,13 +267,18 @@ def _in_test(line: UserLine) -> Advice | None:
     return Advice(what, f"Decide on the device with `torch.where`. {_SELDOM}: test every 10 steps.")
 
 
+def _how_read(code: str, otherwise: str) -> str:
+    """What made the host wait, by the call in the line."""
+    method = re.search(r"\.(?:item|tolist)\(", code)
+    if method is not None:
+        return f"`{method[0]})` made the host wait"
+    function = re.search(r"\b(?:float|int|bool)\(", code)
+    return otherwise if function is None else f"`{function[0]})` of a tensor made the host wait"
+
+
 def _in_value(line: UserLine, at: AtLine) -> Advice:
     """A value that is kept."""
-    what = "Reading a value made the host wait"
-    for call in ("float", "int", "bool"):
-        what = f"`{call}()` of a tensor made the host wait" if re.search(rf"\b{call}\(", line.code) else what
-    for call in ("tolist", "item"):
-        what = f"`.{call}()` made the host wait" if f".{call}(" in line.code else what
+    what = _how_read(line.code, "Reading a value made the host wait")
     if line.needs_size:
         return Advice(what, _SIZE)
     if reads_action(at.site):

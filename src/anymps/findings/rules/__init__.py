@@ -1,6 +1,6 @@
 """The rules: one file for a rule or a few closely related ones, named by its first ID and its topic.
 
-A file has `RULES`, each with its documentation and example, and `find`. It is found by lying here: no list names it.
+A file binds its rules, each with its documentation and example, and has `find`. No list names files or rules.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Recording
-from anymps.rules.faults import Check, Hazard, Outcome, all_hazards
+from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Hazard, Outcome, all_hazards
 
 MARK: Final = "anymps::hazard."
 """Marks read `anymps::hazard.MPS611 aten::mm`."""
@@ -108,7 +108,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         if identity not in _RULE_OF:
             continue  # of another anymps
         hazard = _HAZARDS[identity]
-        later = " The tensor was read again later." if hazard.check is Check.NARROWING_COPY else ""
+        later = " The tensor was read again later." if hazard.check == NARROWING_COPY else ""
         yield _RULE_OF[identity].finding(
             line.site,
             why=_why(recording, hazard, base_name(call)),
@@ -118,7 +118,7 @@ def find(recording: Recording) -> Iterator[Finding]:
         )
     yield from _compiled(recording)
     for thread in _threads(recording):
-        hazard = next(hazard for hazard in all_hazards() if hazard.check is Check.THREADS)
+        hazard = next(hazard for hazard in all_hazards() if hazard.check == THREADS)
         yield _RULE_OF[hazard.id].finding(
             thread.site,
             why=_WHY[hazard.outcome],
@@ -151,7 +151,7 @@ _COMPILED: Final = "A known bug in the backend. On a Mac the values may be wrong
 
 def _compiled(recording: Recording) -> Iterator[Finding]:
     """Modules with a LayerNorm that were compiled for mps, if the recording's torch is known to compile it wrong."""
-    hazard = known_fault(recording, Check.COMPILED_LAYER_NORM)
+    hazard = known_fault(recording, COMPILED_LAYER_NORM)
     for compiled in recording.noted("compile") if hazard is not None else ():
         site, facts = compiled.occurrence.site, compiled.facts
         if hazard and facts.get("backend") == "inductor" and facts.get("layer_norm") and uses_mps(recording):
@@ -165,4 +165,4 @@ def _compiled(recording: Recording) -> Iterator[Finding]:
 
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
     """Operators of several threads at the same time, if the recording's torch is known to mind."""
-    return recording.concurrent() if known_fault(recording, Check.THREADS) is not None else ()
+    return recording.concurrent() if known_fault(recording, THREADS) is not None else ()

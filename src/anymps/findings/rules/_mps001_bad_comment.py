@@ -27,8 +27,6 @@ BAD_COMMENT = Rule(
     ),
 )
 
-RULES = (BAD_COMMENT,)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """A finding for each recorded line whose comment names no known rule or gives no reason."""

@@ -18,7 +18,6 @@ from anymps.source import LineEdit
 NOTHING_RAN = Rule(
     id="MPS002",
     title="Nothing ran on mps",
-    severity=Severity.ERROR,
     why="The script made no call on mps, so on a Mac it would run on the CPU. The report says nothing about the GPU.",
     fix='Choose mps where it is available: `device = "mps" if torch.backends.mps.is_available() else "cpu"`.',
     edit=LineEdit(chosen_by_name),
@@ -49,14 +48,9 @@ UNFINISHED = Rule(
             x = torch.ones(8, 3, device=device)
             y = x @ torch.ones(8, 3, device=device)
         """,
-        good="""
-            x = torch.ones(8, 3, device=device)
-            y = x @ torch.ones(3, 8, device=device)
-        """,
+        better={"y = x @ torch.ones(8, 3, device=device)": "y = x @ torch.ones(3, 8, device=device)"},
     ),
 )
-
-RULES = (NOTHING_RAN, UNFINISHED)
 
 _THEIRS: Final = {"model": "the model", "batch": "each batch"}
 _BRANCH: Final = (

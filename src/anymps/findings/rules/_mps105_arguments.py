@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.record import Recording, RefusalKind
 
 ARGUMENT = Rule(
     id="MPS105",
     title="Argument that the MPS kernel does not support",
-    severity=Severity.ERROR,
     refusal=True,
     why="Some MPS kernels have fewer options, or smaller limits, than those of the CPU.",
     fix="Run this call on the CPU (`.cpu()` before it, `.to(device)` after it), or choose arguments that MPS supports.",
@@ -21,17 +20,13 @@ ARGUMENT = Rule(
             x = torch.rand(1, 3, 7, 7).to(device)
             torch.nn.functional.adaptive_avg_pool2d(x, 3)
         """,
-        good="""
-            x = torch.rand(1, 3, 6, 6).to(device)
-            torch.nn.functional.adaptive_avg_pool2d(x, 3)
-        """,
+        better={"x = torch.rand(1, 3, 7, 7).to(device)": "x = torch.rand(1, 3, 6, 6).to(device)"},
     ),
 )
 
 INDEX = Rule(
     id="MPS106",
     title="Bad index raises at a later line",
-    severity=Severity.ERROR,
     refusal=True,
     related_as="raised at",
     why=(
@@ -46,18 +41,13 @@ INDEX = Rule(
             y = x[torch.tensor([0, 4]).to(device)]
             y.cpu()
         """,
-        good="""
-            x = torch.rand(4).to(device)
-            y = x[torch.tensor([0, 3]).to(device)]
-            y.cpu()
-        """,
+        better={"y = x[torch.tensor([0, 4]).to(device)]": "y = x[torch.tensor([0, 3]).to(device)]"},
     ),
 )
 
 DETERMINISM = Rule(
     id="MPS107",
     title="Operator raises under use_deterministic_algorithms(True)",
-    severity=Severity.ERROR,
     refusal=True,
     why="`torch.use_deterministic_algorithms(True)` is on, and the order in which the MPS kernel adds varies.",
     fix="Use `torch.use_deterministic_algorithms(True, warn_only=True)`, or run this call on the CPU.",
@@ -68,15 +58,11 @@ DETERMINISM = Rule(
             x = torch.rand(4).to(device)
             torch.kthvalue(x, 2)
         """,
-        good="""
-            torch.use_deterministic_algorithms(False)
-            x = torch.rand(4).to(device)
-            torch.kthvalue(x, 2)
-        """,
+        better={
+            "torch.use_deterministic_algorithms(True, warn_only=False)": "torch.use_deterministic_algorithms(False)",
+        },
     ),
 )
-
-RULES = (ARGUMENT, INDEX, DETERMINISM)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -13,10 +13,18 @@ from dataclasses import replace
 from typing import Final
 
 from anymps.findings._endings import ending, ending_refusal, kernel_limit
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety
 from anymps.record import Recording
-from anymps.rules.texts import BackendText, called_per_element, generator_device, numpy_of, pinned
+from anymps.rules.texts import (
+    BackendText,
+    called_per_element,
+    generator_device,
+    generator_index,
+    numpy_of,
+    pinned,
+    pinned_factory,
+)
 from anymps.source import CallEdit, LineEdit, Place, Rewritten, Splice, argument, last_name
 
 
@@ -43,7 +51,6 @@ def _explained(recording: Recording) -> bool:
 GENERATOR = Rule(
     id="MPS108",
     title="Generator on mps for a tensor on the CPU",
-    severity=Severity.ERROR,
     explains=_explained,
     why="A generator draws for its own device only; without `device=` a new tensor is made on the CPU.",
     fix=(
@@ -56,10 +63,7 @@ GENERATOR = Rule(
             generator = torch.Generator(device).manual_seed(0)
             x = torch.randn(3, generator=generator)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            x = torch.randn(3, generator=generator, device=device)
-        """,
+        better={"x = torch.randn(3, generator=generator)": "x = torch.randn(3, generator=generator, device=device)"},
     ),
 )
 
@@ -68,7 +72,6 @@ NUMPY = Rule(
     edit=LineEdit(_copied_first),
     safety=Safety.SAFE,
     title="NumPy cannot read a tensor on mps",
-    severity=Severity.ERROR,
     explains=_explained,
     why="NumPy and the libraries built on it (matplotlib, pandas, scikit-learn) can read only the host's memory.",
     fix="Copy the tensor to the CPU first: `.cpu().numpy()`, with `.detach()` before it if it requires a gradient.",
@@ -78,17 +81,13 @@ NUMPY = Rule(
             x = torch.ones(3, device=device)
             values = x.numpy()
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            values = x.cpu().numpy()
-        """,
+        better={"values = x.numpy()": "values = x.cpu().numpy()"},
     ),
 )
 
 PINNED = Rule(
     id="MPS110",
     title="Pinning a tensor that is on mps",
-    severity=Severity.ERROR,
     explains=_explained,
     why="Pinning speeds up copies from CPU memory to a GPU. A tensor on mps is on the GPU already.",
     fix="Leave out `pin_memory` for tensors on mps.",
@@ -97,16 +96,13 @@ PINNED = Rule(
         bad="""
             x = torch.ones(3, device=device, pin_memory=True)
         """,
-        good="""
-            x = torch.ones(3, device=device)
-        """,
+        better={"x = torch.ones(3, device=device, pin_memory=True)": "x = torch.ones(3, device=device)"},
     ),
 )
 
 ELSEWHERE = Rule(
     id="MPS111",
     title="Part of torch that accepts CPU tensors only",
-    severity=Severity.ERROR,
     explains=_explained,
     why="This part of torch has no code for mps. It is not an operator, so the CPU fallback does not apply.",
     fix="Run this on the CPU: `.cpu()` before the call, `.to(device)` after it.",
@@ -116,14 +112,9 @@ ELSEWHERE = Rule(
             x = torch.ones(3, device=device)
             x.apply_(lambda value: value + 1)
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            x = x + 1
-        """,
+        better={"x.apply_(lambda value: value + 1)": "x = x + 1"},
     ),
 )
-
-RULES = (GENERATOR, NUMPY, PINNED, ELSEWHERE)
 
 _ANY: Final = "ANYTHING"
 
@@ -137,12 +128,12 @@ _TEXTS: Final = (
         GENERATOR,
         _pattern(
             generator_device("cpu", "mps"),
-            generator_device("cpu", "mps", with_index=True),
-            generator_device("cpu", "mps:0", with_index=True),
+            generator_index("cpu", "mps"),
+            generator_index("cpu", "mps:0"),
         ),
     ),
     (NUMPY, _pattern(*(numpy_of(device) for device in ("mps:0", "mps")))),
-    (PINNED, _pattern(pinned(), pinned(f"MPS{_ANY}"))),
+    (PINNED, _pattern(pinned_factory(), pinned(f"MPS{_ANY}"))),
     (ELSEWHERE, _pattern(*map(called_per_element, ("apply_", "map_", "map2_")))),
 )
 _OF_TORCH: Final = ("RuntimeError", "NotImplementedError", "TypeError", "AttributeError")

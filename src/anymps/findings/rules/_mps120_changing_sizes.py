@@ -62,8 +62,6 @@ SIZES = Rule(
     ),
 )
 
-RULES = (SIZES,)
-
 
 @dataclass(frozen=True)
 class Varied:

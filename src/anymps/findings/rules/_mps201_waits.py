@@ -104,12 +104,7 @@ INSIDE = _EVERY_STEP(
                 weight = model.weight.detach()
                 total = weight[weight > 0].sum()
         """,
-        good="""
-            for x in batches:
-                train(x)
-                weight = model.weight.detach()
-                total = torch.where(weight > 0, weight, 0).sum()
-        """,
+        better={"total = weight[weight > 0].sum()": "total = torch.where(weight > 0, weight, 0).sum()"},
     ),
 )
 
@@ -208,9 +203,6 @@ LOOPING = Rule(
     ),
 )
 
-RULES = (READ, PRINT, INSIDE, TO_CPU, SYNCHRONIZED, DRAINED, LOOPING)
-
-_BY_ID = {rule.id: rule for rule in RULES}
 _RULE_OF = {
     Wait.ITEM: READ,
     Wait.INSIDE_OPERATOR: INSIDE,
@@ -221,6 +213,10 @@ _RULE_OF = {
 }
 _READING: Final = (Wait.ITEM, Wait.INSIDE_OPERATOR, Wait.COPY_TO_CPU)
 """Those that read a value. Code that waits for the whole queue, by `synchronize()`, may be timing each round."""
+_OF_PACKAGE: Final = (
+    "Nothing in your own files: check whether a setting or a newer release of `{0}` avoids it, or report it to its "
+    "authors."
+)
 _PRINTED: Final = "Keep the results of several rounds on the device and print them together: one wait, not one each."
 
 
@@ -236,32 +232,28 @@ def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Find
 
 def _in_steps(recording: Recording, away: Mapping[tuple[str, int], int]) -> Iterator[Finding]:
     routine = [wait for wait in recording.waits() if wait.wait in _RULE_OF and is_every_step(recording, wait)]
-    # What one setting ends is one finding wherever it waits, and so is what a package does in lines of its own.
-    settled: dict[tuple[str, Advice], list[AtLine]] = {}
-    packaged: dict[tuple[str, str], list[AtLine]] = {}
-    printed: dict[tuple[str, int], tuple[Advice, list[AtLine]]] = {}  # one call over several lines
-    for rule, advice, line in _advised(recording, by_line(routine), away):
-        if advice.elsewhere:
-            settled.setdefault((rule.id, advice), []).append(line)
-        elif package := package_of(line.site):
-            packaged.setdefault((rule.id, package), []).append(line)
-        elif rule is PRINT and (statement := shown_by(line.site)) is not None:
-            printed.setdefault((line.site.file, statement.line), (advice, []))[1].append(line)
-        else:
-            yield _in_every_step(recording, rule, advice, [line])
-    for (rule_id, advice), lines in settled.items():
-        yield _in_every_step(recording, _BY_ID[rule_id], advice, lines)
-    for advice, lines in printed.values():
-        yield _in_every_step(recording, PRINT, advice, lines)
-    for (rule_id, package), lines in packaged.items():
-        advice = Advice(
-            f"The package `{package}` made the host wait",
-            (
-                f"Nothing in your own files: check whether a setting or a newer release of `{package}` avoids it, or "
-                "report it to its authors."
-            ),
-        )
-        yield _in_every_step(recording, _BY_ID[rule_id], advice, lines, severity=Severity.INFO)
+    for rule, advice, lines in _grouped(recording, by_line(routine), away):
+        yield _in_every_step(recording, rule, advice, lines)
+
+
+def _grouped(
+    recording: Recording, lines: Iterable[AtLine], away: Mapping[tuple[str, int], int]
+) -> list[tuple[Rule, Advice, list[AtLine]]]:
+    """The waits of lines by what is one finding.
+
+    That is what one setting ends wherever it waits, what a package does in lines of its own, what one call over several
+    lines shows, and else each line.
+    """
+    groups: dict[tuple[object, ...], tuple[Rule, Advice, list[AtLine]]] = {}
+    for rule, advice, line in _advised(recording, lines, away):
+        package = "" if advice.elsewhere else package_of(line.site)
+        if package:
+            advice = Advice(f"The package `{package}` made the host wait", _OF_PACKAGE.format(package))
+        shown = shown_by(line.site) if rule is PRINT and not package else None
+        one = advice if advice.elsewhere or package else shown.line if shown is not None else line.operators
+        place = () if advice.elsewhere or package else line.site if shown is None else line.site.file
+        groups.setdefault((rule.id, one, place), (rule, advice, []))[2].append(line)
+    return list(groups.values())
 
 
 def _advised(
@@ -305,9 +297,7 @@ def _by_rule(line: AtLine) -> Iterator[tuple[Rule, AtLine]]:
         yield rule, AtLine(line.site, tuple(wait for wait in line.occurrences if _RULE_OF[wait.wait] is rule))
 
 
-def _in_every_step(
-    recording: Recording, rule: Rule, advice: Advice, lines: list[AtLine], severity: Severity | None = None
-) -> Finding:
+def _in_every_step(recording: Recording, rule: Rule, advice: Advice, lines: list[AtLine]) -> Finding:
     # The number that the table of waits has for the line: that of a typical step.
     typical = {kind_at(queue.site, queue.wait): queue.per_step for queue in recording.queues()}
     per_step = 0.0
@@ -317,7 +307,8 @@ def _in_every_step(
         per_step += known if line.site.known else line.per_step
     occurrences = (occurrence for line in lines for occurrence in line.occurrences)
     often = f"{times(per_step)} a step{some_steps(recording, occurrences)}"
-    return _finding_about(rule, advice, lines, often, per_step, severity)
+    packaged = not advice.elsewhere and package_of(lines[0].site)
+    return _finding_about(rule, advice, lines, often, per_step, Severity.INFO if packaged else None)
 
 
 def _cost(line: AtLine) -> tuple[float, float]:
@@ -368,13 +359,8 @@ def _inside(recording: Recording, line: AtLine) -> Advice:
 
 
 def _in_loops(recording: Recording, away: Mapping[tuple[str, int], int]) -> Iterator[Finding]:
-    """One finding a line of the program's own, or one for all lines where one setting ends the waits."""
-    groups: dict[tuple[object, ...], tuple[Rule, Advice, list[AtLine]]] = {}
     looping = (line for line in by_line(_repeated(recording)) if line.site.known and loops_untrained(recording, line))
-    for rule, advice, line in _advised(recording, looping, away):
-        key = (rule.id, advice) if advice.elsewhere else (rule.id, line.site)
-        groups.setdefault(key, (rule, advice, []))[2].append(line)
-    for rule, advice, lines in groups.values():
+    for rule, advice, lines in _grouped(recording, looping, away):
         # A training logs; what an inference prints is its result, and none of it is to be left out.
         prints = rule is PRINT and not recording.trains and "print(" in lines[0].site.source
         whole = advice._replace(fix=advice.fix or rule.fix, source=advice.source or rule.source)

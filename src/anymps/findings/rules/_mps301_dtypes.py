@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as, told_as_raised
 from anymps.findings.edits import Placed, Safety, change_at
 from anymps.record import Recording, RefusalKind
@@ -16,7 +16,6 @@ from anymps.source import LineEdit, Place, Rewritten, Splice, argument, last_nam
 FLOAT64 = Rule(
     id="MPS301",
     title="float64 on MPS",
-    severity=Severity.ERROR,
     refusal=True,
     why="Metal has no float64: any float64 tensor on mps raises TypeError.",
     fix="Make it float32 before it goes to the device: `.float()`, or `dtype=torch.float32` where it is made.",
@@ -28,19 +27,17 @@ FLOAT64 = Rule(
             x = torch.from_numpy(np.linspace(0, 1, 8))
             x = x.to(device)
         """,
-        good="""
-            import numpy as np
-
-            x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))
-            x = x.to(device)
-        """,
+        better={
+            "x = torch.from_numpy(np.linspace(0, 1, 8))": (
+                "x = torch.from_numpy(np.linspace(0, 1, 8, dtype=np.float32))"
+            ),
+        },
     ),
 )
 
 DTYPE = Rule(
     id="MPS302",
     title="dtype not supported by MPS or by the operator",
-    severity=Severity.ERROR,
     refusal=True,
     why="MPS supports fewer dtypes than the CPU, and some of its kernels support fewer still.",
     fix="Convert the tensor before the call to a dtype that the operator takes, such as float32.",
@@ -50,17 +47,15 @@ DTYPE = Rule(
             x = torch.arange(8, device=device).view(2, 4)
             y = torch.nn.functional.linear(x, x)
         """,
-        good="""
-            x = torch.arange(8, device=device).view(2, 4).float()
-            y = torch.nn.functional.linear(x, x)
-        """,
+        better={
+            "x = torch.arange(8, device=device).view(2, 4)": "x = torch.arange(8, device=device).view(2, 4).float()",
+        },
     ),
 )
 
 RANK = Rule(
     id="MPS303",
     title="Tensor with more than 16 dimensions",
-    severity=Severity.ERROR,
     refusal=True,
     why="MPS tensors have at most 16 dimensions.",
     fix="Flatten dimensions that belong together before the call.",
@@ -69,16 +64,13 @@ RANK = Rule(
         bad="""
             x = torch.zeros([2] + [1] * 16, device=device)
         """,
-        good="""
-            x = torch.zeros([2] + [1] * 15, device=device)
-        """,
+        better={"x = torch.zeros([2] + [1] * 16, device=device)": "x = torch.zeros([2] + [1] * 15, device=device)"},
     ),
 )
 
 LAYOUT = Rule(
     id="MPS304",
     title="Layout not supported by MPS",
-    severity=Severity.ERROR,
     refusal=True,
     why="MPS supports strided tensors, sparse COO tensors since torch 2.9, and hardly any operator for other layouts.",
     fix="Make it dense with `.to_dense()` before it goes to the device, or keep this part on the CPU.",
@@ -87,9 +79,7 @@ LAYOUT = Rule(
         bad="""
             x = torch.zeros(3, 3, layout=torch.jagged, device=device)
         """,
-        good="""
-            x = torch.zeros(3, 3, device=device)
-        """,
+        better={"x = torch.zeros(3, 3, layout=torch.jagged, device=device)": "x = torch.zeros(3, 3, device=device)"},
     ),
 )
 
@@ -101,8 +91,6 @@ _FLOAT = re.compile(r"[Oo]nly (?:supports? )?float")
 _CPU = "Compute it on the CPU: `.cpu()` before the call, `.to(device)` after it."
 
 _LEAVE_DEFAULT = "Let torch's default dtype be float32: `torch.set_default_dtype` made it float64"
-
-RULES = (FLOAT64, DTYPE, RANK, LAYOUT)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -59,14 +59,7 @@ UNSCALED = Rule(
                 loss.backward()
                 optimizer.step()
         """,
-        good="""
-            for x in batches:
-                optimizer.zero_grad()
-                with torch.autocast("mps", dtype=torch.bfloat16):
-                    loss = model(x.to(device)).square().mean()
-                loss.backward()
-                optimizer.step()
-        """,
+        better={'with torch.autocast("mps"):': 'with torch.autocast("mps", dtype=torch.bfloat16):'},
     ),
 )
 
@@ -88,16 +81,11 @@ EPSILON = Rule(
             half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
             stepper.step()
         """,
-        good="""
-            half = torch.nn.Linear(4, 2).to(device, torch.float16)
-            stepper = torch.optim.Adam(half.parameters(), eps=1e-4)
-            half(torch.rand(8, 4, device=device, dtype=torch.float16)).sum().backward()
-            stepper.step()
-        """,
+        better={
+            "stepper = torch.optim.Adam(half.parameters())": "stepper = torch.optim.Adam(half.parameters(), eps=1e-4)",
+        },
     ),
 )
-
-RULES = (EMULATED, UNSCALED, EPSILON)
 
 _PRODUCTS: Final = ("aten::addmm", "aten::baddbmm", "aten::bmm", "aten::linear", "aten::linear_backward", "aten::mm")
 _UNSCALE: Final = ("aten::_amp_foreach_non_finite_check_and_unscale_",)

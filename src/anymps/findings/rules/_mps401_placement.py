@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.findings._refusals import Refused, refused_as
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Recording, RefusalKind
@@ -15,7 +15,6 @@ from anymps.source import fits, parse_expression
 DEVICES = Rule(
     id="MPS401",
     title="Tensors on different devices",
-    severity=Severity.ERROR,
     refusal=True,
     why=(
         "An operator needs all its tensors on one device. MPS moves nothing automatically, except single numbers in "
@@ -29,18 +28,13 @@ DEVICES = Rule(
             labels = torch.zeros(3)
             y = x + labels
         """,
-        good="""
-            x = torch.ones(3, device=device)
-            labels = torch.zeros(3, device=device)
-            y = x + labels
-        """,
+        better={"labels = torch.zeros(3)": "labels = torch.zeros(3, device=device)"},
     ),
 )
 
 GENERATOR = Rule(
     id="MPS402",
     title="Generator on the wrong device",
-    severity=Severity.ERROR,
     refusal=True,
     why="A random operator on mps draws from a generator on mps; a CPU generator raises.",
     fix='Make the generator on the device: `torch.Generator(device="mps")`, or leave `generator=` out.',
@@ -50,10 +44,7 @@ GENERATOR = Rule(
             generator = torch.Generator().manual_seed(0)
             x = torch.rand(3, device=device, generator=generator)
         """,
-        good="""
-            generator = torch.Generator(device).manual_seed(0)
-            x = torch.rand(3, device=device, generator=generator)
-        """,
+        better={"generator = torch.Generator().manual_seed(0)": "generator = torch.Generator(device).manual_seed(0)"},
     ),
 )
 
@@ -61,8 +52,6 @@ _HIDDEN = (
     'The default device is mps, and torch made a CPU generator: pass `generator=torch.Generator(device="mps")` to the '
     "`DataLoader`, sampler or `random_split`."
 )
-
-RULES = (DEVICES, GENERATOR)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
@@ -16,11 +17,22 @@ from anymps.findings._costs import COPY
 from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
-from anymps.findings.advice import UserLine, made_on_device
+from anymps.findings.advice import UserLine
 from anymps.findings.edits import Safety, place_at
 from anymps.record import Direction, Noted, Recording, Site, Wait
 from anymps.rules import Kind, coverage
-from anymps.source import Place, fits, names_given
+from anymps.source import (
+    LineEdit,
+    Place,
+    Rewritten,
+    Splice,
+    argument,
+    fits,
+    last_name,
+    names_given,
+    parse_expression,
+    unpacks,
+)
 
 _COPY = f"aten/src/ATen/native/mps/operations/Copy.mm (torch 2.13); {COPY.source}"
 
@@ -45,12 +57,10 @@ ROUND_TRIP = Rule(
                 weight = model.weight.detach().cpu()
                 largest = torch.sort(weight).values.to(device)
         """,
-        good="""
-            for x in batches:
-                train(x)
-                weight = model.weight.detach()
-                largest = torch.sort(weight).values
-        """,
+        better={
+            "weight = model.weight.detach().cpu()": "weight = model.weight.detach()",
+            "largest = torch.sort(weight).values.to(device)": "largest = torch.sort(weight).values",
+        },
     ),
 )
 
@@ -75,16 +85,7 @@ BORN = Rule(
                 train(x)
                 Shifted()(x.to(device))
         """,
-        good="""
-            class Shifted(torch.nn.Module):
-                def forward(self, x):
-                    return x + torch.arange(4, device=x.device)
-
-
-            for x in batches:
-                train(x)
-                Shifted()(x.to(device))
-        """,
+        better={"return x + torch.arange(4).to(x.device)": "return x + torch.arange(4, device=x.device)"},
     ),
 )
 
@@ -136,15 +137,12 @@ CONSTANT = Rule(
             for x in batches:
                 loss = (train(x) * weights.to(device)).sum()
         """,
-        good="""
-            weights = torch.tensor([1.0, 0.0, 0.5]).to(device)
-            for x in batches:
-                loss = (train(x) * weights).sum()
-        """,
+        better={
+            "weights = torch.tensor([1.0, 0.0, 0.5])": "weights = torch.tensor([1.0, 0.0, 0.5]).to(device)",
+            "loss = (train(x) * weights.to(device)).sum()": "loss = (train(x) * weights).sum()",
+        },
     ),
 )
-
-RULES = (ROUND_TRIP, BORN, DRAWN, CONSTANT)
 
 _PACKING = "torch/nn/utils/rnn.py:pack_padded_sequence"
 # Whole modules that move on purpose: their weights are saved, swapped or kept away while not in use.
@@ -258,7 +256,7 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
         cost_ns=COPY.of(line.count, line.moved_bytes),
         fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],
-        edit=made_on_device(expression, number=bool(born.facts.get("number"))) if rule is BORN else None,
+        edit=LineEdit(partial(_made_on_device, expression, bool(born.facts.get("number")))) if rule is BORN else None,
         safety=Safety.PROVED,
         written=_WRITTEN,
     )
@@ -350,3 +348,50 @@ def _has(recording: Recording, operator: str) -> bool:
         )
     except UnsupportedTorchError:
         return False
+
+
+_FROM_VALUES: Final = {"as_tensor": "full", "new_tensor": "new_full", "tensor": "full"}
+_DEVICE: Final = re.compile(r"(?:\w+\.)*(?:device|DEVICE)")
+
+
+def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
+    """The statement in which `expression` makes a tensor, of one `number` or not, and `.to` moves it."""
+    wanted = parse_expression(expression)
+    same = ast.dump(wanted) if wanted is not None else ""
+    made = next((call for call in place.code.calls if ast.dump(call) == same), None)
+    if made is None or unpacks(made):
+        return None
+    name = last_name(made)
+    if name in _FROM_VALUES and not (number and made.args):
+        return None
+    move = _moved_by(made, place)
+    given = argument(made, "device") is not None
+    if (move is None and not given) or (given and name not in _FROM_VALUES):
+        return None
+    splices = []
+    if name in _FROM_VALUES:  # `torch.tensor(0.5)` as `torch.full((), 0.5)`, which copies nothing from the host
+        end = place.code.span(made.func)[1]
+        first = place.code.span(made.args[0])[0]
+        splices += [Splice(end - len(name), end, _FROM_VALUES[name]), Splice(first, first, "(), ")]
+    shown = place.code.span(move if move is not None else made)
+    if move is not None and isinstance(move.func, ast.Attribute):
+        end = place.code.span(made)[1] - 1
+        if not given:
+            separator = ", " if made.args or made.keywords else ""
+            splices.append(Splice(end, end, f"{separator}device={place.code.source(move.args[0])}"))
+        splices.append(Splice(place.code.span(move.func.value)[1], place.code.span(move)[1], ""))
+    return Rewritten(tuple(splices), shown=shown) if splices else None
+
+
+def _moved_by(made: ast.Call, place: Place) -> ast.Call | None:
+    """The `.to(device)` at the end of the methods that are called on what was made."""
+    node: ast.AST = made
+    while True:
+        attribute = place.code.parents.get(node)
+        call = place.code.parents.get(attribute) if isinstance(attribute, ast.Attribute) else None
+        if not isinstance(call, ast.Call) or call.func is not attribute:
+            return None
+        if last_name(call) == "to":
+            device = call.args[0] if len(call.args) == 1 and not call.keywords else None
+            return call if device is not None and _DEVICE.fullmatch(place.code.source(device)) else None
+        node = call

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from anymps.findings._endings import ending
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety, chosen_by_name, portable
 from anymps.record import Noted, Recording
 from anymps.source import LineEdit
 
+_CUDA = re.compile(r"cuda(:\d+)?")
+
 CUDA = Rule(
     id="MPS407",
     title="CUDA call raises on a Mac",
-    severity=Severity.ERROR,
     refusal=True,
     explains=lambda recording: asked_for_cuda(recording) is not None,
     why="torch for macOS is built without CUDA: any use of it raises AssertionError.",
@@ -32,15 +35,24 @@ CUDA = Rule(
     ),
 )
 
-RULES = (CUDA,)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """The finding about the line that asked for CUDA, if that ended the run."""
     mark = asked_for_cuda(recording)
     if mark is not None and "sentence" not in mark.facts:
         words = "This line needs CUDA and raised AssertionError: Torch not compiled with CUDA enabled"
-        yield CUDA.finding(mark.occurrence.site, what=words, count=1)
+        yield CUDA.finding(mark.occurrence.site, what=words, count=1, fix=_other_option(recording.run.arguments))
+
+
+def _other_option(arguments: Sequence[str]) -> str:
+    """What to do where the command line of the script chose CUDA (`--device cuda`): no line of it needs a change."""
+    for before, given in pairwise(("", *arguments)):
+        option, _, value = given.rpartition("=")
+        if _CUDA.fullmatch(value):
+            new = f"{option}=mps" if option else f"{before} mps" if before.startswith("-") else "mps"
+            old = f"{before} {given}" if before.startswith("-") and not option else given
+            return f"Start the script with `{new}` in place of `{old}`."
+    return ""
 
 
 def asked_for_cuda(recording: Recording) -> Noted | None:

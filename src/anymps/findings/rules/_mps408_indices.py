@@ -35,17 +35,9 @@ INDEX = Rule(
                 x = data[order[2 * i : 2 * i + 2]]
                 train(x)
         """,
-        good="""
-            data = torch.rand(8, 4).to(device)
-            order = torch.randperm(8, device=device)
-            for i in range(4):
-                x = data[order[2 * i : 2 * i + 2]]
-                train(x)
-        """,
+        better={"order = torch.randperm(8)": "order = torch.randperm(8, device=device)"},
     ),
 )
-
-RULES = (INDEX,)
 
 _CPU_INDICES: Final = Picked(
     of="o.name IN ('aten::index.Tensor', 'aten::index.Tensor_out', 'aten::_index_put_impl_') "

@@ -58,7 +58,6 @@ ANSWERED = Rule(
 REFUSED = Rule(
     id="MPS410",
     title="CUDA feature that mps does not have",
-    severity=Severity.ERROR,
     refusal=True,
     why="It belongs to NVIDIA's hardware or libraries. `--cuda-as-mps` refuses it, because mps has no equivalent.",
     fix="Use the replacement that the finding names, or skip the call where `torch.cuda.is_available()` is False.",
@@ -67,9 +66,7 @@ REFUSED = Rule(
         bad="""
             graph = torch.cuda.CUDAGraph()
         """,
-        good="""
-            x = torch.ones(3, device=device) * 2
-        """,
+        better={"graph = torch.cuda.CUDAGraph()": "x = torch.ones(3, device=device) * 2"},
         cuda_as_mps=True,
     ),
 )
@@ -77,7 +74,6 @@ REFUSED = Rule(
 PASSED = Rule(
     id="MPS411",
     title="Process group that a Mac rejects",
-    severity=Severity.ERROR,
     stops=True,
     why=(
         "NCCL belongs to NVIDIA, and gloo cannot send tensors on mps, so a Mac raises here. `--alone` skipped it, "
@@ -91,16 +87,10 @@ PASSED = Rule(
             total = torch.ones(2, device=device).sum()
             torch.distributed.destroy_process_group()
         """,
-        good="""
-            torch.distributed.init_process_group("gloo")
-            total = torch.ones(2, device=device).sum()
-            torch.distributed.destroy_process_group()
-        """,
+        better={'torch.distributed.init_process_group("nccl")': 'torch.distributed.init_process_group("gloo")'},
         alone=True,
     ),
 )
-
-RULES = (ANSWERED, REFUSED, PASSED)
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,11 @@ COPIES = Rule(
                 rows = torch.stack([row.to(device) for row in x])
                 train(rows)
         """,
-        good="""
-            for x in batches:
-                rows = torch.stack([row for row in x]).to(device)
-                train(rows)
-        """,
+        better={
+            "rows = torch.stack([row.to(device) for row in x])": "rows = torch.stack([row for row in x]).to(device)",
+        },
     ),
 )
-
-RULES = (COPIES,)
 
 _SHARE: Final = 0.1
 """The part of a step from which on such copies are told."""

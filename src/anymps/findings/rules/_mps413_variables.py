@@ -25,12 +25,7 @@ UNREAD = Rule(
             os.environ["PYTORCH_MPS_LOG_LEVEL"] = "1"
             x = torch.ones(4, device=device)
         """,
-        good="""
-            import os
-
-            os.environ["PYTORCH_MPS_LOG_PROFILE_INFO"] = "0"
-            x = torch.ones(4, device=device)
-        """,
+        better={'os.environ["PYTORCH_MPS_LOG_LEVEL"] = "1"': 'os.environ["PYTORCH_MPS_LOG_PROFILE_INFO"] = "0"'},
     ),
 )
 
@@ -49,13 +44,9 @@ ATTRIBUTE = Rule(
             torch.backends.mps.benchmark = True
             x = torch.ones(4, device=device)
         """,
-        good="""
-            x = torch.ones(4, device=device)
-        """,
+        better={"torch.backends.mps.benchmark = True\n": ""},
     ),
 )
-
-RULES = (UNREAD, ATTRIBUTE)
 
 _INSTEAD: Final = {
     "deterministic": "Leave it out. On mps, `torch.manual_seed` seeds, and a few operators go by "

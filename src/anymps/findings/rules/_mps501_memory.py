@@ -52,7 +52,6 @@ def _holding(tensors: int) -> Example:
 OUT_OF_MEMORY = Rule(
     id="MPS501",
     title="Out of memory",
-    severity=Severity.ERROR,
     refusal=True,
     related_as="also held at",
     why="The allocator refuses memory beyond a multiple of the Mac's working set (1.7 by default).",
@@ -86,7 +85,6 @@ NEAR_LIMIT = Rule(
 BUFFER = Rule(
     id="MPS504",
     title="Tensor too large for one Metal buffer",
-    severity=Severity.ERROR,
     refusal=True,
     why="A tensor is one Metal buffer, and Metal limits the size of a buffer however much memory is free.",
     fix="Split the batch or the large dimension into pieces, or use a smaller dtype.",
@@ -101,8 +99,6 @@ BUFFER = Rule(
         """,
     ),
 )
-
-RULES = (OUT_OF_MEMORY, PAGES, NEAR_LIMIT, BUFFER)
 
 _FIRST_FIX: Final[Mapping[Category, str]] = {
     Category.PARAMETERS: "The parameters take the most memory: load the model in a lower precision "

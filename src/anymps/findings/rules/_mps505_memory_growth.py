@@ -36,11 +36,10 @@ LEFT = Rule(
                 train(x)
                 kept.append(torch.ones(512, 1024, device=device))
         """,
-        good="""
-            for x in batches:
-                train(x)
-                kept = torch.ones(512, 1024, device=device)
-        """,
+        better={
+            "kept = []\n": "",
+            "kept.append(torch.ones(512, 1024, device=device))": "kept = torch.ones(512, 1024, device=device)",
+        },
     ),
 )
 
@@ -63,17 +62,13 @@ SHAPES = Rule(
                 del scores
                 train(x)
         """,
-        good="""
-            for length, x in zip(range(600, 650, 10), batches):
-                scores = torch.empty(640 << 20, dtype=torch.uint8, device=device)[: length << 20]
-                scores[0] = 1
-                del scores
-                train(x)
-        """,
+        better={
+            "scores = torch.empty(length << 20, dtype=torch.uint8, device=device)": (
+                "scores = torch.empty(640 << 20, dtype=torch.uint8, device=device)[: length << 20]"
+            ),
+        },
     ),
 )
-
-RULES = (LEFT, SHAPES)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

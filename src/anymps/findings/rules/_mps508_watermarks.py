@@ -36,8 +36,6 @@ WATERMARK = Rule(
     ),
 )
 
-RULES = (WATERMARK,)
-
 
 def find(recording: Recording) -> Iterator[Finding]:
     """A finding for each variable that takes the limit away or that torch refuses."""

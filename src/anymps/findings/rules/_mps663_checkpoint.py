@@ -46,8 +46,6 @@ CHECKPOINT = Rule(
     ),
 )
 
-RULES = (CHECKPOINT,)
-
 # Operators that draw from the device's generator and that models call between their layers.
 DRAWS: Final = (
     "aten::bernoulli",

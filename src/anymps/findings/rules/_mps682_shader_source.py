@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.record import Recording
 
 SCATTER = Rule(
     id="MPS682",
     title="torch.compile adds a reduction's result many times",
-    severity=Severity.ERROR,
     wrong=True,
     why=(
         "When Inductor fuses a reduction with an indexed addition, every thread of the group adds the result, "
@@ -35,21 +34,17 @@ SCATTER = Rule(
 
             collect(torch.ones(2, 40, device=device), torch.tensor([0, 2], device=device))
         """,
-        good="""
-            @torch.compile
-            def collect(x, index):
-                return torch.zeros(3, device=device).index_add(0, index, x[:, 0])
-
-
-            collect(torch.ones(2, 40, device=device), torch.tensor([0, 2], device=device))
-        """,
+        better={
+            "return torch.zeros(3, device=device).index_add(0, index, x.sum(-1))": (
+                "return torch.zeros(3, device=device).index_add(0, index, x[:, 0])"
+            ),
+        },
     ),
 )
 
 REMAINDER = Rule(
     id="MPS683",
     title="Apple's compiler computes a remainder wrong",
-    severity=Severity.ERROR,
     wrong=True,
     why=(
         "Apple's Metal compiler makes one operation of an integer's division by 65536 and the remainder that follows. "
@@ -84,8 +79,6 @@ REMAINDER = Rule(
         ''',
     ),
 )
-
-RULES = (SCATTER, REMAINDER)
 
 
 def find(recording: Recording) -> Iterator[Finding]:

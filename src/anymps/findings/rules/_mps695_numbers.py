@@ -24,7 +24,6 @@ _SOURCE: Final = "recomputed on the CPU from the same inputs, in float64, comple
 NOT_FINITE = Rule(
     id="MPS695",
     title="NaN or infinity where the CPU has none",
-    severity=Severity.ERROR,
     why=(
         "The CPU computed this call from the same inputs and got a finite number, or the reverse. NaN spreads to "
         "everything computed from it: in a training step, to all weights."
@@ -38,7 +37,6 @@ NOT_FINITE = Rule(
 NUMBER = Rule(
     id="MPS696",
     title="Result differs from the CPU's",
-    severity=Severity.ERROR,
     why="The CPU computed this call from the same inputs. The results differ by more than rounding can explain.",
     fix=_FIX,
     source=_SOURCE,
@@ -62,7 +60,6 @@ FLUSHED = Rule(
 REFUSED = Rule(
     id="MPS698",
     title="Index out of bounds without an error",
-    severity=Severity.ERROR,
     why=(
         "The CPU computed this call from the same inputs and raised an error about an index. Here it ran: an "
         "out-of-bounds read or write, unless an error follows at a later wait."
@@ -73,7 +70,6 @@ REFUSED = Rule(
     where=_WHERE,
     wrong=True,
 )
-RULES = (NOT_FINITE, NUMBER, FLUSHED, REFUSED)
 
 _RULE_OF: Final = {"not finite": NOT_FINITE, "number": NUMBER, "flushed": FLUSHED, "refused": REFUSED}
 _MARK: Final = "anymps::hazard."

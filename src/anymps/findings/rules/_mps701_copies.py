@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps.findings._loop import times
-from anymps.findings._model import Example, Finding, Rule, Severity, at
+from anymps.findings._model import Example, Finding, Rule, at
 from anymps.record import Recording, UnsafeCopy
 
 _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"
@@ -14,7 +14,6 @@ _WAITS: Final = "`torch.mps.synchronize()`, `.item()` or a blocking copy"
 CHANGED = Rule(
     id="MPS701",
     title="Source of a non_blocking copy changed before a wait",
-    severity=Severity.ERROR,
     wrong=True,
     related_as="copy or wait at",
     why=(
@@ -42,7 +41,6 @@ CHANGED = Rule(
 FREED = Rule(
     id="MPS702",
     title="Source of a non_blocking copy freed before a wait",
-    severity=Severity.ERROR,
     wrong=True,
     related_as="copy or wait at",
     why=(
@@ -68,7 +66,6 @@ FREED = Rule(
 READ = Rule(
     id="MPS703",
     title="Result of a non_blocking copy used on the CPU before a wait",
-    severity=Severity.ERROR,
     wrong=True,
     related_as="copy or wait at",
     why=(
@@ -92,9 +89,9 @@ READ = Rule(
         """,
     ),
 )
-
-RULES = (CHANGED, FREED, READ)
-_RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {rule.id: rule for rule in RULES}
+_RULE_OF: Final = {"changed": CHANGED, "freed": FREED, "used": READ} | {
+    rule.id: rule for rule in (CHANGED, FREED, READ)
+}
 """By what became of the copy; older recordings name the rule."""
 
 

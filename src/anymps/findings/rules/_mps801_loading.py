@@ -93,20 +93,17 @@ PINNED = Rule(
             for x in loader:
                 y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            loader = DataLoader(torch.rand(8, 4), batch_size=4)
-            for x in loader:
-                y = x.to(device) + 1
-        """,
+        better={
+            "loader = DataLoader(torch.rand(8, 4), batch_size=4, pin_memory=True)": (
+                "loader = DataLoader(torch.rand(8, 4), batch_size=4)"
+            ),
+        },
     ),
 )
 
 UNGUARDED = Rule(
     id="MPS802",
     title='Workers without `if __name__ == "__main__"`',
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_workers,
     why=(
@@ -137,7 +134,6 @@ UNGUARDED = Rule(
 UNPICKLABLE = Rule(
     id="MPS803",
     title="Workers cannot be given a lambda or a local function",
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_workers,
     why=f"{_SPAWN}. The data set and its functions are sent to it with pickle, which stores functions by name only.",
@@ -151,13 +147,11 @@ UNPICKLABLE = Rule(
                 for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):
                     y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            if __name__ == "__main__":
-                for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):
-                    y = x.to(device) + 1
-        """,
+        better={
+            "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=lambda rows: torch.stack(rows)):": (
+                "for x in DataLoader(torch.rand(8, 4), num_workers=1, collate_fn=torch.stack):"
+            ),
+        },
     ),
 )
 
@@ -180,22 +174,17 @@ RESTARTED = Rule(
                     for x in loader:
                         y = x.to(device) + 1
         """,
-        good="""
-            from torch.utils.data import DataLoader
-
-            if __name__ == "__main__":
-                loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)
-                for epoch in range(3):
-                    for x in loader:
-                        y = x.to(device) + 1
-        """,
+        better={
+            "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1)": (
+                "loader = DataLoader(torch.rand(8, 4), batch_size=4, num_workers=1, persistent_workers=True)"
+            ),
+        },
     ),
 )
 
 ON_MPS = Rule(
     id="MPS805",
     title="Workers are given tensors on mps",
-    severity=Severity.ERROR,
     stops=True,
     why=(
         "A tensor on mps cannot go to another process. Where workers are spawned, as on macOS, torch raises "
@@ -222,8 +211,6 @@ ON_MPS = Rule(
         """,
     ),
 )
-
-RULES = (PINNED, UNGUARDED, UNPICKLABLE, RESTARTED, ON_MPS)
 
 _FEWEST_EPOCHS: Final = 3
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from anymps.findings._endings import NOT_SENT, SPAWNING, ending
 from anymps.findings._loop import count_of, notes_by_line
-from anymps.findings._model import Example, Finding, Rule, Severity
+from anymps.findings._model import Example, Finding, Rule
 from anymps.findings.edits import Safety
 from anymps.record import Noted, Recording
 from anymps.rules.texts import shared_memory
@@ -51,7 +51,6 @@ def ended_by_sharing(recording: Recording) -> bool:
 SENT = Rule(
     id="MPS806",
     title="Tensor on mps sent to another process",
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_sharing,
     why="Memory on mps belongs to one process. Torch shares tensors through CPU memory only, and raises.",
@@ -67,13 +66,7 @@ SENT = Rule(
             x = torch.ones(3, device=device)
             queue.put(x)
         """,
-        good="""
-            import torch.multiprocessing as mp
-
-            queue = mp.SimpleQueue()
-            x = torch.ones(3, device=device)
-            queue.put(x.cpu())
-        """,
+        better={"queue.put(x)": "queue.put(x.cpu())"},
     ),
 )
 
@@ -92,7 +85,6 @@ _GUARDED: Final = """
 UNGUARDED = Rule(
     id="MPS807",
     title='Process without `if __name__ == "__main__"`',
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_processes,
     why=(
@@ -120,7 +112,6 @@ UNGUARDED = Rule(
 UNPICKLABLE = Rule(
     id="MPS808",
     title="Process cannot be given a lambda or a local function",
-    severity=Severity.ERROR,
     stops=True,
     explains=ended_by_processes,
     why=f"{_SPAWN}. Its function and arguments are sent to it with pickle, which stores functions by name only.",
@@ -139,8 +130,6 @@ UNPICKLABLE = Rule(
         good=_GUARDED,
     ),
 )
-
-RULES = (SENT, UNGUARDED, UNPICKLABLE)
 
 _QUEUED: Final = (
     "A queue was given a tensor on mps. Its own thread sends it and prints the error that torch raises there, "

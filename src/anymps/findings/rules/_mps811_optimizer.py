@@ -57,14 +57,7 @@ ZEROED = Rule(
                 deep(x.to(device)).sum().backward()
                 stepper.step()
         """,
-        good="""
-            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)]).to(device)
-            stepper = torch.optim.SGD(deep.parameters(), lr=0.1, fused=True)
-            for x in batches:
-                stepper.zero_grad()
-                deep(x.to(device)).sum().backward()
-                stepper.step()
-        """,
+        better={"stepper.zero_grad(set_to_none=False)": "stepper.zero_grad()"},
     ),
 )
 
@@ -95,18 +88,13 @@ UNFUSED = Rule(
                 deep(x.to(device)).sum().backward()
                 stepper.step()
         """,
-        good="""
-            deep = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(10)]).to(device)
-            stepper = torch.optim.AdamW(deep.parameters(), fused=True)
-            for x in batches:
-                stepper.zero_grad()
-                deep(x.to(device)).sum().backward()
-                stepper.step()
-        """,
+        better={
+            "stepper = torch.optim.AdamW(deep.parameters())": (
+                "stepper = torch.optim.AdamW(deep.parameters(), fused=True)"
+            ),
+        },
     ),
 )
-
-RULES = (ZEROED, UNFUSED)
 
 _ZERO = ("aten::zero_", "aten::fill_.Scalar", "aten::_foreach_zero_")
 _KERNELS: Final = Picked(condition=f"{ON_MPS} AND phase = {Phase.OPTIMIZER:d} AND NOT flags & {Flag.VIEW:d}")

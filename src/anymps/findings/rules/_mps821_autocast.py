@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from anymps.findings._loop import is_library
 from anymps.findings._model import Example, Finding, Rule, Severity, at
@@ -29,11 +29,7 @@ OTHER_AUTOCAST = Rule(
             with torch.autocast("cuda"):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps"):
-                y = x @ x
-        """,
+        better={'with torch.autocast("cuda"):': 'with torch.autocast("mps"):'},
     ),
 )
 
@@ -53,27 +49,21 @@ OTHER_SCALER = Rule(
             with torch.autocast("mps", dtype=torch.float16):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            scaler = torch.amp.GradScaler("mps")
-            with torch.autocast("mps", dtype=torch.float16):
-                y = x @ x
-        """,
+        better={"scaler = torch.amp.GradScaler()": 'scaler = torch.amp.GradScaler("mps")'},
     ),
     since=(2, 8),
 )
 
-IDLE_SCALER = replace(
-    OTHER_SCALER,
-    severity=Severity.INFO,
-    why=(
+_IDLE: Final[dict[str, Any]] = {
+    "severity": Severity.INFO,
+    "why": (
         "Without CUDA, a GradScaler for CUDA switches itself off. Nothing is lost: only float16 gradients of float32 "
         "parameters are scaled, and a scaler for mps would make the host wait in every step."
     ),
-    fix='Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.',
-    edit=None,
-    safety=Safety.ADVICE,
-)
+    "fix": 'Leave the scaler out on mps. For float16 under autocast, make it with `torch.amp.GradScaler("mps")`.',
+    "edit": None,
+    "safety": Safety.ADVICE,
+}
 """What MPS822 says of a program that computes nothing in float16, or whose parameters are float16 themselves."""
 
 BACKWARD = Rule(
@@ -119,11 +109,7 @@ SWITCHED_OFF = Rule(
             with torch.autocast("mps", dtype=torch.float64):
                 y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float16):
-                y = x @ x
-        """,
+        better={'with torch.autocast("mps", dtype=torch.float64):': 'with torch.autocast("mps", dtype=torch.float16):'},
     ),
 )
 
@@ -146,12 +132,7 @@ ISLAND = Rule(
                 with torch.autocast("cuda", enabled=False):
                     y = x @ x
         """,
-        good="""
-            x = torch.rand(4, 4, device=device)
-            with torch.autocast("mps", dtype=torch.float16):
-                with torch.autocast("mps", enabled=False):
-                    y = x @ x
-        """,
+        better={'with torch.autocast("cuda", enabled=False):': 'with torch.autocast("mps", enabled=False):'},
     ),
     related_as="switched on at",
 )
@@ -161,8 +142,6 @@ _BY_TYPE: Final = (
     "they run in the dtype of their tensors."
 )
 _SAME_DTYPE: Final = "Name the device of the tensors: `torch.autocast(device_type=x.device.type, dtype=torch.{})`."
-
-RULES = (OTHER_AUTOCAST, OTHER_SCALER, BACKWARD, SWITCHED_OFF, ISLAND)
 
 
 def find(recording: Recording) -> Iterator[Finding]:
@@ -214,7 +193,8 @@ def _by_types(recording: Recording) -> Iterator[Finding]:
 
 def _other_devices(recording: Recording) -> Iterator[Finding]:
     told = {(note.other.file, str(note.facts.get("name"))) for note in recording.noted("device_type")}
-    scaler = OTHER_SCALER if _has_float16(recording) and not has_half_parameters(recording) else IDLE_SCALER
+    scales = _has_float16(recording) and not has_half_parameters(recording)
+    scaler = OTHER_SCALER if scales else replace(OTHER_SCALER, **_IDLE)
     for rule, word, call in (
         (OTHER_AUTOCAST, "autocast", "`torch.autocast` was asked for {}"),
         (scaler, "grad_scaler", "A `GradScaler` was made for {}"),

@@ -29,16 +29,7 @@ UNFINISHED = Rule(
                 y = x @ x
             print(time.perf_counter() - start)
         """,
-        good="""
-            import time
-
-            x = torch.rand(64, 64, device=device)
-            start = time.perf_counter()
-            for _ in range(10):
-                y = x @ x
-            torch.mps.synchronize()
-            print(time.perf_counter() - start)
-        """,
+        better={"print(time.perf_counter() - start)": "torch.mps.synchronize()\nprint(time.perf_counter() - start)"},
     ),
 )
 
@@ -63,20 +54,9 @@ COLD = Rule(
             torch.mps.synchronize()
             print(time.perf_counter() - start)
         """,
-        good="""
-            import time
-
-            x = torch.rand(64, 64, device=device)
-            warm_up = (x @ x).cpu()
-            start = time.perf_counter()
-            y = x @ x
-            torch.mps.synchronize()
-            print(time.perf_counter() - start)
-        """,
+        better={"start = time.perf_counter()": "warm_up = (x @ x).cpu()\nstart = time.perf_counter()"},
     ),
 )
-
-RULES = (UNFINISHED, COLD)
 
 _CLOCK: Final = r"\b(?:time|perf_counter|monotonic|default_timer|timer)(?:_ns)?\s*\(\s*\)"
 _DIFFERENCE: Final = re.compile(rf"{_CLOCK}\s*-|-\s*(?:\w+\.)*{_CLOCK}")

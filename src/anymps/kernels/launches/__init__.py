@@ -14,67 +14,51 @@ from anymps.kernels.launches._binary import BINARY as _BINARY
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
 from anymps.kernels.launches._convolutions import CONVOLUTIONS as _CONVOLUTIONS
 from anymps.kernels.launches._ctc import CTC as _CTC
-from anymps.kernels.launches._distances import DISTANCES as _DISTANCES
+from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._embedding_bags import EMBEDDING_BAGS as _EMBEDDING_BAGS
-from anymps.kernels.launches._folds import FOLDS as _FOLDS
-from anymps.kernels.launches._glu import GLU as _GLU
-from anymps.kernels.launches._group_norm import GROUP_NORM as _GROUP_NORM
-from anymps.kernels.launches._grouped_products import GROUPED_PRODUCTS as _GROUPED_PRODUCTS
 from anymps.kernels.launches._histograms import HISTOGRAMS as _HISTOGRAMS
 from anymps.kernels.launches._linalg import LINALG as _LINALG
 from anymps.kernels.launches._lu import LU as _LU
 from anymps.kernels.launches._matrices import MATRICES as _MATRICES
-from anymps.kernels.launches._medians import MEDIANS as _MEDIANS
-from anymps.kernels.launches._nll_loss import NLL_LOSS as _NLL_LOSS
+from anymps.kernels.launches._normalizations import NORMALIZATIONS as _NORMALIZATIONS
 from anymps.kernels.launches._norms import NORMS as _NORMS
 from anymps.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
-from anymps.kernels.launches._pad_gradients import PAD_GRADIENTS as _PAD_GRADIENTS
-from anymps.kernels.launches._pooling import POOLING as _POOLING
 from anymps.kernels.launches._ranges import RANGES as _RANGES
 from anymps.kernels.launches._resampling import RESAMPLING as _RESAMPLING
-from anymps.kernels.launches._row_reductions import ROW_REDUCTIONS as _ROW_REDUCTIONS
 from anymps.kernels.launches._scans import SCANS as _SCANS
 from anymps.kernels.launches._scatters import SCATTERS as _SCATTERS
-from anymps.kernels.launches._slice_reductions import SLICE_REDUCTIONS as _SLICE_REDUCTIONS
 from anymps.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.kernels.launches._sorts import SORTS as _SORTS
+from anymps.kernels.launches._split_reductions import REDUCTIONS as _REDUCTIONS
 from anymps.kernels.launches._ternary import TERNARY as _TERNARY
-from anymps.kernels.launches._types import NAMES, SCALAR_TYPES
 from anymps.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.kernels.launches._unary import UNARY as _UNARY
+from anymps.kernels.launches._windows import WINDOWS as _WINDOWS
 
 DESCRIBED: Mapping[str, Describe] = {
     **_UNARY,
-    **_FOLDS,
     **_EMBEDDING_BAGS,
-    **_POOLING,
     **_RESAMPLING,
-    **_SLICE_REDUCTIONS,
-    **_GLU,
-    **_NLL_LOSS,
-    **_GROUPED_PRODUCTS,
     **_LU,
     **_SCATTERS,
-    **_GROUP_NORM,
-    **_ROW_REDUCTIONS,
+    **_NORMALIZATIONS,
+    **_REDUCTIONS,
+    **_WINDOWS,
     **_NEVER_ALONE,
     **_BINARY,
     **_TERNARY,
     **_SCANS,
     **_SORTS,
     **_OPTIMIZERS,
-    **_PAD_GRADIENTS,
     **_RANGES,
     **_HISTOGRAMS,
     **_ATTENTION,
     **_NORMS,
-    **_DISTANCES,
     **_MATRICES,
     **_LINALG,
     **_SOFTMAX,
     **_CONVOLUTIONS,
     **_CTC,
-    **_MEDIANS,
 }
 """By the name of an operator without its overload: what finds the launches of a call."""
 

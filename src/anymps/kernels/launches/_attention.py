@@ -12,7 +12,7 @@ import math
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES
 
 _FEW = 8  # queries
 _LONG = 1024  # keys, from which on a few queries take two passes

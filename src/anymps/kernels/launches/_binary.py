@@ -2,11 +2,13 @@
 
 Source: `c10/metal/indexing.h` (binary_dense, binary_dense_scalar, binary_dense_broadcast, binary_strided, each with a
 cast and with one number more) of torch 2.13's wheel. The host reads a number of the CPU at the beginning of its storage
-up to torch 2.13 (pytorch pull request 187229).
+up to torch 2.13 (pytorch pull request 187229). `glu` takes the halves of a tensor as two; its kernels have the
+arguments that those of torch 2.15's wheel describe.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,16 +16,15 @@ from typing import Any, Literal
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import all_dense, is_dense, result_of, sizes_of, strides_of
-from anymps.kernels.launches._types import NAMES, SCALAR_TYPES
-from anymps.kernels.launches._unary import UNARY
+from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, is_dense, result_of, sizes_of, strides_of
+from anymps.kernels.launches._unary import UNARY, is_exact
 
 _READS_OFFSET = (2, 14)  # the first release that reads a CPU number where it lies
 _NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 @dataclass(frozen=True)
-class Binary:
+class _Binary:
     """`kernel` is the name up to the layout; `result` the dtype that it gives, by that of both operands.
 
     `operands` are their names, in the kernel's order; `number` makes the further argument of a call, which may be the
@@ -47,12 +48,12 @@ def _unscaled(call: Call) -> bool:
     return isinstance(alpha, int) and alpha == 1
 
 
-def _scaled(name: str) -> tuple[Binary, ...]:
-    return Binary(name, when=_unscaled), Binary(f"{name}_alpha", number=lambda call: call.given["alpha"], of="alpha")
+def _scaled(name: str) -> tuple[_Binary, ...]:
+    return _Binary(name, when=_unscaled), _Binary(f"{name}_alpha", number=lambda call: call.given["alpha"], of="alpha")
 
 
-def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[Binary, ...]:
-    return (Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
+def _backward(kernel: str, number: str = "", first: str = "grad_output") -> tuple[_Binary, ...]:
+    return (_Binary(kernel, "same", (first, "self"), (lambda call: call.given[number]) if number else None),)
 
 
 def _by_a_tensor(call: Call) -> bool:
@@ -88,31 +89,31 @@ _POLYNOMIALS = (
     "shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v "
     "shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
 )
-_TABLE: dict[str, tuple[Binary, ...]] = {
-    **{name: (Binary(name),) for name in _ALIKE.split()},
-    **{name: (Binary(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: (Binary(name, "float"),) for name in ("atan2", "xlogy")},
-    **{f"special_{name}": (Binary(name, "float"),) for name in ("zeta", "xlog1py")},
-    **{f"special_{name}": (Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
+_TABLE: dict[str, tuple[_Binary, ...]] = {
+    **{name: (_Binary(name),) for name in _ALIKE.split()},
+    **{name: (_Binary(name, "bool"),) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: (_Binary(name, "float"),) for name in ("atan2", "xlogy")},
+    **{f"special_{name}": (_Binary(name, "float"),) for name in ("zeta", "xlog1py")},
+    **{f"special_{name}": (_Binary(name, "float", ("x", "n")),) for name in _POLYNOMIALS.split()},
     # From here of torch 2.15.
-    "heaviside": (Binary("heaviside", operands=("self", "values")),),
-    **{f"logical_{name}": (Binary(f"logical_{name}", "bool"),) for name in ("and", "or", "xor")},
-    **{name: (Binary(name, operands=("grad_output", "output")),) for name in ("sigmoid_backward", "tanh_backward")},
+    "heaviside": (_Binary("heaviside", operands=("self", "values")),),
+    **{f"logical_{name}": (_Binary(f"logical_{name}", "bool"),) for name in ("and", "or", "xor")},
+    **{name: (_Binary(name, operands=("grad_output", "output")),) for name in ("sigmoid_backward", "tanh_backward")},
     "mish_backward": _backward("mish_backward"),
-    "log_sigmoid_backward": (Binary("log_sigmoid_backward", operands=("self", "grad_output")),),
-    "softplus_backward": (Binary("softplus_backward", "same", ("grad_output", "self"), _softplus_params),),
-    "logit_backward": (Binary("logit_backward", "same", ("grad_output", "self"), _eps),),
+    "log_sigmoid_backward": (_Binary("log_sigmoid_backward", operands=("self", "grad_output")),),
+    "softplus_backward": (_Binary("softplus_backward", "same", ("grad_output", "self"), _softplus_params),),
+    "logit_backward": (_Binary("logit_backward", "same", ("grad_output", "self"), _eps),),
     # To here.
     "add": _scaled("add"),
     "sub": _scaled("sub"),
     "div": (
-        Binary("div_true", "float", when=_mode(None)),
-        Binary("div_floor", when=_mode("floor")),
-        Binary("div_trunc", when=_mode("trunc")),
+        _Binary("div_true", "float", when=_mode(None)),
+        _Binary("div_floor", when=_mode("floor")),
+        _Binary("div_trunc", when=_mode("trunc")),
     ),
-    "floor_divide": (Binary("div_floor"),),
+    "floor_divide": (_Binary("div_floor"),),
     "lerp": (
-        Binary(
+        _Binary(
             "lerp_alpha",
             operands=("self", "end"),
             number=lambda call: call.given["weight"],
@@ -124,19 +125,19 @@ _TABLE: dict[str, tuple[Binary, ...]] = {
     "hardswish_backward": _backward("hardswish_backward"),
     "hardsigmoid_backward": _backward("hardsigmoid_backward"),
     "gelu_backward": (
-        Binary("gelu_backward", "same", ("grad_output", "self"), when=lambda call: call.given["approximate"] == "none"),
-        Binary("gelu_tanh_backward", "same", ("grad_output", "self")),
+        _Binary("gelu_backward", "same", ("grad_output", "self"), when=is_exact),
+        _Binary("gelu_tanh_backward", "same", ("grad_output", "self")),
     ),
     "leaky_relu_backward": (
-        Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
+        _Binary("leaky_relu_backward", "same", ("self", "grad_output"), lambda call: call.given["negative_slope"]),
     ),
-    "elu_backward": (Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
+    "elu_backward": (_Binary("elu_backward", "same", ("grad_output", "self_or_result"), _elu_params),),
     "hardshrink_backward": _backward("shrink_backward", "lambd", "grad_out"),
     "softshrink_backward": _backward("shrink_backward", "lambd"),
 }
 
 
-def _describe(call: Call, row: Binary) -> Work | None:
+def _describe(call: Call, row: _Binary) -> Work | None:
     given = [call.given[name] for name in row.operands]
     if not any(isinstance(one, torch.Tensor) for one in given):
         return None
@@ -155,7 +156,7 @@ def _describe(call: Call, row: Binary) -> Work | None:
     if out is None:
         return None
     work = result if row.result == "float" else common
-    launch = launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
+    launch = _launch_of_two(call, row, operands, out, work, None if row.number is None else row.number(call))
     if launch is None:
         return None
     found = (_made(call, name, one) for name, one in zip(row.operands, operands, strict=True))
@@ -185,8 +186,8 @@ def _made(call: Call, name: str, operand: torch.Tensor) -> Made | None:
     return Made(operand, "value", name) if value.dtype in _NARROW else None
 
 
-def launch_of_two(
-    call: Call, row: Binary, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
+def _launch_of_two(
+    call: Call, row: _Binary, operands: list[torch.Tensor], out: torch.Tensor, work: torch.dtype, number: Any
 ) -> Launch | None:
     a, b = operands
     cast = a.dtype != b.dtype
@@ -248,7 +249,52 @@ def _repeats(small: torch.Tensor, large: torch.Tensor) -> bool:
     )
 
 
-def _describer(rows: tuple[Binary, ...]) -> Describe:
+def _glu(call: Call) -> Work | None:
+    """The first half of a dimension times the sigmoid of the second: in one run where the tensor is dense.
+
+    Source: `glu_out_mps` and `glu_backward_mps_out` of `aten/src/ATen/native/mps/operations/Activation.mm`.
+    """
+    x, dim = call.given["self"], call.given["dim"]
+    if call.foreign or not x.dim() or not x.numel() or x.is_neg():
+        return None
+    half, dim = x.shape[dim] // 2, dim % x.dim()
+    shape = (*x.shape[:dim], half, *x.shape[dim + 1 :])
+    out = result_of(call, shape, x.dtype)
+    if out is None:
+        return None
+    name = f"glu_dense_{NAMES.get(x.dtype)}"
+    if x.is_contiguous() and out.is_contiguous():
+        run = half * math.prod(x.shape[dim + 1 :])
+        threads = (run, out.numel() // run)
+        return Work((out,), (Launch(name, (out, x, run), threads),), kept=True)
+    halves = [x.narrow(dim, 0, half), x.narrow(dim, half, half)]
+    launch = _launch_of_two(call, _Binary("glu"), halves, out, x.dtype, None)
+    return None if launch is None else Work((out,), (launch,))
+
+
+def _glu_backward(call: Call) -> Work | None:
+    gradient, x = call.given["grad_output"], call.given["self"]
+    dim = call.given["dim"]
+    if call.foreign or not x.dim() or not x.numel() or x.is_neg() or gradient.is_neg() or gradient.dtype != x.dtype:
+        return None
+    half, dim = x.shape[dim] // 2, dim % x.dim()
+    out = result_of(call, x.shape, x.dtype)
+    of = NAMES.get(x.dtype)
+    if out is None:
+        return None
+    if all(one.is_contiguous() for one in (x, gradient, out)):
+        name, run = f"glu_backward_dense_{of}", half * math.prod(x.shape[dim + 1 :])
+        threads = (run, gradient.numel() // run)
+        return Work((out,), (Launch(name, (out, x, gradient, run), threads),), kept=True)
+    name = f"glu_backward_{of}"
+    places = [strides_of(one.narrow(dim, 0, half), gradient.shape) for one in (out, x)]
+    behind = [one.stride(dim) * half * one.element_size() for one in (out, x)]
+    sizes = sizes_of(gradient.shape)
+    buffers = (out, x, gradient, sizes, *places, strides_of(gradient, gradient.shape), *behind, len(sizes))
+    return Work((out,), (Launch(name, buffers, (gradient.numel(),)),), kept=True)
+
+
+def _describer(rows: tuple[_Binary, ...]) -> Describe:
     def describe(call: Call) -> Work | None:
         row = next((row for row in rows if row.when(call)), None)
         return None if row is None else _describe(call, row)
@@ -256,8 +302,10 @@ def _describer(rows: tuple[Binary, ...]) -> Describe:
     return describe
 
 
-_TENSOR_POWER = _describer((Binary("pow", operands=("self", "exponent"), when=_by_a_tensor),))
+_TENSOR_POWER = _describer((_Binary("pow", operands=("self", "exponent"), when=_by_a_tensor),))
 BINARY: dict[str, Describe] = {
     **{name: _describer(rows) for name, rows in _TABLE.items()},
     "pow": _power,
+    "glu": _glu,
+    "glu_backward": _glu_backward,
 }

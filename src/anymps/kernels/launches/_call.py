@@ -79,6 +79,14 @@ class Call:
     release: tuple[int, int]
     looks_back: bool = True
 
+    def takes(self, *tensors: torch.Tensor) -> bool:
+        """Whether all are on the device, and these have elements, and in memory what they show: no pending sign."""
+        return not self.foreign and all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
+
+    def makes(self, *tensors: torch.Tensor) -> bool:
+        """Whether it takes these, and its results are new."""
+        return not self.written and self.takes(*tensors)
+
     @property
     def is_read(self) -> bool:
         """Whether the host code of the release was read, or its kernels were run with these arguments and compared."""

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import have_numbers
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _LARGE = 256
 _BLOCKED = 32_768
@@ -88,9 +87,9 @@ def _each(steps: Sequence[int], dims: int) -> tuple[int, ...]:
 
 def _given(call: Call) -> _Convolution | None:
     x, weight, bias = (call.given[name] for name in ("input", "weight", "bias"))
-    if call.foreign or call.written or call.given["transposed"] or weight.dtype != x.dtype or x.dtype not in _DTYPES:
+    if not call.makes(x, weight) or call.given["transposed"] or weight.dtype != x.dtype or x.dtype not in _DTYPES:
         return None
-    if not have_numbers((x, weight)) or (bias is not None and bias.dtype != x.dtype):
+    if bias is not None and bias.dtype != x.dtype:
         return None
     dims = x.dim() - 2
     if dims < 1:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _MOST = 1024
 

@@ -1,4 +1,4 @@
-"""Sizes and strides as kernels of one element at a time take them, and the tensors that they write."""
+"""Dtypes, sizes and strides as kernels take them, and the tensors that kernels write."""
 
 from __future__ import annotations
 
@@ -7,6 +7,40 @@ from collections.abc import Sequence
 import torch
 
 from anymps.kernels.launches._call import Call
+
+NAMES = {
+    torch.float32: "float",
+    torch.float16: "half",
+    torch.bfloat16: "bfloat",
+    torch.int64: "long",
+    torch.int32: "int",
+    torch.int16: "short",
+    torch.int8: "char",
+    torch.uint8: "uchar",
+    torch.bool: "bool",
+    torch.complex64: "float2",
+    torch.complex32: "half2",
+}
+UNSIGNED = {torch.uint16: "ushort", torch.uint32: "uint", torch.uint64: "ulong"}
+"""Those that few kernels have."""
+MOST_32 = 2**31 - 1
+"""Elements that 32 bits index."""
+SCALAR_TYPES = {  # c10/core/ScalarType.h
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.complex32: 8,
+    torch.complex64: 9,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+}
 
 
 def reach(tensor: torch.Tensor) -> int:
@@ -77,11 +111,6 @@ def operand_to_write(call: Call, x: torch.Tensor) -> torch.Tensor | None:
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Room in this machine's memory, whatever the program's default device is."""
     return torch.empty(shape, dtype=dtype, device="cpu")
-
-
-def have_numbers(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether all have elements, and in their memory just what they show: no view that is conjugated or negated."""
-    return all(one.numel() and not (one.is_conj() or one.is_neg()) for one in tensors)
 
 
 def batch_of(*matrices: torch.Tensor) -> torch.Size:

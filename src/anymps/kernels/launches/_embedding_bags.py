@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES
 
 _MAX = 2  # EmbeddingBagMode
 _ERRORS = 9  # the slot of the error buffer

@@ -16,8 +16,7 @@ import math
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import batch_of, have_numbers
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES, batch_of
 from anymps.kernels.launches._unary import launch_of_one
 
 _BLOCK = 32
@@ -32,14 +31,10 @@ _FEWEST = 8  # right-hand sides
 _THREADS = 4  # of each equation
 
 
-def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return not (call.written or call.foreign) and all(one.numel() and not one.is_neg() for one in tensors)
-
-
 def _cholesky(call: Call) -> Work | None:
     """Block by block: the diagonal one, those behind it in its column, and what they take from the rest."""
     matrix, upper = call.given["self"], call.given["upper"]
-    if not _is_plain(call, matrix) or matrix.is_conj() or call.given["check_errors"]:
+    if not call.makes(matrix) or call.given["check_errors"]:
         return None
     side, of = "U" if upper else "L", NAMES.get(matrix.dtype)
     cut = f"tri{side.lower()}_inplace_int_{of}"
@@ -71,7 +66,7 @@ def _cholesky(call: Call) -> Work | None:
 def _qr(call: Call) -> Work | None:
     """Q and R are copied out of larger matrices."""
     matrix, mode = call.given["A"], call.given["mode"]
-    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or mode not in ("reduced", "complete"):
+    if not call.makes(matrix) or matrix.dtype != torch.float32 or mode not in ("reduced", "complete"):
         return None
     rows, columns = matrix.shape[-2:]
     name = f"linalg_qr_householder_{NAMES[matrix.dtype]}"
@@ -97,11 +92,9 @@ def _qr(call: Call) -> Work | None:
 
 def _householder(call: Call) -> Work | None:
     matrix, factors = call.given["input"], call.given["tau"]
-    if not _is_plain(call, matrix, factors) or matrix.is_conj() or factors.is_conj():
+    if not call.makes(matrix, factors) or factors.dtype != matrix.dtype:
         return None
     name = f"orgqr_{NAMES.get(matrix.dtype)}"
-    if factors.dtype != matrix.dtype:
-        return None
     rows, columns = matrix.shape[-2:]
     if call.release >= _BLOCKS and rows > _BLOCK:
         return None  # MPSGraph multiplies by blocks of reflectors
@@ -127,7 +120,7 @@ def _householder(call: Call) -> Work | None:
 def _reflectors(call: Call) -> Work | None:
     """A panel of no more than 32 columns, or rows, as torch 2.15 factors it (geqrf_kernel_mps in its libtorch_cpu)."""
     matrix = call.given["self"]
-    if not _is_plain(call, matrix) or matrix.dtype != torch.float32:
+    if not call.makes(matrix) or matrix.dtype != torch.float32:
         return None
     rows, columns = matrix.shape[-2:]
     batch = math.prod(matrix.shape[:-2])
@@ -155,7 +148,7 @@ def _reflectors(call: Call) -> Work | None:
 def _inverse(call: Call) -> Work | None:
     """Of matrices of one to four rows, as torch 2.15 finds it: a thread each."""
     matrix = call.given["A"]
-    if not _is_plain(call, matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
+    if not call.makes(matrix) or matrix.dtype != torch.float32 or call.given["check_errors"]:
         return None
     size = matrix.shape[-1]
     name = f"luInvSmall_{size}"
@@ -177,7 +170,7 @@ def _laid(x: torch.Tensor) -> torch.Tensor:
 
 def _triangular(call: Call) -> Work | None:
     a, b, left = call.given["self"], call.given["B"], call.given["left"]
-    if call.foreign or call.written or not have_numbers((a, b)) or a.dtype != torch.float32 or b.dtype != a.dtype:
+    if not call.makes(a, b) or a.dtype != torch.float32 or b.dtype != a.dtype:
         return None
     batch = batch_of(a, b)
     size = a.shape[-1]

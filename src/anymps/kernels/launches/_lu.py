@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import batch_of, empty, have_numbers
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES, batch_of, empty
 
 _PANEL = 32
 _MOST = 1024  # threads of a group
 _TALL = 4 * _MOST  # rows
 _PARTS, _ROWS_AT_ONCE = 256, 8  # largest numbers that a search keeps; SIMD groups of a group of threads
 _SCRATCH = 2304  # bytes that a batch's search needs
+_DTYPES = (torch.float32, torch.complex64)
 
 
 class _Steps:
@@ -146,17 +146,9 @@ def _factored(steps: _Steps) -> None:
             steps.multiply((end, rows), (end, columns), first, width)
 
 
-def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return (
-        not (call.foreign or call.written)
-        and have_numbers(tensors)
-        and tensors[0].dtype in (torch.float32, torch.complex64)
-    )
-
-
 def _factor(call: Call) -> Work | None:
     matrix = call.given["A"]
-    if not _is_plain(call, matrix) or not call.given["pivot"] or call.given["check_errors"]:
+    if not call.makes(matrix) or not call.given["pivot"] or call.given["check_errors"] or matrix.dtype not in _DTYPES:
         return None
     rows, columns = matrix.shape[-2:]
     work = matrix.contiguous().clone()
@@ -176,9 +168,11 @@ def _solve(call: Call) -> Work | None:
     """The factors stand to the left of the right-hand sides, and are applied 32 rows at a time, down and up again."""
     factors, pivots, sides = (call.given[name] for name in ("LU", "pivots", "B"))
     adjoint = call.given["adjoint"]
-    if not _is_plain(call, factors, pivots, sides) or sides.dtype != factors.dtype or not call.given["left"]:
+    if not call.makes(factors, pivots, sides) or sides.dtype != factors.dtype or not call.given["left"]:
         return None
     if factors.shape[-2] != factors.shape[-1] or sides.dim() < 2 or pivots.dtype != torch.int32:
+        return None
+    if factors.dtype not in _DTYPES:
         return None
     batch = batch_of(factors, sides)
     size, count = factors.shape[-1], sides.shape[-1]

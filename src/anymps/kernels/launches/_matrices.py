@@ -1,4 +1,4 @@
-"""Matrix products that are not MPSGraph's: of integers, of quantized weights, of a matrix and a vector.
+"""Matrix products that are not MPSGraph's: of integers, quantized weights, a matrix and a vector, groups of rows.
 
 Sources, of the pytorch tree's `aten/src/ATen/native/mps/`: `kernels/Gemv.h` and `operations/GemmHeuristics.cpp` at the
 state whose kernels the wheel of torch 2.15 has; `operations/FunctionOfAMatrixUtils.mm`. The call of the former by the
@@ -9,7 +9,9 @@ Source: `LinearAlgebra.mm` of the pytorch tree's `aten/src/ATen/native/mps/opera
 `PYTORCH_MPS_PREFER_METAL` is set.
 
 Source of quantized weights: `Quantized.mm` beside it, whose kernels have the arguments that those of torch 2.13's wheel
-describe.
+describe. Source of groups of rows, or of summands, each with its own matrix: `GroupedMM.mm` beside it, and
+grouped_mm_out_mps in libtorch_cpu of torch 2.15's macOS wheel, for chips without units for tensors. With no more rows
+than groups, and no more than 32, a SIMD group computes each number.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import reach, result_of
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES, reach, result_of
 
 _SINCE = (2, 15)
 _LANES = 32
@@ -35,6 +36,10 @@ _TILE = 16
 _MOST_COMPLEX = 2048
 _GROUP = 64
 _GROUPS = (32, 64, 128, 256)  # numbers that share a scale
+_TILE_COLUMNS = 64
+_FEW_ROWS, _FEW_COLUMNS = 32, 16
+"""Of products of groups: the most rows of which each number has a SIMD group, and how many of these are in a group of
+threads."""
 
 
 def _cores() -> int:
@@ -94,7 +99,7 @@ def _rows(matrix: torch.Tensor, small: bool) -> tuple[str, int, int, int]:
     return f"gemv_nt_{NAMES[matrix.dtype]}_{rows}_{width}", rows * _LANES, rows, width
 
 
-def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None) -> Work | None:
+def _product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: torch.Tensor | None) -> Work | None:
     """The work of `mm` and `addmm` where one of the two matrices has one row, or one column; else None."""
     if call.release < _SINCE or call.foreign or not (x.is_floating_point() and x.dtype in NAMES):
         return None
@@ -135,7 +140,7 @@ def product_with_vector(call: Call, x: torch.Tensor, other: torch.Tensor, bias: 
     return Work((out,), (Launch(kernel, buffers, (groups * threads,), (threads,)),), kept=True)
 
 
-def linear_combination(call: Call) -> Work | None:
+def _linear_combination(call: Call) -> Work | None:
     """Sums of the tensors along the first dimension, by a row of coefficients each."""
     x, factors = call.given["input"], call.given["coefficients"]
     if call.foreign or call.written or x.dtype not in NAMES or factors.dtype != x.dtype or not x.numel():
@@ -184,28 +189,13 @@ def _work(out: torch.Tensor, name: str, buffers: tuple[Any, ...], batches: int =
 def _mm(call: Call) -> Work | None:
     x, other = call.given["self"].resolve_conj(), call.given["mat2"].resolve_conj()
     if not _is_plain(call, x, other) or not _takes_metal(x):
-        return product_with_vector(call, x, other, None)
+        return _product_with_vector(call, x, other, None)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None:
         return None
     name = f"matmul_{NAMES.get(x.dtype)}"
     strides = [*x.stride(), *other.stride(), *out.stride()]
     return _work(out, name, (x, other, out, strides, [*x.shape, out.shape[1]]))
-
-
-def _int_mm(call: Call) -> Work | None:
-    """Integers of eight bits, whose products are summed in 32; of torch 2.15."""
-    x, other = call.given["self"], call.given["mat2"]
-    if call.foreign or not (x.numel() and other.numel()) or x.dtype != other.dtype:
-        return None
-    out = result_of(call, (x.shape[0], other.shape[1]), torch.int32)
-    if out is None:
-        return None
-    name = f"int_mm_{NAMES.get(x.dtype)}"
-    strides = [*x.stride(), *other.stride(), *out.stride()]
-    threads, group = _threads(out, 1)
-    launch = Launch(name, (x, other, out, strides, [*x.shape, out.shape[1]]), threads[:2], group[:2])
-    return Work((out,), (launch,), kept=True)
 
 
 def _factors(call: Call) -> list[Any]:
@@ -217,7 +207,7 @@ def _factors(call: Call) -> list[Any]:
 def _addmm(call: Call) -> Work | None:
     bias, x, other = (call.given[name].resolve_conj() for name in ("self", "mat1", "mat2"))
     if not _is_plain(call, x, other, bias) or not _takes_metal(x):
-        return product_with_vector(call, x, other, bias)
+        return _product_with_vector(call, x, other, bias)
     out = result_of(call, (x.shape[0], other.shape[1]), x.dtype)
     if out is None or (out is call.given["self"] and out.shape != bias.shape):
         return None
@@ -295,9 +285,73 @@ def _int4(call: Call) -> Work | None:
     return Work((out,), (launch,), kept=True)
 
 
+def _height(rows: int) -> int:
+    return 64 if rows > 48 else 32 if rows > 24 else 16
+
+
+def _grouped(call: Call) -> Work | None:
+    x, other, offsets = call.given["self"], call.given["mat2"], call.given["offs"]
+    if call.foreign or call.written or offsets is None or call.given["bias"] is not None:
+        return None
+    asked = call.given["out_dtype"]
+    if x.dtype not in NAMES or other.dtype != x.dtype or asked not in (None, x.dtype) or x.dim() == other.dim() == 3:
+        return None
+    if not (x.numel() and other.numel() and offsets.numel()) or offsets.dtype != torch.int32:
+        return None
+    return _grouped_work(x, other, offsets)
+
+
+def _grouped_result(x: torch.Tensor, other: torch.Tensor, groups: int) -> torch.Tensor:
+    """Rows begin at multiples of 16 bytes."""
+    rows, columns = x.shape[-2], other.shape[-1]
+    part = 16 // x.element_size()
+    apart = -(-columns // part) * part
+    if x.dim() == other.dim() == 2:
+        return torch.empty_strided((groups, rows, columns), (rows * apart, apart, 1), dtype=x.dtype, device="cpu")
+    return torch.empty_strided((rows, columns), (apart, 1), dtype=x.dtype, device="cpu")
+
+
+def _grouped_work(x: torch.Tensor, other: torch.Tensor, offsets: torch.Tensor) -> Work:
+    groups = offsets.numel()
+    result = out = _grouped_result(x, other, groups)
+    if x.dim() == 3:  # groups of columns are groups of rows of the transposed product
+        x, other, out = other.t(), x.mT, out.t()
+    by_rows = other.dim() == 3
+    rows, columns = x.shape[-2], other.shape[-1]
+    few = by_rows and rows <= min(groups, _FEW_ROWS) and x.stride(-1) == other.stride(-2) == 1
+    tile = _height(rows // groups if by_rows else rows)
+    small = all(one.numel() <= MOST_32 for one in (x, other, out))
+    kind, end = "few_rows" if few else "rows" if by_rows else "k", "" if few else f"_bm{tile}"
+    name = f"grouped_mm_{kind}_{NAMES[x.dtype]}{end}_u{32 if small else 64}"
+    params = {
+        "m": rows,
+        "n": columns,
+        "k": min(x.shape[-1], other.shape[-2]),
+        "groups": groups,
+        "a_stride_m": x.stride(-2),
+        "a_stride_k": x.stride(-1),
+        "b_stride_k": other.stride(-2),
+        "b_stride_n": other.stride(-1),
+        "out_stride_m": out.stride(-2),
+        "out_stride_n": out.stride(-1),
+        "batch_stride": (other if by_rows else out).stride(0),
+    }
+    if few:
+        threads = _FEW_COLUMNS * _LANES
+        grid = (-(-columns // _FEW_COLUMNS) * threads, rows, 1)
+        return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
+    threads = (4 if tile == 64 else 2) * _LANES
+    grid = (
+        -(-columns // _TILE_COLUMNS) * threads,
+        -(-rows // tile) + (groups if by_rows else 0),
+        1 if by_rows else groups,
+    )
+    return Work((result,), (Launch(name, (x, other, offsets, out, params), grid, (threads, 1, 1)),))
+
+
 MATRICES: dict[str, Describe] = {
-    "_int_mm": _int_mm,
-    "_compute_linear_combination": linear_combination,
+    "_grouped_mm": _grouped,
+    "_compute_linear_combination": _linear_combination,
     "mm": _mm,
     "addmm": _addmm,
     "bmm": _bmm,

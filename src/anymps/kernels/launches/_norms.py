@@ -1,10 +1,13 @@
-"""Norms of numbers along dimensions, slices scaled down to a norm, and where the extremes stand.
+"""Norms of numbers along dimensions, slices scaled down to a norm, the backward of distances, and cross products.
 
-Source: `norm_kernel_mps` and `argmax_argmin_out_mps` of the pytorch tree's
+Source: `norm_kernel_mps` of the pytorch tree's
 `aten/src/ATen/native/mps/operations/ReduceOps.mm`, at a state whose kernel names are those of torch 2.13's wheel.
 
 Source of `renorm`: `aten/src/ATen/native/mps/operations/RenormKernel.mm` of the pytorch tree. A kernel makes factors of
 norms, and that of `mul` applies them. The norms before it are this machine's here.
+
+Source of distances and cross products: `Distance.mm` and `CrossKernel.mm` beside it, and the arguments that the kernels
+of torch 2.13's wheel describe.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import result_of, sizes_of, strides_of
+from anymps.kernels.launches._elements import NAMES, result_of, sizes_of, strides_of
 from anymps.kernels.launches._reductions import READ, named_dims, reduction_params, result_without
 from anymps.kernels.launches._split_reductions import SPLIT, Op, reduced
-from anymps.kernels.launches._types import NAMES, of_numbers
 
-_LANES, _MOST, _TILE, _ROWS_GROUP = 32, 1024, 32, 256
+_LANES, _MOST, _ROWS_GROUP = 32, 1024, 256
+_NARROW, _WIDE = 32, 128  # threads of a group of the backward of cdist
 _REAL = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
 
@@ -78,38 +81,6 @@ def _norm(call: Call) -> Work | None:
     return Work((out,), (_norm_launch(x, kept, float(p)),))
 
 
-def _place(call: Call, kernel: str) -> Work | None:
-    x, asked = call.given["self"], call.given.get("dim")
-    if call.foreign or not x.dim() or not x.numel() or x.is_conj() or x.is_neg() or x.is_complex():
-        return None
-    found = result_without(call, x, named_dims(call, x), torch.int64)
-    if found is None:
-        return None
-    (out, kept), dim, of = found, (asked or 0) % x.dim(), of_numbers(x.dtype)
-    if asked is None:
-        x, kept = x.contiguous().view(-1), kept.view(1)
-    launch = _place_launch(f"{kernel}_reduction", of, x, kept, dim, asked is not None)
-    return Work((out,), (launch,), kept=launch.buffers[0] is call.given["self"] and asked is not None)
-
-
-def _place_launch(kernel: str, of: str, x: torch.Tensor, out: torch.Tensor, dim: int, named: bool) -> Launch:
-    """`out` has the dimensions of `x`, of size 1 where one goes."""
-    whole = named and x.is_contiguous() and x.dim() >= 2
-    along = "_outer" if whole and dim == 0 else "_inner" if whole and dim == x.dim() - 1 else ""
-    name = f"{kernel}{along}_{of}_long"
-    if along == "_outer":
-        columns = x.numel() // x.shape[0]
-        threads = (-(-columns // _TILE) * _TILE, _TILE, 1)
-        return Launch(name, (x, out, [x.shape[0], columns, 1]), threads, (_TILE, _TILE, 1))
-    if along == "_inner":
-        rows = x.numel() // x.shape[-1]
-        groups = -(-rows // (_ROWS_GROUP // _LANES))
-        return Launch(name, (x, out, [rows, x.shape[-1]]), (groups * _ROWS_GROUP,), (_ROWS_GROUP,))
-    params = reduction_params(x.shape[dim], 0.0, (x.shape, x.stride()), (out.shape, out.stride()))
-    width = min(_MOST, -(-x.shape[dim] // _LANES) * _LANES)
-    return Launch(name, (x, out, params), (out.numel() * width,), (width,))
-
-
 def _renorm(call: Call) -> Work | None:
     x, of = call.given["self"], NAMES.get(call.given["self"].dtype)
     if not call.is_read or call.foreign or x.dim() < 2 or not x.numel() or not x.is_floating_point():
@@ -131,9 +102,54 @@ def _renorm(call: Call) -> Work | None:
     return Work((out,), launches)
 
 
-NORMS: dict[str, Describe] = {"norm": _norm, "linalg_vector_norm": _norm, "renorm": _renorm}
-PLACED: dict[str, Describe] = {
-    "argmax": lambda call: _place(call, "argmax"),
-    "argmin": lambda call: _place(call, "argmin"),
+def _cdist_backward(call: Call) -> Work | None:
+    gradient, x, other, distances = (call.given[name] for name in ("grad", "x1", "x2", "cdist"))
+    p = call.given["p"]
+    if call.written or p in (0.0, 2.0) or not call.takes(gradient, x, other, distances):
+        return None  # zeros, or made of other operators
+    if x.dim() < 2 or any(one.dtype != x.dtype for one in (gradient, other)):
+        return None
+    columns = x.shape[-1]
+    width = _WIDE if columns >= 2 * _NARROW else _NARROW
+    kind = 1 if math.isinf(p) else 0 if p == 1.0 else 2
+    name = f"cdist_backward_{NAMES[x.dtype]}_p{kind}_tg{width}"
+    batch = torch._C._infer_size(x.shape[:-2], other.shape[:-2])
+    x, other = (one.expand(*batch, *one.shape[-2:]).contiguous() for one in (x, other))
+    if math.isinf(p) and x.dtype != torch.float32:  # the saved distances are rounded, and match no number
+        apart = x.float().unsqueeze(-2).sub(other.float().unsqueeze(-3))
+        distances = torch.linalg.vector_norm(apart, p, -1)
+    rows, others = x.shape[-2], other.shape[-2]
+    params = {"B": math.prod(batch), "P": rows, "R": others, "D": columns, "p_minus_1": p - 1.0}
+    out = torch.empty(x.shape, dtype=x.dtype, device="cpu")
+    buffers = (x, other, gradient.contiguous(), distances.float().contiguous(), out, params)
+    threads = (-(-columns // width) * width, rows, params["B"])
+    return Work((out,), (Launch(name, buffers, threads, (width, 1, 1)),))
+
+
+def _cross(call: Call) -> Work | None:
+    x, other = call.given["self"], call.given["other"]
+    if not call.takes(x, other) or x.dtype != other.dtype:
+        return None
+    shape = torch._C._infer_size(x.shape, other.shape)
+    dim = call.given["dim"]
+    out = result_of(call, shape, x.dtype)
+    if out is None or dim is None:
+        return None
+    dim %= out.dim()
+    x, other = x.expand(shape), other.expand(shape)
+    dense = all(one.is_contiguous() for one in (out, x, other))
+    name = f"cross_{'dense' if dense else 'strided'}_{NAMES[out.dtype]}"
+    places: tuple[object, ...] = (out.stride(dim),)
+    if not dense:
+        sizes = [size for at, size in enumerate(shape) if at != dim]
+        places = (sizes, *(list(one.stride()) for one in (out, x, other)), out.dim(), dim)
+    return Work((out,), (Launch(name, (out, x, other, *places), (out.numel() // 3,)),))
+
+
+NORMS: dict[str, Describe] = {
+    "norm": _norm,
+    "linalg_vector_norm": _norm,
+    "renorm": _renorm,
+    "_cdist_backward": _cdist_backward,
+    "linalg_cross": _cross,
 }
-"""Where extremes stand, as torch 2.13's host does it."""

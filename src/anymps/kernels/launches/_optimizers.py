@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES
 
 _CHUNK = 65536
 _MOST = 32  # tensors of a launch, and chunks

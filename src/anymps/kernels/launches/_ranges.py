@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _WHOLE = (torch.int32, torch.int64)
 _EXACT, _MANY = 2**20, 2**24

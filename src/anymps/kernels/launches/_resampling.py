@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES
 
 _STRUCTS = (2, 15)  # `UpSample.h` of the wheel: one struct for images of any dimensions
 _SCALES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
@@ -191,17 +191,11 @@ def _upsampling_backward(kernel: str, dims: int) -> Describe:
 
 RESAMPLING: dict[str, Describe] = {
     "upsample_linear1d": _upsampling("linear1d", 1),
-    "upsample_nearest1d": _upsampling("nearest1d", 1),
-    "upsample_nearest2d": _upsampling("nearest2d", 2),
-    "_upsample_nearest_exact1d": _upsampling("nearest_exact1d", 1),
-    "_upsample_nearest_exact2d": _upsampling("nearest_exact2d", 2),
     "upsample_bilinear2d": _upsampling("bilinear2d", 2),
     "upsample_bicubic2d": _upsampling("bicubic2d", 2),
     "_upsample_bilinear2d_aa": _upsampling("bilinear2d_aa", 2),
     "_upsample_bicubic2d_aa": _upsampling("bicubic2d_aa", 2),
     "upsample_trilinear3d": _upsampling("trilinear", 3),
-    "upsample_nearest3d": _upsampling("nearest_3d", 3),
-    "_upsample_nearest_exact3d": _upsampling("nearest_exact_3d", 3),
     "grid_sampler_2d": lambda call: _grid_sampler(call, 2),
     "grid_sampler_3d": lambda call: _grid_sampler(call, 3),
     "_upsample_bilinear2d_aa_backward": _upsampling_backward("bilinear2d_aa", 2),

@@ -1,31 +1,28 @@
-"""Operators that add to, or compare with, what lies at places that a tensor of indices tells.
+"""Operators that add to, or multiply, what lies at places that a tensor of indices tells.
 
 Source: `ScatterGather.mm` of the pytorch tree's `aten/src/ATen/native/mps/operations`, and `Embedding.mm` for the
 embedding's backward, which sums in float32 whatever the dtype; at states with the arguments that the kernels of torch
-2.13's wheel describe.
+2.13's wheel describe. `Indexing.mm` for `index_add`, at a state with those of torch 2.15's: there a kernel of its own
+checks the indices first, a thread each.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import have_numbers, operand_to_write
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES, operand_to_write
 
 _ERRORS, _ERRORS_STRIDED = 7, 10  # the slot of the error buffer of kernels for dense tensors, and for others
 _MOST = 16  # dimensions that a kernel counts
-_REDUCED = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod", "amax": "amax", "amin": "amin"}
-
-
-def _is_known(call: Call, *tensors: torch.Tensor) -> bool:
-    return call.is_read_or_older and not call.foreign and have_numbers(tensors)
-
-
-def _is_plain(call: Call, *tensors: torch.Tensor) -> bool:
-    return _is_known(call, *tensors) and all(one.is_contiguous() for one in tensors)
+_REDUCED = {"sum": "add", "add": "add", "prod": "prod", "multiply": "prod"}  # extremes are the CPU's, to the bit
+_CHECK_ERRORS = 3
+_CROWDED = 16  # so many indices a slice, and halves are added up in float32
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+_INDEX_NAMES = {torch.int64: "long", torch.int32: "int"}
 
 
 def _is_aligned(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
@@ -42,22 +39,11 @@ def _fits(one: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
     )
 
 
-def _dense_sizes(x: torch.Tensor, index: torch.Tensor, dim: int) -> tuple[int, ...]:
-    return (math.prod(x.shape[dim + 1 :]), index.shape[dim], x.shape[dim], 0)
-
-
-def _strided(name: str, to: torch.Tensor, source: torch.Tensor, index: torch.Tensor, dim: int, size: int) -> Launch:
-    """A kernel that goes by strides; `size` is that of the dimension in what the index names places of."""
-    strides = (to.stride(), source.stride(), index.stride())
-    buffers = (to, source, index, list(index.shape), *strides, [index.dim(), dim, 0], size, 0)
-    return Launch(name, buffers, (index.numel(),), None, _ERRORS_STRIDED)
-
-
 def _scatter(call: Call, mode: str) -> Work | None:
     if "src" not in call.given:
         return None  # a number
     x, index, source = (call.given[name] for name in ("self", "index", "src"))
-    if not x.dim() or not _is_known(call, x, index, source) or source.dtype != x.dtype:
+    if not x.dim() or not call.is_read_or_older or not call.takes(x, index, source) or source.dtype != x.dtype:
         return None
     dim = call.given["dim"] % x.dim()
     out = operand_to_write(call, x) if _fits(x, index, dim) and _fits(source, index, -1) else None
@@ -66,15 +52,12 @@ def _scatter(call: Call, mode: str) -> Work | None:
     dense = all(one.is_contiguous() for one in (out, index, source))
     dense = dense and _is_aligned(out, index, dim) and source.shape == index.shape
     name = f"scatter_{mode}_{'dense' if dense else 'strided'}_{NAMES.get(x.dtype)}_{NAMES.get(index.dtype)}"
+    size, strides = out.shape[dim], [one.stride() for one in (out, source, index)]
+    places: tuple[Any, ...] = (list(index.shape), *strides, [index.dim(), dim, 0], size, 0)
     if dense:
-        buffers = (out, source, index, *_dense_sizes(out, index, dim))
-        launch = Launch(name, buffers, (index.numel(),), None, _ERRORS)
-    else:
-        launch = _strided(name, out, source, index, dim, out.shape[dim])
-    if "am" in mode and x.dtype == torch.int64:  # kernels compare without signs: those are turned around, and back
-        turned = Launch("scatter_signbit_xor_long", (out, 0), (out.numel(),))
-        return Work((out,), (turned, launch, turned)) if out.is_contiguous() else None
-    return Work((out,), (launch,))
+        places = (math.prod(out.shape[dim + 1 :]), index.shape[dim], size, 0)
+    errors = _ERRORS if dense else _ERRORS_STRIDED
+    return Work((out,), (Launch(name, (out, source, index, *places), (index.numel(),), None, errors),))
 
 
 def _scatter_named(call: Call) -> Work | None:
@@ -96,8 +79,9 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     types = f"{NAMES.get(gradient.dtype)}_{NAMES.get(indices.dtype)}_32"
     name = f"embedding_dense_backward_{types}"
     count = f"embedding_dense_backward_count_{NAMES.get(indices.dtype)}_32"
-    plain = not call.written and _is_plain(call, indices) and gradient.numel()  # it may be expanded
-    if not plain or gradient.dim() != indices.dim() + 1:
+    if not call.is_read_or_older or not call.makes(indices, gradient) or not indices.is_contiguous():
+        return None
+    if gradient.dim() != indices.dim() + 1:
         return None
     features = gradient.shape[-1]
     total = torch.zeros((rows, features), dtype=torch.float32, device="cpu")
@@ -119,9 +103,54 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     return Work((total,), (*counting, adding), cast, kept=cast is None, made=made)
 
 
+def _line(index: torch.Tensor) -> torch.Tensor | None:
+    """The indices as one dimension; None for those that no kernel takes."""
+    if index.dim() > 1 or index.dtype not in _INDEX_NAMES:
+        return None
+    return index.view(1) if index.dim() == 0 else index
+
+
+def _index_add(call: Call) -> Work | None:
+    x, source = call.given["self"], call.given["source"]
+    index = _line(call.given["index"])
+    if index is None or not isinstance(call.given["dim"], int) or not call.takes(x, source, index):
+        return None
+    if source.dtype != x.dtype or source.dim() != x.dim() or torch.are_deterministic_algorithms_enabled():
+        return None  # else the host adds by `index_put_`
+    out = operand_to_write(call, x)
+    alpha = call.given["alpha"]
+    if out is None or (not out.dim() and out.numel() != 1):
+        return None
+    into, source = (one.view(1) if one.dim() == 0 else one for one in (out, source))
+    dim = call.given["dim"] % into.dim()
+    if index.numel() != source.shape[dim] or not _is_aligned(into, source, dim):
+        return None
+    dtype = into.dtype
+    crowded = index.numel() // into.shape[dim] >= _CROWDED and dtype in _WIDER
+    if crowded:
+        dtype = _WIDER[dtype]
+        added, source = into.to(dtype), source.to(dtype)
+    else:
+        added = into
+    if not (dtype.is_floating_point or dtype.is_complex) and not isinstance(alpha, (bool, int)):
+        return None
+    of, threads = _INDEX_NAMES[index.dtype], (index.numel(),)
+    bounds = (index, index.stride(0), into.shape[dim])
+    params: dict[str, Any] = {"ndim": source.dim(), "reduce_dim": dim, "index_stride": index.stride(0)}
+    for word, one in (("self", added), ("source", source)):
+        params |= {f"{word}_strides": one.stride(), f"{word}_sizes": list(one.shape)}
+    buffers = (added, index, source, params, complex(alpha) if dtype.is_complex else alpha)
+    launches = (
+        Launch(f"index_check_bounds_{of}", bounds, threads, errors=_CHECK_ERRORS),
+        Launch(f"index_add_{NAMES.get(dtype)}_{of}", buffers, (source.numel(),)),
+    )
+    return Work((out,), launches, copies=((into, added),) if crowded else ())
+
+
 SCATTERS: dict[str, Describe] = {
     "scatter": _scatter_named,
     "scatter_add": lambda call: _scatter(call, "add"),
     "scatter_reduce": _scatter_reduce,
     "embedding_dense_backward": _embedding_dense_backward,
+    "index_add": _index_add,
 }

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import result_of
-from anymps.kernels.launches._types import MOST_32, NAMES
+from anymps.kernels.launches._elements import MOST_32, NAMES, result_of
 
 _LANES, _THREADS, _MOST = 32, 256, 1024
 _ROW, _ROW_ALONE, _ROWS_MANY = 2048, 1024, 128

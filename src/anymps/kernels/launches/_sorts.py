@@ -1,13 +1,11 @@
-"""Sorts along a dimension (all numbers, the largest `k`, or the one at a place), and searches in sorted numbers.
+"""Sorts along a dimension: of all numbers, for the largest `k`, for the one at a place, or for the median.
 
 Source: `aten/src/ATen/native/mps/operations/Sort.mm` of the pytorch tree, at a state whose kernels are those of torch
 2.13's wheel. A group of threads sorts a block, four numbers a thread. Rows of several blocks are merged pairwise, or
 sorted by their bits, four or eight a pass. The kernels take rows along the last dimension; others are copied. Torch
 2.15 sorts floats of one block as integers of the same order, unless the sort must be stable (sort_out_mps_impl in its
-wheel's libtorch_cpu).
-
-Source of searches: `Bucketization.mm` beside it, at a state with the arguments that the kernels of torch 2.13's wheel
-describe. A group takes up to 1024 numbers, and there are up to 1024 groups.
+wheel's libtorch_cpu). It sorts floats for a median, and a thread a row looks for the NaNs behind them; the median of
+integers is the one at a place (median_with_indices_impl_mps and median_sort_gather).
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from typing import Any
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import empty
-from anymps.kernels.launches._types import NAMES, UNSIGNED
+from anymps.kernels.launches._elements import NAMES, UNSIGNED, empty
 
 _A_THREAD, _LANES, _MOST = 4, 32, 1024
 _MOST_SHORT = 65_536  # numbers of a row that 16 bits count
@@ -66,7 +63,6 @@ class _Rows:
 
 _Passed = tuple[list[Launch], list[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Launches, the room that they need, and where the values and places of the last one are."""
-_MOST_GROUPS = 1024  # of a search
 
 
 def _width(count: int, size: int, rows: int) -> int:
@@ -182,7 +178,7 @@ def _flat(x: torch.Tensor, count: int) -> tuple[torch.Tensor, tuple[int, int]]:
     return rows, (rows.stride(1), rows.stride(0))
 
 
-def sort_along(
+def _along(
     call: Call, x: torch.Tensor, dim: int, values: torch.Tensor, places: torch.Tensor, settings: dict[str, Any]
 ) -> Work:
     """The launches that fill `values` and `places`, which are dense.
@@ -215,7 +211,7 @@ def sort_along(
     return Work(results, tuple(launches), copies=copies)
 
 
-def sorted_dim(call: Call, x: torch.Tensor) -> int | None:
+def _dim(call: Call, x: torch.Tensor) -> int | None:
     """The dimension that is sorted; None for a call that no kernel does."""
     dim = call.given["dim"]
     if not call.is_read or call.foreign or not isinstance(dim, int):
@@ -229,7 +225,7 @@ def _outs(shape: list[int], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return empty(shape, x.dtype), empty(shape, torch.int64)
 
 
-def outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The values and places of one element along `dim`: fresh, or those to write; None if these do not fit."""
     shape = [1 if at == dim else size for at, size in enumerate(x.shape) if at != dim or call.given["keepdim"]]
     values, places = call.written or _outs(shape, x)
@@ -241,25 +237,25 @@ def outs_without(call: Call, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, t
 
 def _sort(call: Call) -> Work | None:
     x = call.given["self"]
-    dim = sorted_dim(call, x)
+    dim = _dim(call, x)
     if dim is None or call.written:
         return None
     if not torch.empty_like(x, device="meta").is_contiguous():
         return None  # the host sorts into other memory, and copies
     values, places = _outs(list(x.shape), x)
     settings = {"descending": call.given["descending"], "stable": bool(call.given.get("stable"))}
-    return sort_along(call, x, dim, values, places, settings)
+    return _along(call, x, dim, values, places, settings)
 
 
 def _topk(call: Call) -> Work | None:
     x, k = call.given["self"], call.given["k"]
-    dim = sorted_dim(call, x)
+    dim = _dim(call, x)
     if dim is None or call.written or not 0 < k <= x.shape[dim]:
         return None
     settings = {"descending": call.given["largest"], "stable": False, "chosen": (0, k)}
     moved = x if dim == x.dim() - 1 else x.movedim(dim, -1).contiguous()
     values, places = _outs([*moved.shape[:-1], k], x)
-    work = sort_along(call, moved, moved.dim() - 1, values, places, settings)
+    work = _along(call, moved, moved.dim() - 1, values, places, settings)
     if moved is x:
         return work
     shape = list(x.shape)
@@ -271,46 +267,36 @@ def _topk(call: Call) -> Work | None:
 
 def _kth(call: Call) -> Work | None:
     x, k = call.given["self"], call.given["k"]
-    dim = sorted_dim(call, x)
+    dim = _dim(call, x)
     if dim is None or not 0 < k <= x.shape[dim] or torch.are_deterministic_algorithms_enabled():
         return None
-    outs = outs_without(call, x, dim)
+    outs = _outs_without(call, x, dim)
     settings = {"descending": False, "stable": False, "chosen": (k - 1, 1)}
-    return None if outs is None else sort_along(call, x, dim, *outs, settings)
+    return None if outs is None else _along(call, x, dim, *outs, settings)
 
 
-def _search(call: Call, x: object, boundaries: torch.Tensor, right: bool, sorter: torch.Tensor | None) -> Work | None:
-    if not call.is_read or call.written or call.foreign or not isinstance(x, torch.Tensor):
+def _median(call: Call, ignores_nan: bool) -> Work | None:
+    x = call.given["self"]
+    dim = _dim(call, x) if "dim" in call.given else None
+    if dim is None or (outs := _outs_without(call, x, dim)) is None:
         return None
-    given = [x, boundaries, *([] if sorter is None else [sorter])]
-    if x.dtype != boundaries.dtype or not all(one.is_contiguous() and one.numel() for one in given):
-        return None
-    dtype = torch.int32 if call.given["out_int32"] else torch.int64
-    name = f"searchsorted_{NAMES.get(x.dtype)}_{NAMES[dtype]}{'_sorter' * (sorter is not None)}"
-    if not boundaries.dim():
-        return None
-    out = torch.empty(x.shape, dtype=dtype, device="cpu")
-    group = min(_MOST, x.numel())
-    groups = min(_MOST_GROUPS, -(-x.numel() // group))
-    sizes = (x.shape[-1] if x.dim() else 1, boundaries.shape[-1], x.numel(), int(right), int(boundaries.dim() == 1))
-    buffers = (x, boundaries, out, *sizes, *given[2:])
-    return Work((out,), (Launch(name, buffers, (groups * group,), (group,)),), kept=True)
-
-
-def _searchsorted(call: Call) -> Work | None:
-    right = call.given["right"] or call.given["side"] == "right"
-    return _search(call, call.given["self"], call.given["sorted_sequence"], right, call.given["sorter"])
-
-
-def _bucketize(call: Call) -> Work | None:
-    boundaries = call.given["boundaries"]
-    return _search(call, call.given["self"], boundaries, call.given["right"], None) if boundaries.dim() == 1 else None
+    values, places = outs
+    count = x.shape[dim]
+    settings = {"descending": False, "stable": False}
+    if not x.is_floating_point():
+        return _along(call, x, dim, values, places, {**settings, "chosen": ((count - 1) // 2, 1)})
+    gather = f"median_gather_{NAMES.get(x.dtype)}"
+    moved = x.movedim(dim, -1).contiguous()
+    ordered, order = (torch.empty(moved.shape, dtype=dtype, device="cpu") for dtype in (x.dtype, torch.int64))
+    work = _along(call, moved, moved.dim() - 1, ordered, order, settings)
+    last = Launch(gather, (ordered, order, values, places, count, ignores_nan), (moved.numel() // count,))
+    return Work((values, places), (*work.launches, last))
 
 
 SORTS: dict[str, Describe] = {
     "sort": _sort,
     "topk": _topk,
     "kthvalue": _kth,
-    "searchsorted": _searchsorted,
-    "bucketize": _bucketize,
+    "median": lambda call: _median(call, ignores_nan=False),
+    "nanmedian": lambda call: _median(call, ignores_nan=True),
 }

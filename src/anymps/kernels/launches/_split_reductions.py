@@ -1,4 +1,4 @@
-"""Sums, products, means, counts, extremes, truth, variances and places of extremes, of torch 2.15.
+"""Sums, products, means and variances of torch 2.15, and which release computes a reduction how.
 
 What goes is seen as the middle of three dimensions. Rows, columns, few columns and whole tensors have kernels of their
 own; where one pass has too few groups of threads for a GPU, segments are reduced first, and then their results. Source:
@@ -15,8 +15,15 @@ from dataclasses import dataclass, replace
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._reductions import named_dims, reduction_params, result_without, summed_dtype
-from anymps.kernels.launches._types import NAMES, of_numbers
+from anymps.kernels.launches._elements import NAMES
+from anymps.kernels.launches._reductions import (
+    OF_2_13,
+    READ,
+    named_dims,
+    reduction_params,
+    result_without,
+    summed_dtype,
+)
 
 SPLIT = (2, 15)
 """The release whose host was read."""
@@ -27,7 +34,6 @@ _SHORT, _A_LANE = 256, 16  # numbers of a row that shares one, and of its lane
 _FEW_GROUPS, _LONG, _SEGMENT, _PARTIALS = 64, 2048, 64, 8192
 _TALL, _FEW_COLUMNS, _TALL_SEGMENT, _TALL_GROUPS, _STRIDED_GROUPS = 4096, 32, 512, 2048, 256
 _BATCHED = 128  # numbers of a column from which a narrow group is better than a thread for each
-_PLACE_GROUPS, _PLACE_SEGMENT, _PLACE_PARTIALS = 512, 512, 16_384
 _SUMMED = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 _THREE = "float3"  # the partial results of a variance: a count, a mean and a sum of squares
 
@@ -41,7 +47,6 @@ class Op:
     types: tuple[str, str]
     partial: str
     number: float = 0.0
-    places: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def _merged(sizes: list[int], strides: list[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _columns(x: torch.Tensor, dim: int, places: bool) -> _Plan | None:
+def _columns(x: torch.Tensor, dim: int) -> _Plan | None:
     """Along a dimension that is not the last; None where more than one is left before it, or behind it."""
     before = _merged(list(x.shape[:dim]), list(x.stride()[:dim]))
     behind = _merged(list(x.shape[dim + 1 :]), list(x.stride()[dim + 1 :]))
@@ -90,42 +95,37 @@ def _columns(x: torch.Tensor, dim: int, places: bool) -> _Plan | None:
     plan = _Plan("_outer", outer, numbers, inner, (x.stride(dim), step, outer_step, 0))
     groups = outer * _up(inner, _LANES)
     splits = outer == 1 and numbers >= _TALL and groups < _FEW_COLUMNS
-    short = not places and numbers <= _SHORT and groups >= _FEW_GROUPS
-    narrow = splits if places else x.numel() >= _SMALL and not (short and numbers < _BATCHED)
-    if whole and inner < _LANES and narrow:
-        least = 2 if places else 1
-        wanted = max(least, min(_MOST_SEGMENTS, numbers * inner // _FLAT_NUMBERS))
+    short = numbers <= _SHORT and groups >= _FEW_GROUPS
+    if whole and inner < _LANES and x.numel() >= _SMALL and not (short and numbers < _BATCHED):
+        wanted = max(1, min(_MOST_SEGMENTS, numbers * inner // _FLAT_NUMBERS))
         return replace(plan, kernel="_narrow", segments=wanted if outer == 1 else 1)
     if short:
         return replace(plan, kernel="_outer_small_dim")
-    if splits and whole and not places:
+    if splits and whole:
         return replace(plan, segments=min(numbers // _TALL_SEGMENT, max(2, _TALL_GROUPS // groups)))
     if splits:
         return replace(plan, segments=max(2, min(_STRIDED_GROUPS // groups, numbers, _MOST_SEGMENTS)))
     return plan
 
 
-def _rows(rows: int, numbers: int, places: bool) -> _Plan:
+def _rows(rows: int, numbers: int) -> _Plan:
     """Along the last dimension of what lies densely."""
     plan = _Plan("_innermost", rows, numbers)
-    if not places and numbers <= _SHORT and rows * numbers >= _SMALL:
+    if numbers <= _SHORT and rows * numbers >= _SMALL:
         lanes = 1 << (_up(numbers, _A_LANE) - 1).bit_length()
         return replace(plan, kernel="_innermost_chunk", lanes=min(_LANES, lanes))
-    if _up(rows, _ROWS_GROUP // _LANES) >= (_PLACE_GROUPS if places else _FEW_GROUPS) or numbers < _LONG:
+    if _up(rows, _ROWS_GROUP // _LANES) >= _FEW_GROUPS or numbers < _LONG:
         return plan
-    if places:
-        wanted = max(2, min(_PLACE_PARTIALS // rows, max(numbers // _PLACE_SEGMENT, 2)))
-    else:
-        most = max(2, min(_MOST_SEGMENTS, _up(numbers, _SEGMENT)))
-        wanted, plan = max(2, min(_up(_PARTIALS, rows), most)), replace(plan, kernel="_innermost_chunk")
-    return replace(plan, segments=_up(numbers, _up(numbers, wanted)))
+    most = max(2, min(_MOST_SEGMENTS, _up(numbers, _SEGMENT)))
+    wanted = max(2, min(_up(_PARTIALS, rows), most))
+    return replace(plan, kernel="_innermost_chunk", segments=_up(numbers, _up(numbers, wanted)))
 
 
-def _plan(x: torch.Tensor, out: torch.Tensor, places: bool) -> _Plan:
+def _plan(x: torch.Tensor, out: torch.Tensor) -> _Plan:
     """`out` has the dimensions of `x`, of size 1 where they go."""
     numbers = x.numel() // out.numel()
     plan = _Plan("", out.numel(), numbers)
-    if out.numel() == 1 and not places:
+    if out.numel() == 1:
         groups = min(_MOST_GROUPS, _up(numbers, _FLAT_NUMBERS))
         while groups > 1 and numbers % groups:
             groups -= 1
@@ -134,57 +134,39 @@ def _plan(x: torch.Tensor, out: torch.Tensor, places: bool) -> _Plan:
     if not out.is_contiguous():
         return plan
     if len(gone) == 1 and gone[0] < x.dim() - 1:
-        return _columns(x, gone[0], places) or plan
+        return _columns(x, gone[0]) or plan
     if len(gone) <= 1 and x.is_contiguous():
-        return _rows(out.numel(), numbers, places)
+        return _rows(out.numel(), numbers)
     if x.is_contiguous() and gone and len(gone) == gone[-1] - gone[0] + 1:
-        return _plan(x.flatten(gone[0], gone[-1]), out.flatten(gone[0], gone[-1]), places)
+        return _plan(x.flatten(gone[0], gone[-1]), out.flatten(gone[0], gone[-1]))
     return plan
 
 
 def _joining(plan: _Plan, op: Op) -> tuple[_Plan, Op]:
     """What takes the results of segments together."""
     joins = replace(op, kernel=op.joins, types=(op.partial, op.types[1]))
-    if op.places:
-        return _Plan("_combine", plan.outer * plan.inner, plan.segments), joins
     kernel = {"_innermost_chunk": "_innermost", "_flat": ""}.get(plan.kernel, plan.kernel)
     return _Plan(kernel, plan.outer, plan.segments, plan.inner), joins
 
 
-_Partials = tuple[torch.Tensor | None, torch.Tensor | None]
-
-
-def _encoded(plan: _Plan, op: Op, x: torch.Tensor, out: torch.Tensor, partials: _Partials = (None, None)) -> Launch:
-    """The launch of a plan; of places also into, or out of, values and places of segments."""
-    first = op.places and plan.segments > 1
-    end = f"p1_{op.types[0]}" if first else op.types[0] if plan.kernel == "_combine" else "_".join(op.types)
-    name = f"{op.kernel}_reduction{plan.kernel}_{end}"
-    values, indices = partials
-    further: tuple[object, ...]
-    if plan.kernel in ("_innermost", "_innermost_chunk", "_combine"):
-        simds = plan.outer * plan.segments
-        if op.places:
-            sizes = [simds, _up(plan.numbers, plan.segments), plan.segments, plan.numbers]
-            joining = plan.kernel == "_combine"
-            further = (sizes, indices if joining else None, *((values, indices) if first else (None, None)))
-        elif plan.kernel == "_innermost_chunk":
-            further = ([plan.outer, plan.numbers, plan.lanes, plan.segments], op.number)
+def _encoded(plan: _Plan, op: Op, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """The launch of a plan."""
+    name = f"{op.kernel}_reduction{plan.kernel}_{'_'.join(op.types)}"
+    if plan.kernel in ("_innermost", "_innermost_chunk"):
+        simds, rows = plan.outer * plan.segments, [plan.outer, plan.numbers]
+        if plan.kernel == "_innermost_chunk":
+            rows += [plan.lanes, plan.segments]
             simds = _up(simds, _LANES // plan.lanes)
-        else:
-            further = ([plan.outer, plan.numbers], op.number)
-        return Launch(name, (x, out, *further), (_up(simds, _ROWS_GROUP // _LANES) * _ROWS_GROUP,), (_ROWS_GROUP,))
+        threads = _up(simds, _ROWS_GROUP // _LANES) * _ROWS_GROUP
+        return Launch(name, (x, out, rows, op.number), (threads,), (_ROWS_GROUP,))
     sizes = [plan.numbers, plan.inner, plan.segments, 0]
     if plan.kernel == "_narrow":
         width = _NARROW_GROUP // plan.inner * plan.inner
-        further = (values, indices, sizes) if op.places else (out, sizes, op.number)
-        return Launch(name, (x, *further), (width, plan.segments, plan.outer), (width, 1, 1))
+        return Launch(name, (x, out, sizes, op.number), (width, plan.segments, plan.outer), (width, 1, 1))
     if plan.kernel in ("_outer", "_outer_small_dim"):
         height = _LANES if plan.kernel == "_outer" else 1
-        further = (sizes, list(plan.steps()), *(partials if first else (None, None)))
-        if not op.places:
-            further = (sizes, op.number, list(plan.steps()))
         grid = (_up(plan.inner, _LANES) * _LANES, plan.segments * height, plan.outer)
-        return Launch(name, (x, out, *further), grid, (_LANES, height, 1))
+        return Launch(name, (x, out, sizes, op.number, list(plan.steps())), grid, (_LANES, height, 1))
     if plan.kernel == "_flat":
         each = plan.numbers // plan.segments
         return Launch(name, (x, out, [plan.segments, each]), (plan.segments * _FLAT_GROUP,), (_FLAT_GROUP,))
@@ -204,27 +186,25 @@ def _launches(
     op: Op, x: torch.Tensor, out: torch.Tensor, partial: torch.dtype
 ) -> tuple[list[Launch], list[torch.Tensor]]:
     """And the room that they need."""
-    if not op.places and not x.is_contiguous():
+    if not x.is_contiguous():
         order = sorted(range(x.dim()), key=x.stride().__getitem__, reverse=True)
         if x.permute(order).is_contiguous():
             x, out = x.permute(order), out.permute(order)
-    plan = _plan(x, out, op.places)
+    plan = _plan(x, out)
     if plan.segments == 1:
         return [_encoded(plan, op, x, out)], []
-    count = out.numel() * plan.segments
-    values = _room(op, count, partial)
-    indices = torch.empty(count, dtype=torch.int32, device="cpu") if op.places else None
+    values = _room(op, out.numel() * plan.segments, partial)
     first = replace(op, types=(op.types[0], op.partial), number=0.0)
     if plan.kernel == "_flat" and not x.is_contiguous():
         launch = _gaps(plan, first, x, values)
     else:
-        launch = _encoded(plan, first, x, out if op.places else values, (values, indices))
+        launch = _encoded(plan, first, x, values)
     joined, joins = _joining(plan, op)
-    second = _encoded(joined, joins, values, out, (values, indices))
+    second = _encoded(joined, joins, values, out)
     if not joined.kernel:  # the partial results have one dimension
         params = reduction_params(plan.segments, op.number, ((plan.segments,), (1,)), ((1,), (0,)))
         second = replace(second, buffers=(values, out, params))
-    return [launch, second], [one for one in (values, indices) if one is not None]
+    return [launch, second], [values]
 
 
 def _gaps(plan: _Plan, op: Op, x: torch.Tensor, values: torch.Tensor) -> Launch:
@@ -248,11 +228,6 @@ def reduced(call: Call, op: Op, x: torch.Tensor, result: torch.dtype, partial: t
     out, kept = found
     launches, room = _launches(op, x, kept, partial)
     own = x is call.given["self"] and launches[0].buffers[0].data_ptr() == x.data_ptr()
-    return _work(out, launches, room, own)
-
-
-def _work(out: torch.Tensor, launches: list[Launch], room: list[torch.Tensor], own: bool) -> Work:
-    """`own` where the launches read what the call gave."""
     return Work((out,), tuple(launches), kept=own, made=tuple(Made(one, "room") for one in room))
 
 
@@ -273,32 +248,6 @@ def _summed(prefix: str, mean: bool = False) -> Describe:
     return describe
 
 
-def _count(call: Call) -> Work | None:
-    x = call.given["self"]
-    op = Op("count_nonzero", "sum", (NAMES.get(x.dtype, ""), "long"), "long")
-    return reduced(call, op, x, torch.int64, torch.int64)
-
-
-def _extreme(kernel: str) -> Describe:
-    def describe(call: Call) -> Work | None:
-        x = call.given["self"]
-        of = of_numbers(x.dtype)
-        return reduced(call, Op(kernel, kernel, (of, of), of), x, x.dtype, x.dtype)
-
-    return describe
-
-
-def _truth(kernel: str, joins: str) -> Describe:
-    def describe(call: Call) -> Work | None:
-        x = call.given["self"]
-        if call.given.get("dim") == []:
-            return None  # each number by itself
-        op = Op(kernel, joins, (NAMES.get(x.dtype, ""), "uchar"), "uchar")
-        return reduced(call, op, x, torch.uint8 if x.dtype == torch.uint8 else torch.bool, torch.uint8)
-
-    return describe
-
-
 def _spread(kernel: str) -> Describe:
     def describe(call: Call) -> Work | None:
         x, correction = call.given["self"], call.given.get("correction", 1)
@@ -313,45 +262,25 @@ def _spread(kernel: str) -> Describe:
     return describe
 
 
-def _place(kernel: str) -> Describe:
-    """The host moves the dimension to one end where what it reads lies densely then."""
-
-    def describe(call: Call) -> Work | None:
-        x, dim = call.given["self"], call.given.get("dim")
-        if call.foreign or not x.numel() or not x.dim() or x.is_complex() or x.is_neg() or x.numel() >= 2**31:
-            return None
-        if dim is not None and x.shape[dim] == 1:
-            return None  # the host fills the result with zeros
-        found = result_without(call, x, named_dims(call, x), torch.int64)
-        if found is None:
-            return None
-        out, kept = found
-        if dim is None:
-            read, kept = x.contiguous().view(-1), kept.view(1)
-        else:
-            ends = () if x.is_contiguous() else (-1, 0)
-            end = next((one for one in ends if x.movedim(dim, one).is_contiguous()), dim)
-            read, kept = x.movedim(dim, end), kept.movedim(dim, end)
-        op = Op(kernel, kernel, (of_numbers(x.dtype), "long"), of_numbers(x.dtype), places=True)
-        launches, room = _launches(op, read, kept, torch.int8 if x.dtype == torch.bool else x.dtype)
-        return _work(out, launches, room, read.data_ptr() == x.data_ptr())
-
-    return describe
-
-
-SPLIT_REDUCTIONS: dict[str, Describe] = {
+_LATER: dict[str, Describe] = {
     "sum": _summed("sum"),
     "nansum": _summed("nansum"),
     "mean": _summed("sum", mean=True),
     "prod": _summed("prod"),
-    "count_nonzero": _count,
-    "amax": _extreme("max"),
-    "amin": _extreme("min"),
-    "any": _truth("any", "max"),
-    "all": _truth("all", "min"),
     "var": _spread("var"),
     "std": _spread("std"),
-    "argmax": _place("argmax"),
-    "argmin": _place("argmin"),
 }
-"""For `SPLIT` alone."""
+
+
+def _by_release(name: str) -> Describe:
+    """As the hosts of torch 2.13 and 2.15 do it, which were read; the CPU computes what others do."""
+    read = {READ: OF_2_13.get(name), SPLIT: _LATER.get(name)}
+
+    def describe(call: Call) -> Work | None:
+        found = read.get(call.release)
+        return None if found is None else found(call)
+
+    return describe
+
+
+REDUCTIONS: dict[str, Describe] = {name: _by_release(name) for name in (*OF_2_13, "prod", "var", "std")}

@@ -17,8 +17,7 @@ import torch
 
 from anymps.kernels.launches._binary import BINARY
 from anymps.kernels.launches._call import Call, Describe, Launch, Made, Work
-from anymps.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
-from anymps.kernels.launches._types import NAMES, SCALAR_TYPES
+from anymps.kernels.launches._elements import NAMES, SCALAR_TYPES, all_dense, result_of, sizes_of, strides_of
 from anymps.kernels.launches._unary import launch_of_one
 
 _FLAT = (2, 14)
@@ -187,28 +186,6 @@ def _lerp_launch(
     return _work(call, out, Launch(name, (out, *operands, *further), threads or (out.numel(),)))
 
 
-def _where(call: Call) -> Work | None:
-    """The condition comes first, as truth; the host copies numbers of another dtype to that of the result before."""
-    given = [call.given.get(name) for name in ("condition", "self", "other")]
-    operands = [one for one in given if isinstance(one, torch.Tensor)]
-    if len(operands) < len(given) or call.foreign:
-        return None
-    chosen, x, other = operands
-    if chosen.dtype != torch.bool or x.dtype != other.dtype or x.dtype not in NAMES:
-        return None
-    if any(one.is_conj() or one.is_neg() for one in operands):
-        return None
-    shape = torch._C._infer_size(torch._C._infer_size(chosen.shape, x.shape), other.shape)
-    out = result_of(call, shape, x.dtype, operands)
-    layout = "dense" if out is not None and all_dense((out, *operands)) else "strided"
-    name = f"where_{layout}_{NAMES[x.dtype]}_bool"
-    if out is None:
-        return None
-    if layout == "dense":
-        return _work(call, out, Launch(name, (out, *operands), (out.numel(),)))
-    return _work(call, out, Launch(name, (out, *operands, *_places(out, operands)), _grid(call, out)))
-
-
 def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
     tensors = [call.given[name] for name in names]
     first = tensors[0]
@@ -222,7 +199,6 @@ def _sampler_gradient(call: Call, kernel: str, *names: str) -> Work | None:
 
 
 TERNARY: dict[str, Describe] = {
-    "where": _where,
     "clamp": _clamp,
     "clamp_min": _clamp_one("min", "max"),
     "clamp_max": _clamp_one("max", "min"),

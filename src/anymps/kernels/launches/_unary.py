@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 
 from anymps.kernels.launches._call import Call, Describe, Launch, Work
-from anymps.kernels.launches._elements import all_dense, result_of, sizes_of, strides_of
-from anymps.kernels.launches._types import NAMES
+from anymps.kernels.launches._elements import NAMES, all_dense, result_of, sizes_of, strides_of
 
 _GROUP = (32, 1)
 
@@ -52,7 +51,8 @@ def _finite(call: Call) -> dict[str, float]:
     return {name: usual if given[name] is None else float(given[name]) for name, usual in values.items()}
 
 
-def _exact(call: Call) -> bool:
+def is_exact(call: Call) -> bool:
+    """Whether `gelu` is not to be approximated."""
     return str(call.given.get("approximate", "none")) == "none"
 
 
@@ -104,7 +104,7 @@ _TABLE: dict[str, tuple[_Unary, ...]] = {
     "abs": (_Unary("abs", when=lambda call: not call.given["self"].is_complex()),),
     "neg": (_Unary("neg"),),
     "round": (_Unary("round", when=_plain), _numbered("round_decimals", "decimals")),
-    "gelu": (_Unary("gelu", when=_exact), _Unary("gelu_tanh")),
+    "gelu": (_Unary("gelu", when=is_exact), _Unary("gelu_tanh")),
     "hardshrink": (_numbered("hardshrink", "lambd"),),
     "softshrink": (_numbered("softshrink", "lambd"),),
     "leaky_relu": (_numbered("leaky_relu", "negative_slope"),),

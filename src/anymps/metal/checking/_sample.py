@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from anymps._settings import asked_for
 from anymps.metal._arguments import Arguments, Constant
 from anymps.metal._launch import Sizes3
 
@@ -18,6 +19,18 @@ _THEN = 64  # of the launches behind them, each of that number
 _MORE = 32  # groups that are drawn
 _MOST_ENDS = 32  # groups in which a number of the call ends
 _MOST_KEPT = 4096  # launches that are counted
+_ALL = "all"
+
+
+def checks_shaders() -> bool:
+    """Whether `ANYMPS_CHECK_SHADERS` asks for it. Raises EnableError for what is no number and not `all`."""
+    return asked_for("check_shaders") is not None
+
+
+def sample_seed() -> int | None:
+    """The seed of the groups that are checked; None: all groups are."""
+    which = asked_for("check_shaders")
+    return None if which == _ALL else int(which)
 
 
 @dataclass(frozen=True)

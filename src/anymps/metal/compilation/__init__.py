@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from anymps.metal.compilation._cache import cache_directory, find_or_make
     from anymps.metal.compilation._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal.compilation._compile import compile_checker, compile_runtime, compile_shader, runs_loops
-    from anymps.metal.compilation._compile_ahead import compile_ahead, compiled_shader
     from anymps.metal.compilation._compiler import find_compiler, tool_key
     from anymps.metal.compilation._elf import undefined_symbols
     from anymps.metal.compilation._preprocess import SOURCE_NAME
@@ -26,7 +25,6 @@ if not TYPE_CHECKING:
             "_cache": "cache_directory find_or_make",
             "_cache_limit": "cache_bytes cache_limit shader_cache",
             "_compile": "compile_checker compile_runtime compile_shader runs_loops",
-            "_compile_ahead": "compile_ahead compiled_shader",
             "_compiler": "find_compiler tool_key",
             "_elf": "undefined_symbols",
             "_preprocess": "SOURCE_NAME",

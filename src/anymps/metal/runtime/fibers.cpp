@@ -1,11 +1,9 @@
 // A group of threads as fibers: who runs, who waits, and what opens.
 #include "fibers.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
 
-#include "float_state.h"
 #include "guard.h"
 
 namespace anymps_rt {
@@ -238,14 +236,6 @@ void Fibers::run_in_turn(unsigned threads, anymps_rt_entry entry, void* context)
   run(1, each, &turns);
 }
 
-void* Fibers::frame(size_t bytes) {
-  constexpr size_t kLine = 64, kPage = 4096;
-  size_t each = (bytes + kLine - 1) / kLine * kLine;
-  each += each % kPage == 0 ? kLine : 0;  // not all at the same offset of a page
-  reserve_frames(each * kMaxThreads);  // by the first thread of a group: all have one size
-  return frames_ + current * each;
-}
-
 void Fibers::reserve_frames(size_t bytes) {
   constexpr size_t kLine = 64;
   if (bytes <= frames_room_) {
@@ -257,73 +247,6 @@ void Fibers::reserve_frames(size_t bytes) {
   if (frames_ == nullptr) {
     std::abort();
   }
-}
-
-// Runs a lane until it waits or is done.
-void Fibers::step(unsigned s, const Group& group, Begin begin) {
-  using Resume = void (*)(void* frame);
-  const auto lane = static_cast<unsigned>(__builtin_ctz(runnable_[s]));
-  runnable_[s] &= runnable_[s] - 1;
-  current = s * kLanes + lane;
-  Coroutine& mine = coroutines_[current];
-  void*& frame = pointers_[current];
-  if (frame == nullptr) {
-    const unsigned row = current / group.size[0];
-    mine.thread = {group.launch, &group, {current % group.size[0], row % group.size[1], row / group.size[1]}, current};
-    frame = begin(mine.thread, mine.wait);
-  } else {
-    (*static_cast<Resume*>(frame))(frame);
-  }
-  if (*static_cast<Resume*>(frame) == nullptr) {
-    return;
-  }
-  slots_[current] = mine.wait.slot;
-  (mine.wait.resolve == nullptr ? at_barrier_ : at_simd_)[s] |= 1u << lane;
-}
-
-void Fibers::resolve_resumed(unsigned s) {
-  const Coroutine* const all = coroutines_.data() + s * kLanes;
-  unsigned long lowest = ~0ul;
-  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
-    const unsigned long site = all[__builtin_ctz(rest)].wait.site;
-    lowest = site < lowest ? site : lowest;
-  }
-  unsigned lanes = 0;
-  Resolve resolve = nullptr;
-  for (unsigned rest = at_simd_[s]; rest != 0; rest &= rest - 1) {
-    const Wait& wait = all[__builtin_ctz(rest)].wait;
-    if (wait.site == lowest && (resolve == nullptr || resolve == wait.resolve)) {
-      resolve = wait.resolve;
-      lanes |= rest & -rest;
-    }
-  }
-  resolve(slots_ + s * kLanes, lanes);
-  at_simd_[s] &= ~lanes;
-  runnable_[s] = lanes;
-}
-
-void Fibers::resume_all(const Group& group, Begin begin) {
-  const unsigned long state = flush_subnormals();
-  coroutines_.resize(kMaxThreads);
-  begin_group(group.threads);
-  std::fill_n(pointers_, group.threads, nullptr);
-  Fibers* const before = enter();
-  do {
-    for (; ready_ != 0; ready_ &= ready_ - 1) {
-      const auto s = static_cast<unsigned>(__builtin_ctz(ready_));
-      for (;;) {
-        while (runnable_[s] != 0) {
-          step(s, group, begin);
-        }
-        if (at_simd_[s] == 0) {
-          break;
-        }
-        resolve_resumed(s);
-      }
-    }
-  } while (open_barrier());
-  leave(before);
-  set_float_state(state);
 }
 
 }  // namespace anymps_rt
@@ -354,10 +277,6 @@ unsigned anymps_rt_thread() {
 
 anymps_rt::Chain* anymps_rt_chain() {
   return anymps_rt::the_fibers->chain();
-}
-
-void* anymps_rt_frame(unsigned long bytes) {
-  return anymps_rt::the_fibers->frame(bytes);
 }
 
 char* anymps_rt_shared() {

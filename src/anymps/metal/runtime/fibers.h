@@ -66,9 +66,7 @@ class Fibers {
   void run(unsigned threads, anymps_rt_entry entry, void* context);
   // The threads of a group one after the other, all on one stack: none of them may wait.
   void run_in_turn(unsigned threads, anymps_rt_entry entry, void* context);
-  // The threads of a group as coroutines, which need no stacks. Subnormal floats are zero meanwhile.
-  void resume_all(const Group& group, Begin begin);
-  // The same as loops over lanes.
+  // The threads of a group as loops over lanes. Subnormal floats are zero meanwhile.
   void run_lanes(const Group& group, const Lanes& lanes);
   // The lanes that ran last, all from the place `at` on; and one of them again, alone.
   struct Span {
@@ -76,7 +74,6 @@ class Fibers {
   };
   const Span& last_lanes() const { return span_; }
   void run_lane_again(const Group& group, const Lanes& lanes, unsigned lane);
-  void* frame(size_t bytes);
   void block_at_barrier();
   void block_at_simd(void* slot, Resolve resolve, unsigned long site);
   [[noreturn]] void run_fiber();
@@ -91,8 +88,6 @@ class Fibers {
   void leave(Fibers* before);
   void begin_group(unsigned threads);
   bool open_barrier();
-  void step(unsigned s, const Group& group, Begin begin);
-  void resolve_resumed(unsigned s);
   void reserve_frames(size_t bytes);
   void place_threads(const Group& group);
   void run_ready(unsigned s, const Group& group, const Lanes& lanes);
@@ -115,17 +110,12 @@ class Fibers {
   Chain chains_[kMaxThreads];
   void* pointers_[kMaxThreads];  // of the stacks of fibers that wait
   void* main_ = nullptr;
-  struct Coroutine {
-    Thread thread;
-    Wait wait;
-  };
-  std::vector<Coroutine> coroutines_;
   std::vector<Thread> threads_;        // of lanes: where each is in a group of the size `placed_`
   unsigned placed_[3] = {0, 0, 0};
   unsigned char places_[kMaxThreads];  // the same
   Span span_{0, 0, 0};
   char* frames_ = nullptr;
-  size_t frame_bytes_ = 0, frames_room_ = 0;
+  size_t frames_room_ = 0;
   Stacks stacks_;
 };
 

@@ -225,8 +225,6 @@ void work(void* context) {
           find_next(job, group);
           job.kernel->group(group);
         }
-      } else if (job.kernel->form == Form::Resumed) {
-        fibers.resume_all(group, reinterpret_cast<Begin>(reinterpret_cast<void (*)()>(job.kernel->thread)));
       } else if (job.kernel->form == Form::Lanes) {
         fibers.run_lanes(group, lanes_of(*job.kernel));
       } else if (job.kernel->form == Form::InTurn) {
@@ -294,7 +292,7 @@ int launch(
   if (workers > pieces) {
     workers = static_cast<unsigned>(pieces);
   }
-  const uint64_t few = kernel->form == Form::Fibers ? 0 : kernel->form == Form::Resumed ? 4096 : 32768;
+  const uint64_t few = kernel->form == Form::Fibers ? 0 : 32768;
   if (threads < few || is_asking()) {
     workers = 1;  // to wake another thread takes longer, or the others are within a launch that waits for this one
   }

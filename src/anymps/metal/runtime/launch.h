@@ -18,8 +18,8 @@ struct Report {
 }  // namespace anymps_rt
 
 // `kernel->form` says which of its functions is called: `plain` for boxes of the grid, `thread` for each thread of a group as
-// a fiber or, as a Begin, a coroutine, `group` once for a whole group. `workers` threads at most. Returns 0, or the signal that
-// a fault of the kernel raised.
+// a fiber, `group` once for a whole group. `workers` threads at most. Returns 0, or the signal that a fault of the kernel
+// raised.
 //
 // The buffers are as Python packs them: `count` addresses of 8 bytes, then a byte for each, which says whether it is no address
 // but a place in `packed`, where a constant lies. `shape` are the grid and the group.

@@ -7,11 +7,10 @@ from anymps.metal.translation._brackets import (
     is_attribute,
     names_a_class,
 )
-from anymps.metal.translation._buffer_limit import MAX_BUFFERS, Refused, refused_buffers
 from anymps.metal.translation._call_places import CALLED
 from anymps.metal.translation._fission_steps import PLANE
 from anymps.metal.translation._launchers import INITIALISERS, launchers
-from anymps.metal.translation._parameters import Unsupported
+from anymps.metal.translation._parameters import MAX_BUFFERS, Refused, Unsupported, refused_buffers
 from anymps.metal.translation._rewrite import Translation, call_names, closure, translate
 from anymps.metal.translation._structure import Structure, read_structure
 from anymps.metal.translation._tokens import Edit, Rewritten, Token, apply, tokenize

@@ -7,25 +7,15 @@ computed once: so is a store of it, as where 32 lanes read before one of them wr
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_loops import Loop, read_loop
-from anymps.metal.translation._fission_names import (
-    base,
-    dereferences,
-    directly_changed,
-    is_vector,
-    signed_indices,
-)
-from anymps.metal.translation._fission_private_elements import hold_own
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import NoText, group_function
-from anymps.metal.translation._fission_uniformity import Names
-from anymps.metal.translation._fission_vector_loops import Turns, read_turns
+from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
 from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
 from anymps.metal.translation._structure import Function, Parameter
@@ -79,24 +69,16 @@ def group_form(
 ) -> GroupForm | None:
     """The form of a kernel that needs no fibers, or None if it needs them; `synced` are the names that synchronise."""
     try:
-        with contextlib.suppress(NoText):  # where a loop is cut off, more must be kept in arrays
-            return _Reader(function, code, synced, own, render, True).read()
-        return _Reader(function, code, synced, own, render, False).read()
+        return _Reader(function, code, synced, own, render).read()
     except (_Refused, Unread, NoText, Unsupported, RecursionError):
         return None
 
 
 class _Reader:
     def __init__(
-        self,
-        function: Function,
-        code: list[Token],
-        synced: Collection[str],
-        own: OwnCalls,
-        render: Render,
-        turned: bool,
+        self, function: Function, code: list[Token], synced: Collection[str], own: OwnCalls, render: Render
     ) -> None:
-        self.function, self.code, self.synced, self.render, self.turned = function, code, synced, render, turned
+        self.function, self.code, self.synced, self.render = function, code, synced, render
         first, last = function.body
         self.body = code[first + 1 : last]
         self.returns = any(token.text == "return" for token in self.body)
@@ -106,7 +88,6 @@ class _Reader:
         self.open: list[Item] = []
         self.calls = self.depth = 0
         self.addresses = Addresses(own, self.names)
-        self.shared: list[str] = []
         vectors = [p for p in function.parameters if p.attribute in _PLACES and is_vector(p)]
         axis = 0
         if vectors:  # Inductor's groups are one thread wide, and its sources full of c10
@@ -120,8 +101,7 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        steps = self.steps if self.returns else hold_own(self.steps, self.shared, self.names.lanes)
-        text = group_function(self.function, parameters, self.axis, steps, self.names.varying, self.returns)
+        text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
         return GroupForm(text, self.axis, together)
 
@@ -309,9 +289,7 @@ class _Reader:
         """A statement that needs no other thread."""
         names = self.names
         used = self._used(statement.tokens, statement.first, replaced)
-        counted = [name for name, start in names.lanes.items() if start == "0"]
-        signed = signed_indices(self.code, statement.first, statement.last, counted)
-        text = self.render(statement.first, statement.last, {**signed, **replaced})
+        text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
             raise _Refused
         declared = frozenset(statement.declared)
@@ -322,7 +300,6 @@ class _Reader:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))
             names.uniform |= declared
             names.memory |= declared
-            self.shared += statement.declared
             return
         read = [
             token
@@ -342,7 +319,7 @@ class _Reader:
                 (at, at): f"const {self.render(at, at, {})}"
                 for at in (statement.first + place for place in as_constants(statement.tokens))
             }
-            text = self.render(statement.first, statement.last, {**signed, **replaced, **constants})
+            text = self.render(statement.first, statement.last, {**replaced, **constants})
         if fixed and uniform:
             self._declare_once(text, used - declared, declared, loads)
         elif statement.kind == "expression" and uniform and not self.returns and names.is_store(read):
@@ -350,13 +327,6 @@ class _Reader:
             self.steps.append(Once(text, used))
         elif again:
             self._declare_again(text, used - declared, statement.declared, read)
-        elif statement.kind == "control" and (only := names.only_thread(list(statement.tokens))) is not None:
-            self._close()
-            self.open.append(Item(text, used, (), stores=True, pointing=pointing))
-            self._close(only)
-        elif self.turned and (turns := self._turns(statement)) is not None:
-            self._close()
-            self.steps.append(Piece([Item(text, used, (), True, frozenset(used & names.changed))], turns=turns))
         else:
             self._add_for_each(statement, text, used, pointing)
 
@@ -394,17 +364,9 @@ class _Reader:
             )
         )
 
-    def _turns(self, statement: Statement) -> Turns | None:
-        """A loop that can be done turn by turn for many threads."""
-        if self.axis == PLANE:
-            return None
-        return read_turns(
-            self.code, statement, self.names, self.addresses.arrays, lambda a, b, c: self.render(a, b, dict(c))
-        )
-
-    def _close(self, only: str = "") -> None:
+    def _close(self) -> None:
         if self.open:
-            self.steps.append(Piece(self.open, only, self.open[0].bound if len(self.open) == 1 else ""))
+            self.steps.append(Piece(self.open, self.open[0].bound if len(self.open) == 1 else ""))
         self.open = []
 
     def _bound(self, statement: Statement) -> str:

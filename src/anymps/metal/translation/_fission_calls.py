@@ -12,8 +12,7 @@ from itertools import pairwise
 from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, split_commas, without_attributes
 from anymps.metal.translation._fission_uniformity import Names
 from anymps.metal.translation._heads import parameters_at
-from anymps.metal.translation._pure_calls import TYPES
-from anymps.metal.translation._statements import Statement
+from anymps.metal.translation._statements import TYPES, Statement
 from anymps.metal.translation._structure import Function, Structure
 from anymps.metal.translation._tokens import Token
 

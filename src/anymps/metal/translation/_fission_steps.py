@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anymps.metal.translation._fission_vector_loops import Turns
-
 PLANE = 2  # in place of an axis: the threads of a group lie along x and y
 
 
@@ -26,15 +24,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Piece:
-    """What threads do on their own; `only` is the one that has something to do, `bound` the first that has not.
-
-    `turns`: a loop that is done turn by turn for many threads.
-    """
+    """What threads do on their own; `bound` is the first one that has nothing to do."""
 
     items: Sequence[Item]
-    only: str = ""
     bound: str = ""
-    turns: Turns | None = None
 
     @property
     def used(self) -> frozenset[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
-from anymps.metal.translation._fission_vector_loops import Turns, turn_lines
 from anymps.metal.translation._parameters import buffer_kind
 from anymps.metal.translation._structure import Function
 
@@ -173,12 +172,11 @@ class _Writer:
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
         if self.unkept.intersection(kept):
             raise NoText
-        prologue = self._computed_again(needed)
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         lines = [
             f"auto anymps_p{number} = [&]({who if self.plane else 'int anymps_i'}, auto anymps_keep) "
             "__attribute__((always_inline)) {",
-            *prologue,
+            *self._computed_again(needed),
             *(
                 f"[[maybe_unused]] {'' if name in changed else 'const '}auto {name} = {array}[anymps_i];"
                 for name, array in known.items()
@@ -189,11 +187,9 @@ class _Writer:
             *self._kept_by_all(number, kept),
         ]
         who = "anymps_i, anymps_x, anymps_y" if self.plane else "anymps_i"
-        if self.plane and piece.only:
-            who = "anymps_i, anymps_i % anymps_w, anymps_i / anymps_w"
         keep = f"anymps_fission::into(anymps_s{number})" if kept else "anymps_fission::Nowhere()"
         call = f"{'if (anymps_all[anymps_i]) ' if self.returns else ''}anymps_p{number}({who}, {keep});"
-        return [*lines, *self._for_threads(number, piece, call, prologue, known)]
+        return [*lines, *self._for_threads(number, piece, call)]
 
     def _computed_again(self, needed: Collection[str]) -> list[str]:
         """Declarations of what each thread computes from its index alone."""
@@ -223,12 +219,8 @@ class _Writer:
         probed = f"decltype(anymps_p{number}({none}, anymps_fission::Probe()))"
         return [f"{probed}::Stores anymps_s{number};"] if kept else []
 
-    def _for_threads(
-        self, number: int, piece: Piece, call: str, prologue: Sequence[str], known: Mapping[str, str]
-    ) -> list[str]:
-        """Calls a piece for those threads that have something to do. `known` is what earlier pieces kept for it."""
-        if piece.only:
-            return [f"if (const int anymps_i = {piece.only}; anymps_i >= 0 && anymps_i < anymps_n) {{ {call} }}"]
+    def _for_threads(self, number: int, piece: Piece, call: str) -> list[str]:
+        """Calls a piece for those threads that have something to do."""
         if self.plane:
             return [
                 "for (int anymps_y = 0; anymps_y < anymps_h; ++anymps_y) {",
@@ -237,25 +229,12 @@ class _Writer:
                 "for (int anymps_x = 0; anymps_x < anymps_w; ++anymps_x) {",
                 f"const int anymps_i = anymps_o + anymps_x; {call} }} }}",
             ]
-        if piece.turns is not None:
-            return self._by_turns(number, piece.turns, call, prologue, known)
         if piece.bound:
             end = f"anymps_m{number}"
             lines = [f"const int {end} = anymps_fission::at_most(anymps_n, {piece.bound});"]
         else:
             end, lines = "anymps_n", []
         return [*lines, "ANYMPS_ANY_ORDER", f"for (int anymps_i = 0; anymps_i < {end}; ++anymps_i) {call}"]
-
-    def _by_turns(
-        self, number: int, turns: Turns, call: str, prologue: Sequence[str], known: Mapping[str, str]
-    ) -> list[str]:
-        fixed = [
-            f"[[maybe_unused]] const auto {name} = {array}[anymps_i];"
-            for name, array in known.items()
-            if name not in turns.changed
-        ]
-        changed = [(name, array) for name, array in known.items() if name in turns.changed]
-        return turn_lines(number, turns, [*prologue, *fixed], changed, self.returns, call)
 
     def _call(self, call: Call) -> list[str]:
         number = call.result.removeprefix("anymps_r")

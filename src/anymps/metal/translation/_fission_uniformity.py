@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._fission_loops import is_steady
-from anymps.metal.translation._fission_names import others
-from anymps.metal.translation._statements import ASSIGNMENTS
+from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
+from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
 _INDEX_CALLS = frozenset({"static_cast", "floor_divide", "int", "uint", "ushort", "long", "ulong"})
@@ -31,6 +31,11 @@ class Names:
     fixed: set[str] = field(default_factory=set)  # those of them that no kernel can change
     declared: set[str] = field(default_factory=set)  # outside of the braces of a statement
     counters: set[str] = field(default_factory=set)  # of loops in which threads meet
+
+    @property
+    def same_components(self) -> str:
+        """The components of a position along which the threads of a group do not differ."""
+        return "xyz".replace("xyz"[self.axis], "")
 
     def within(self, counter: str) -> tuple[set[str], set[str], set[str], dict[str, str]]:
         """A loop of that counter begins. What was known before, for its end."""
@@ -60,7 +65,7 @@ class Names:
             after = listed[index + 1].text if index + 1 < len(listed) else ""
             if token.kind != "name":
                 continue
-            if token.text in self.positions and after == "." and listed[index + 2].text in others(self.axis):
+            if token.text in self.positions and after == "." and listed[index + 2].text in self.same_components:
                 continue
             if token.text in self.varying or (token.text in self.changed and token.text not in self.uniform):
                 return False
@@ -93,17 +98,6 @@ class Names:
         close = closing(tokens, 1)
         return tokens[close + 1].text in ASSIGNMENTS and sum(t.text in (*ASSIGNMENTS, "++", "--") for t in tokens) == 1
 
-    def only_thread(self, tokens: list[Token]) -> str | None:
-        """For `if (index == 3) ...` the one turn of the loop that does something."""
-        words = [token.text for token in tokens]
-        if words[:2] != ["if", "("] or "else" in words:
-            return None
-        condition = words[2 : closing(tokens, 1)]
-        if "==" not in condition or not condition[-1].isdigit() or condition[-2] != "==":
-            return None
-        start = self.lanes.get("".join(condition[:-2]))
-        return None if start is None else f"{condition[-1]} - int({start})"
-
     def bound(self, tokens: list[Token]) -> tuple[int, int] | None:
         """For `if (index < n) ...` the first and the last token of n, where that is the same for all threads."""
         words = [token.text for token in tokens]
@@ -117,3 +111,36 @@ class Names:
         if {"<", ">", "<=", ">=", "==", "!=", "&&", "||", ","} & set(words[place + 1 : end]):
             return None
         return place + 1, end - 1
+
+
+def is_vector(parameter: Parameter) -> bool:
+    """Whether it has more than one component."""
+    return any(
+        token.kind == "name" and token.text[-1] in "23" and token.text[:-1] in ("uint", "ushort", "int")
+        for token in parameter.tokens
+    )
+
+
+def base(parameter: Parameter, axis: int) -> str:
+    """From where a thread's index is counted. Along y a launch has one group, or else runs as fibers."""
+    return "anymps_line.start" if parameter.attribute == "thread_position_in_grid" and axis == 0 else "0"
+
+
+def directly_changed(tokens: list[Token]) -> set[str]:
+    """Names that are assigned to, or counted up or down, as a whole."""
+    found = set()
+    for index, token in enumerate(tokens):
+        after = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        before = tokens[index - 1].text if index else ""
+        declared = index and ends_type(tokens[index - 1])
+        if token.kind == "name" and not declared and (after in (*ASSIGNMENTS, "++", "--") or before in ("++", "--")):
+            found.add(token.text)
+    return found
+
+
+def dereferences(tokens: list[Token]) -> bool:
+    """Whether `*p` stands somewhere: a star behind no value."""
+    for before, token in pairwise(tokens):
+        if token.text == "*" and before.kind == "punct" and before.text not in (")", "]", ">"):
+            return True
+    return False

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from anymps.metal.translation._builtins import BUILTINS
+from anymps.metal._shim import SHIM
 from anymps.metal.translation._heads import parameters_at
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._statements import ends_type
@@ -17,6 +17,8 @@ from anymps.metal.translation._structure import Declaration, Structure
 from anymps.metal.translation._tokens import Token
 from anymps.metal.translation._unbound_resources import images
 
+# The functions beneath Metal's headers that exist here, because programs that add to `metal` call them.
+_BUILTINS = frozenset(re.findall(r"\b__metal_\w+", (SHIM / "msl" / "builtins.h").read_text(encoding="utf-8")))
 _DECLINED = (
     (
         re.compile(
@@ -27,7 +29,7 @@ _DECLINED = (
     (re.compile(r"imageblock|threadgroup_imageblock"), "image blocks"),
     (re.compile(r"tensor_ops|mpp|tensor_handle|tensor_inline|cooperative_tensor"), "Metal 4 tensor operations"),
     (
-        re.compile(rf"(?!(?:{'|'.join(sorted(BUILTINS))})$)__metal_\w+|__asm|simdgroup_async_copy"),
+        re.compile(rf"(?!(?:{'|'.join(sorted(_BUILTINS))})$)__metal_\w+|__asm|simdgroup_async_copy"),
         "intrinsics inside of Apple's compiler",
     ),
     (re.compile(r"discard_fragment|dfd[xy]|fwidth"), "functions of fragment shaders"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anymps.metal.translation._brackets import names_a_class, split_commas
@@ -17,7 +17,7 @@ from anymps.metal.translation._fission import GroupForm, group_form
 from anymps.metal.translation._fission_calls import OwnCalls
 from anymps.metal.translation._function_constants import constants_read
 from anymps.metal.translation._heads import parameters_at
-from anymps.metal.translation._left_out import LeftOut, left_out
+from anymps.metal.translation._left_out import left_out
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._shared_variables import shared_memory
 from anymps.metal.translation._structure import Function, Instance, Structure, read_structure
@@ -58,74 +58,97 @@ def translate(text: str, synced_names: Iterable[str] = (), loops: bool = False, 
 
     With `loops`, kernels that can do without fibers do. Raises Unsupported for a feature that is not there.
     """
-    tokens = tokenize(text)
-    edits = _linkage_edits(text, tokens)
-    code = [token for token in tokens if not token.directive]
-    structure = read_structure(code)
-    gone = left_out(code, structure)
-    edits += token_edits(text, tokens, structure)
-    edits += _structure_edits(text, code, structure)
-    edits = _with_blanks(text, code, structure, gone, edits)
-    names = call_names(tokens, structure)
+    shader = _Shader(text)
+    names = call_names(shader.tokens, shader.structure)
     synced = closure(names, synced_names)
-    groups = _group_forms(text, code, structure, synced, gone, edits) if loops else {}
-    for function in structure.functions:
+    groups = _group_forms(shader, synced) if loops else {}
+    for function in shader.there():
         if id(function) in groups:  # the kernel itself is there for its type alone
-            start, end = code[function.body[0]].end, code[function.body[1]].start
-            edits = [edit for edit in edits if not start <= edit.start < end]
-            edits.append(blank(text, start, end))
+            shader.blank_body(function)
     if chains:
-        there = [one for one in structure.functions if id(one) not in groups and id(one) not in gone.functions]
-        edits += call_edits(code, there, structure.classes, synced)
-    holders = pointer_classes(code)
+        called = [function for function in shader.there() if id(function) not in groups]
+        shader.edits += call_edits(shader.code, called, shader.structure.classes, synced)
+    holders = pointer_classes(shader.code)
     kernels = tuple(
         replace(
             kernel,
-            constants=constants_read(kernel.function, used, structure, names),
-            unbound=gone.kernels.get(id(kernel.function))
+            constants=constants_read(kernel.function, used, shader.structure, names),
+            unbound=shader.gone.kernels.get(id(kernel.function))
             or argument_buffer(kernel.name, kernel.function.parameters, holders),
         )
-        for kernel, used in _kernels(structure, synced, groups)
+        for kernel, used in _kernels(shader.structure, synced, groups)
     )
-    return Translation(apply(text, edits), kernels, structure)
+    return Translation(apply(text, shader.edits), kernels, shader.structure)
 
 
-def _linkage_edits(text: str, tokens: list[Token]) -> list[Edit]:
-    """Takes `extern "C"` before classes out of the text, and out of the tokens."""
-    linkages = [i for i, token in enumerate(tokens) if token.text == "extern" and names_a_class(tokens, i)]
-    edits = [blank(text, tokens[index].start, tokens[index + 1].end) for index in linkages]
-    for index in reversed(linkages):
-        del tokens[index : index + 2]
-    return edits
+class _Shader:
+    """A source on its way: what is read of it, and the edits so far. Raises Unsupported as `translate`."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens = text, tokenize(text)
+        linkages = self._without_linkages()
+        self.code = [token for token in self.tokens if not token.directive]
+        self.structure = read_structure(self.code)
+        self.gone = left_out(self.code, self.structure)
+        edits = [*token_edits(text, self.tokens, self.structure), *_structure_edits(self.code, self.structure)]
+        self.edits = self._with_blanks([*linkages, *edits])
+
+    def there(self) -> Iterator[Function]:
+        """The functions that are not left out."""
+        return (function for function in self.structure.functions if id(function) not in self.gone.functions)
+
+    def blank_body(self, function: Function) -> None:
+        """Has nothing stand between the braces of a function."""
+        start, end = self.code[function.body[0]].end, self.code[function.body[1]].start
+        self.edits = [edit for edit in self.edits if not start <= edit.start < end]
+        self.edits.append(blank(self.text, start, end))
+
+    def render(self, first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
+        """The text of tokens after the edits, with other texts in the place of some of them."""
+        start, end = self.code[first].start, self.code[last].end
+        changes = [Edit(self.code[a].start, self.code[b].end, name) for (a, b), name in replaced.items()]
+        kept = [e for e in self.edits if not any(c.start <= e.start and e.end <= c.end for c in changes)]
+        inside = [e for e in (*kept, *changes) if start <= e.start and e.end <= end]
+        return apply(self.text[start:end], [Edit(e.start - start, e.end - start, e.text) for e in inside]).text
+
+    def _without_linkages(self) -> list[Edit]:
+        """Takes `extern "C"` before classes out of the text, and out of the tokens."""
+        tokens = self.tokens
+        linkages = [i for i, token in enumerate(tokens) if token.text == "extern" and names_a_class(tokens, i)]
+        edits = [blank(self.text, tokens[index].start, tokens[index + 1].end) for index in linkages]
+        for index in reversed(linkages):
+            del tokens[index : index + 2]
+        return edits
+
+    def _with_blanks(self, edits: Iterable[Edit]) -> list[Edit]:
+        """The edits, and in the place of those within what goes as a whole that it goes."""
+        spans = [*self.structure.doubles, *self.structure.specialized, *self.gone.spans]
+        places = [(self.code[a].start, self.code[b].end) for a, b in spans]
+        places += [(instance.tokens[0].start, instance.tokens[-1].end) for instance in self.structure.instances]
+        outer: list[tuple[int, int]] = []
+        for start, end in sorted(places, key=lambda span: (span[0], -span[1])):
+            if not outer or start >= outer[-1][1]:
+                outer.append((start, end))
+        starts = [start for start, _ in outer]
+
+        def is_within(edit: Edit) -> bool:
+            place = bisect_right(starts, edit.start) - 1
+            return place >= 0 and edit.start < outer[place][1]
+
+        gone = (blank(self.text, start, end) for start, end in outer)
+        return [*(edit for edit in edits if not is_within(edit)), *gone]
 
 
-def _group_forms(
-    text: str, code: list[Token], structure: Structure, synced: set[str], gone: LeftOut, edits: Sequence[Edit]
-) -> dict[int, GroupForm]:
+def _group_forms(shader: _Shader, synced: set[str]) -> dict[int, GroupForm]:
     """By `id` of the function, how a whole group runs each kernel that synchronises and can do without fibers."""
-    own = OwnCalls.of(code, structure)
-
-    def render(first: int, last: int, replaced: Mapping[tuple[int, int], str]) -> str:
-        changes = [
-            Edit(code[a].start, code[b].end, name) for (a, b), name in replaced.items() if first <= a and b <= last
-        ]
-        kept = [e for e in edits if not any(c.start <= e.start and e.end <= c.end for c in changes)]
-        return _part(text, code[first].start, code[last].end, [*kept, *changes])
-
+    own = OwnCalls.of(shader.code, shader.structure)
     groups: dict[int, GroupForm] = {}
-    for function in structure.functions:
-        usable = function.kernel and function.template is None and id(function) not in gone.functions
-        if usable and _is_synced(function, synced):
-            group = group_form(function, code, synced, own, render)
+    for function in shader.there():
+        if function.kernel and function.template is None and _is_synced(function, synced):
+            group = group_form(function, shader.code, synced, own, shader.render)
             if group is not None:
                 groups[id(function)] = group
     return groups
-
-
-def _part(text: str, start: int, end: int, edits: Iterable[Edit]) -> str:
-    """A part of the source after the edits within it."""
-    inside = [Edit(e.start - start, e.end - start, e.text) for e in edits if start <= e.start and e.end <= end]
-    return apply(text[start:end], inside).text
 
 
 def call_names(tokens: list[Token], structure: Structure) -> dict[str, set[str]]:
@@ -160,7 +183,7 @@ def closure(names: Mapping[str, set[str]], known: Iterable[str] = ()) -> set[str
         synced |= more
 
 
-def _structure_edits(text: str, code: list[Token], structure: Structure) -> list[Edit]:
+def _structure_edits(code: list[Token], structure: Structure) -> list[Edit]:
     """What takes a look around."""
     # Without a value: who reads one is refused, and the declaration is there for the compiler alone.
     edits = [Edit(d[-1].start, d[-1].start, " = {}") for d in structure.function_constants]
@@ -170,25 +193,6 @@ def _structure_edits(text: str, code: list[Token], structure: Structure) -> list
             named = function.head[parameters_at(function.head) - 1]
             edits.append(Edit(named.start, named.end, function.called))
     return edits
-
-
-def _with_blanks(
-    text: str, code: list[Token], structure: Structure, gone: LeftOut, edits: Iterable[Edit]
-) -> list[Edit]:
-    """The edits, and in the place of those within what goes as a whole that it goes."""
-    spans = [(code[a].start, code[b].end) for a, b in [*structure.doubles, *structure.specialized, *gone.spans]]
-    spans += [(instance.tokens[0].start, instance.tokens[-1].end) for instance in structure.instances]
-    outer: list[tuple[int, int]] = []
-    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if not outer or start >= outer[-1][1]:
-            outer.append((start, end))
-    starts = [start for start, _ in outer]
-
-    def is_within(edit: Edit) -> bool:
-        place = bisect_right(starts, edit.start) - 1
-        return place >= 0 and edit.start < outer[place][1]
-
-    return [*(edit for edit in edits if not is_within(edit)), *(blank(text, start, end) for start, end in outer)]
 
 
 def _kernels(

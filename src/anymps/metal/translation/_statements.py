@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
-from anymps.metal.translation._pure_calls import TYPES
 from anymps.metal.translation._tokens import Token
 
 ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _CONTROL = frozenset({"if", "for", "while", "do", "switch", "return", "break", "continue", "goto", "else", "case"})
 _BEFORE_TYPE = frozenset({"const", "constexpr", "volatile", "device", "constant", "thread", "threadgroup", "unsigned"})
 _BEFORE_NAME = frozenset({"*", "&", "const", "device", "thread", "constant", "threadgroup"})
+_SCALARS = "bool char uchar short ushort int uint long ulong half float bfloat"
+_OTHERS = "unsigned size_t ptrdiff_t int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t"
+TYPES = frozenset(
+    {*_SCALARS.split(), *_OTHERS.split()}
+    | {f"{name}{count}" for name in _SCALARS.split() for count in (2, 3, 4)}
+    | {f"{name}{a}x{b}" for name in ("half", "float") for a in (2, 3, 4) for b in (2, 3, 4)}
+)
+"""Types whose values hold no address."""
 _NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from anymps.metal.translation._brackets import SPACES, closing, is_attribute
-from anymps.metal.translation._c_extensions import LONG_VECTOR, coherence, filled_array, short_list
+from anymps.metal.translation._brackets import SPACES, closing, is_attribute, split_commas
 from anymps.metal.translation._structure import Structure
 from anymps.metal.translation._tokens import Edit, Token, blank
 
@@ -16,6 +15,7 @@ _PLACES = {letter: str("xyzw".index(letter)) for letter in "xyzw"} | {
 }
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
 _SPECIFIERS = frozenset({"const", "static", "constexpr", "inline", "volatile", "coherent", *(SPACES - {"constant"})})
+_LONG_VECTOR = re.compile(r"(?:bool|u?(?:char|short|int|long)|half|bfloat|float)[34]")  # a list can be shorter
 _VECTOR = re.compile(r"(?:packed_|simd_|vector_)?(?:bool|u?(?:char|short|int|long)|half|b?float)[234](?:x[234])?|vec")
 _FLOATING = re.compile(r"(?!0[xX])(?:\d*\.\d*|\d+(?=[eE]))(?:[eE][+-]?\d+)?|0[xX][\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+")
 
@@ -36,7 +36,7 @@ def token_edits(text: str, tokens: list[Token], structure: Structure) -> list[Ed
         elif token.text in (".", "->") and _is_swizzle(tokens, index, structure):
             edits.append(_swizzle(tokens, index))
         elif token.text == "{" and tokens[index - 1].text == "=":
-            edits += filled_array(text, tokens, index)
+            edits += _filled_array(text, tokens, index)
         elif is_attribute(tokens, index):
             close = closing(tokens, index)
             edits.append(_attribute(text, tokens[index : close + 1]))
@@ -61,8 +61,8 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
         return [blank(text, token)], index  # C++ has no operations on such an object of a class
     if token.text == "coherent":
         return _coherent(text, tokens, index)
-    if LONG_VECTOR.fullmatch(token.text):
-        return short_list(tokens, index), index
+    if _LONG_VECTOR.fullmatch(token.text):
+        return _short_list(tokens, index), index
     if token.text == "ext_vector_type" and following.text == "(":
         return [Edit(token.start, following.end, f"vector_size({_wide_element(tokens, index)}")], index
     if token.text.strip("_") == "noinline" and _is_gnu_attribute(tokens, index):
@@ -81,7 +81,7 @@ def _is_of_vector(tokens: list[Token], index: int) -> bool:
 
 def _coherent(text: str, tokens: list[Token], index: int) -> tuple[Iterable[Edit], int]:
     """Without the word where it says of a pointer, or of a type, who sees what is written."""
-    if (end := coherence(tokens, index)) is not None:
+    if (end := _coherence(tokens, index)) is not None:
         return [blank(text, tokens[index].start, end.end)], index
     if (last := _coherent_end(tokens, index)) >= 0:
         return [blank(text, tokens[index].start, tokens[last].end)], last
@@ -191,6 +191,42 @@ def _is_swizzle(tokens: list[Token], index: int, structure: Structure) -> bool:
     if _SWIZZLE.fullmatch(name) is None or name in structure.members:
         return False
     return index + 2 >= len(tokens) or tokens[index + 2].text != "("
+
+
+def _coherence(tokens: list[Token], index: int) -> Token | None:
+    """The last token of the qualifier `coherent` or `coherent(system)`; None where it is a name like others."""
+    following = [token.text for token in tokens[index + 1 : index + 4]]
+    if following[:1] == ["("] and following[2:] == [")"] and following[1] in ("device", "system"):
+        return tokens[index + 3]
+    return tokens[index] if tokens[index + 1 : index + 2] and tokens[index + 1].kind == "name" else None
+
+
+def _short_list(tokens: list[Token], index: int) -> Iterable[Edit]:
+    """`uint4 v = {a, b, c};`: what the list lacks is zero, as of an array. `uint4(a, b, c)` stays wrong."""
+    if [token.text for token in tokens[index + 2 : index + 4]] != ["=", "{"]:
+        return
+    close = closing(tokens, index + 3)
+    parts = split_commas(tokens[index + 4 : close])
+    if 1 < len(parts) < int(tokens[index].text[-1]) and all(part[0].text != "{" for part in parts):
+        opening = tokens[index + 3]
+        yield Edit(opening.start, opening.end, f"::anymps_vectors::listed<{tokens[index].text}>(")
+        yield Edit(tokens[close].start, tokens[close].end, ")")
+
+
+def _filled_array(text: str, tokens: list[Token], index: int) -> Iterable[Edit]:
+    """`float a[N] = {[0 ... N - 1] = x};`, which clang has from C: a loop does it."""
+    close = closing(tokens, index)
+    if [token.text for token in tokens[index + 1 : index + 4]] != ["[", "0", "..."] or tokens[index - 2].text != "]":
+        return
+    end = closing(tokens, index + 1)
+    opening = next((at for at in range(index - 2, 0, -1) if tokens[at].text == "["), 1)
+    if tokens[end + 1].text != "=" or len(split_commas(tokens[index + 1 : close])) != 1:
+        return
+    loop = "{}; for (int anymps_i = 0; anymps_i <= ("
+    kept = text.count("\n", tokens[index].start, tokens[index + 3].end) * "\n"
+    yield Edit(tokens[index].start, tokens[index + 3].end, loop + kept)
+    yield Edit(tokens[end].start, tokens[end].end, f"); ++anymps_i) {tokens[opening - 1].text}[anymps_i]")
+    yield blank(text, tokens[close])
 
 
 def erased(tokens: Iterable[Token]) -> str:

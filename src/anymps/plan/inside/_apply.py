@@ -16,11 +16,6 @@ from anymps.plan._scenario import Scenario
 
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW"}
 
-_BLOCK = 256
-_LEAST = 4096
-"""Numbers that share a scale in 8-bit states, and below which a state stays float32: bitsandbytes from 0.44 on (pull
-request 1365; it was 2048 before), and torchao's `AdamW8bit`, which follows it (torchao pull request 927)."""
-
 
 class Applied:
     """What the script's batches looked like, once it has run."""
@@ -215,7 +210,7 @@ def _choose_implementation(fused: bool, applied: Applied) -> None:
 
 
 def _replace_optimizers(wanted: str, applied: Applied) -> None:
-    base: Any = getattr(torch.optim, _OPTIMIZERS[wanted]) if wanted in _OPTIMIZERS else _EightBit
+    base: Any = getattr(torch.optim, _OPTIMIZERS[wanted])
 
     class Replacement(base):  # type: ignore[misc]
         """The optimizer of the scenario, which takes what it knows of the arguments of another one."""
@@ -234,39 +229,3 @@ def _replace_optimizers(wanted: str, applied: Applied) -> None:
     for name in _OPTIMIZERS.values():
         if name != base.__name__:
             setattr(torch.optim, name, Replacement)
-
-
-class _EightBit(torch.optim.Optimizer):
-    """The memory of Adam with 8-bit states: a byte for each number and moment, and a scale for each block of them.
-
-    A step takes no more, as the kernels of bitsandbytes work in blocks.
-    """
-
-    def __init__(self, params: Any, lr: Any = 1e-3, **options: Any) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": options.get("weight_decay", 0.0)})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make the states, once, and change the parameters in place."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if not self.state[parameter]:
-                    self.state[parameter].update(_states(parameter))
-                parameter.add_(parameter.grad, alpha=-float(group["lr"]))
-        return loss
-
-
-def _states(parameter: Tensor) -> dict[str, Tensor]:
-    small = parameter.numel() < _LEAST
-    made: dict[str, Tensor] = {}
-    for moment in ("exp_avg", "exp_avg_sq"):
-        made[moment] = torch.zeros_like(parameter, dtype=torch.float32 if small else torch.uint8)
-        if not small:
-            made[f"{moment}_scale"] = torch.zeros(-(-parameter.numel() // _BLOCK), device=parameter.device)
-    return made

@@ -9,7 +9,7 @@ from anymps._text import step_name
 from anymps.compare import Comparison, Divergence
 from anymps.report import _text as text
 from anymps.report.comparison import _words as words
-from anymps.report.comparison._drawings import loss_chart, losses_drawing
+from anymps.report.comparison._drawings import losses_drawing
 from anymps.report.document import (
     Block,
     Column,
@@ -159,16 +159,9 @@ def _losses(found: Comparison) -> Iterator[Section]:
         caption=f"The values {f'at {where}' if where else 'of each step'}; differences are relative to the larger one",
         rest=f"{left:,} more in the JSON report." if left else "",
     )
-    blocks: list[Block] = []
-    if len(found.losses) > 1:
-        blocks.append(
-            Drawing(
-                "losses_drawing",
-                losses_drawing(found),
-                (lambda width, glyphs: loss_chart(found, width, glyphs)) if found.largest_difference else None,
-            )
-        )
-    yield Section("losses", "Losses", (*blocks, table), remark=where, folded=False)
+    drawn = losses_drawing(found)
+    blocks = (Drawing("losses_drawing", drawn), table) if drawn is not None else (table,)
+    yield Section("losses", "Losses", blocks, remark=where, folded=False)
 
 
 def _spread(count: int) -> list[int]:

@@ -1,30 +1,26 @@
-"""The losses of two runs as a picture: both curves, with their difference below; on a page and in characters."""
+"""The losses of two runs as a picture: both curves, with their difference below."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from anymps._text import step_name
 from anymps.compare import Comparison, LossPair
 from anymps.report._lanes import round_
 from anymps.report.comparison import _words as words
 
-if TYPE_CHECKING:
-    from anymps.report.document import Glyphs
-
 _POINTS: Final = 400  # of a curve
 _TOP, _HEIGHT = 16, 150  # of the curves of both
 _APART_TOP, _APART_HEIGHT = 196, 90
 _NEAREST, _FURTHEST = -8, 0  # powers of ten of the difference: a float32's last place, and all of it
-_ROWS, _WIDEST = 12, 78
 
 
 def losses_drawing(found: Comparison) -> dict[str, Any] | None:
     """Both curves over the steps, and their difference on a logarithmic scale; None without two finite losses."""
-    pairs = _kept(found.losses, _POINTS)
+    pairs = _kept(found.losses)
     values = [value for pair in pairs for value in (pair.left, pair.right) if math.isfinite(value)]
     if len(values) < 2:
         return None
@@ -75,11 +71,11 @@ def _points(across: Sequence[float], heights: Sequence[float | None]) -> str:
     return " ".join(parts)
 
 
-def _kept(pairs: Sequence[LossPair], most: int) -> list[LossPair]:
-    """At most `most` pairs: the one that differs most from each stretch."""
-    if len(pairs) <= most:
+def _kept(pairs: Sequence[LossPair]) -> list[LossPair]:
+    """As many pairs as a curve has points: the one that differs most from each stretch."""
+    if len(pairs) <= _POINTS:
         return list(pairs)
-    edges = [place * len(pairs) // most for place in range(most + 1)]
+    edges = [place * len(pairs) // _POINTS for place in range(_POINTS + 1)]
     return [max(pairs[start:end], key=lambda it: it.difference) for start, end in pairwise(edges)]
 
 
@@ -89,38 +85,3 @@ def _span(values: Sequence[float]) -> tuple[float, float]:
         edge = abs(low) / 2 or 1.0
         return low - edge, high + edge
     return low, high
-
-
-def loss_chart(found: Comparison, width: int, glyphs: Glyphs) -> list[str]:
-    """Both curves in characters: `o` and `x`, and another where they share a cell."""
-    pairs = _kept(found.losses, max(min(width, _WIDEST) - 12, 10))
-    values = [value for pair in pairs for value in (pair.left, pair.right) if math.isfinite(value)]
-    if len(values) < 2:
-        return []
-    low, high = _span(values)
-    labels = {0: f"{high:.4g}", _ROWS - 1: f"{low:.4g}"}
-    margin = max(map(len, labels.values())) + 1
-    columns = max(min(width, _WIDEST) - margin, len(pairs))
-    cells = [[" "] * columns for _ in range(_ROWS)]
-    row_of = _rows(low, high)
-    for column in range(columns):
-        pair = pairs[column * len(pairs) // columns] if len(pairs) > 1 else pairs[0]
-        left, right = row_of(pair.left), row_of(pair.right)
-        if left is not None:
-            cells[left][column] = "o"
-        if right is not None:
-            cells[right][column] = glyphs.bar if right == left else "x"
-    lines = [f"{labels.get(row, ''):>{margin - 1}} {''.join(cells[row])}".rstrip() for row in range(_ROWS)]
-    names = [side.name for side in found.sides]
-    first, last = step_name(pairs[0].step), step_name(pairs[-1].step)
-    lines.append(f"{'':{margin}}{glyphs.floor * columns}")
-    lines.append(f"{'':{margin}}{first}{last:>{max(columns - len(first), len(last) + 1)}}")
-    lines.append(f"{'':{margin}}o {names[0]}   x {names[1]}   {glyphs.bar} both")
-    return lines
-
-
-def _rows(low: float, high: float) -> Callable[[float], int | None]:
-    def row(value: float) -> int | None:
-        return round((_ROWS - 1) * (high - value) / (high - low)) if math.isfinite(value) else None
-
-    return row

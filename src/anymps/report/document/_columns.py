@@ -13,7 +13,6 @@ from anymps.report.document._tree import Cell, Column, Cut, Table
 
 _BETWEEN: Final = 2  # blanks
 _NARROWEST: Final = 8  # of a cell that may be cut where no room is left
-_BAR: Final = 28  # characters of a whole
 
 
 def fitted_table(table: Table, room: int) -> RichTable:
@@ -24,9 +23,6 @@ def fitted_table(table: Table, room: int) -> RichTable:
     """
     rows = [*table.rows, *table.beyond, *table.sums]
     columns = [_Fitting(column, [row[at] for row in rows], table.headed) for at, column in enumerate(table.columns)]
-    if table.bars:
-        bars = ["#" * max(1, round(_BAR * share)) for share in table.bars]
-        columns.append(_Fitting(Column(""), [*bars, *[""] * (len(rows) - len(bars))], table.headed))
     _fit_all(columns, room)
     grid = RichTable(
         box=None,

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps.report._text import clean, plural
-from anymps.report.document._glyphs import BLOCKS
 from anymps.report.document._tree import (
     WORDS,
     Block,
@@ -19,7 +18,6 @@ from anymps.report.document._tree import (
     Change,
     Changes,
     Document,
-    Drawing,
     Facts,
     Form,
     Items,
@@ -35,7 +33,6 @@ _MARKS = {"error": "\u274c", "warning": "\u26a0\ufe0f", "info": "\u2139\ufe0f", 
 # Not the module `html`, which a script may have one of its own of: a report is imported before the script runs.
 _HTML: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"})
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~!$])")
-_WIDTH = 80  # of drawings
 
 
 def as_markdown(document: Document) -> Iterator[str]:
@@ -121,9 +118,7 @@ def _block(block: Block) -> str:
         return "".join(f"- {escaped(sentence)}\n" for sentence in block.sentences)
     if isinstance(block, Changes):
         return "".join(f"{number}. {_change(change)}\n" for number, change in enumerate(block.changes, 1))
-    if isinstance(block, Note):
-        return "\n".join(_note(block))
-    return _drawing(block)
+    return "\n".join(_note(block)) if isinstance(block, Note) else ""
 
 
 def _prose(prose: Prose) -> str:
@@ -138,9 +133,8 @@ def _table(table: Table) -> str:
     columns = [table.columns[at] for at in kept]
     numbers = [number for number, column in enumerate(columns) if column.kind == "number"]
     shown = _rows([column.name for column in columns], [[row[at] for at in kept] for row in rows], numbers)
-    remark = f" ({escaped(table.remark)})" if table.remark else ""
     words = [
-        f"**{escaped(table.title)}**{remark}\n" if table.title else "",
+        f"**{escaped(table.title)}**\n" if table.title else "",
         f"{escaped(table.intro)}\n" if table.intro else "",
         shown if rows else "",
         f"{escaped(table.rest)}\n" if table.rest else "",
@@ -177,9 +171,3 @@ def _related(name: str, spot: Spot) -> Iterator[str]:
     yield f"{escaped(name)}: {escaped(spot.where)}\n"
     if spot.line:
         yield _fenced(spot.line, "python")
-
-
-def _drawing(drawing: Drawing) -> str:
-    title = f"**{escaped(drawing.title)}**\n\n" if drawing.title else ""
-    lines = drawing.lines(_WIDTH, BLOCKS) if drawing.lines is not None else ()
-    return title + _fenced("\n".join(lines), "text")

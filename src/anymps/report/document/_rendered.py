@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from anymps.report.document._console import DEFAULT_WIDTH, look_of, written_to
-from anymps.report.document._glyphs import glyphs_for
 from anymps.report.document._html import as_page
 from anymps.report.document._markdown import as_markdown
 from anymps.report.document._terminal import as_text
@@ -24,10 +23,9 @@ def rendered(document: Document, form: str, target: TextIO | None = None) -> Ite
 
 
 def print_document(document: Document, target: TextIO, *, width: int | None = None, color: bool | None = None) -> None:
-    """Write it to `target`, as wide as its terminal and coloured if it is one, drawn with what it can encode.
+    """Write it to `target`, as wide as its terminal and coloured if it is one.
 
     `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off. Characters that it cannot encode are replaced.
     """
     width, color = look_of(target, width, color)
-    glyphs = glyphs_for(getattr(target, "encoding", None) or "utf-8")
-    written_to(target, as_text(document, width=width or DEFAULT_WIDTH, color=color, glyphs=glyphs))
+    written_to(target, as_text(document, width=width, color=color))

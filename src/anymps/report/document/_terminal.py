@@ -23,13 +23,11 @@ from anymps.report.document._console import (
     pairs,
     printed,
 )
-from anymps.report.document._glyphs import BLOCKS, Glyphs
 from anymps.report.document._tree import (
     WORDS,
     Block,
     Changes,
     Document,
-    Drawing,
     Facts,
     Form,
     Items,
@@ -42,13 +40,13 @@ from anymps.report.document._tree import (
 _LOOKS = {"": "", "quiet": QUIET, "fix": "green"}
 
 
-def as_text(document: Document, *, width: int = DEFAULT_WIDTH, color: bool = False, glyphs: Glyphs = BLOCKS) -> str:
+def as_text(document: Document, *, width: int = DEFAULT_WIDTH, color: bool = False) -> str:
     """The document as text of 60 to 120 columns; without colour there are no control sequences."""
     width = fitting(width)
-    return printed(_parts(document, width, glyphs), width, color=color)
+    return printed(_parts(document, width), width, color=color)
 
 
-def _parts(document: Document, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+def _parts(document: Document, width: int) -> Iterator[RenderableType]:
     yield Text(document.verdict, STATE_STYLES[document.state])
     for sentence in (*document.messages, *document.sentences):
         yield Text(sentence)
@@ -60,12 +58,12 @@ def _parts(document: Document, width: int, glyphs: Glyphs) -> Iterator[Renderabl
         for number, block in enumerate(blocks):
             if number and not (isinstance(block, Note) and block.brief):
                 yield Text()
-            parts = _block(block, width, glyphs)
+            parts = _block(block, width)
             flush = isinstance(block, Prose) and not called  # sentences without a heading stand at the margin
             yield from (part.renderable for part in parts if isinstance(part, Padding)) if flush else parts
 
 
-def _block(block: Block, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
+def _block(block: Block, width: int) -> Iterator[RenderableType]:
     if isinstance(block, Prose):
         yield from _prose(block)
     elif isinstance(block, Table):
@@ -80,8 +78,6 @@ def _block(block: Block, width: int, glyphs: Glyphs) -> Iterator[RenderableType]
         yield _changes(block)
     elif isinstance(block, Note):
         yield from _note(block)
-    else:
-        yield from _drawing(block, width, glyphs)
 
 
 def _prose(prose: Prose) -> Iterator[RenderableType]:
@@ -93,10 +89,10 @@ def _prose(prose: Prose) -> Iterator[RenderableType]:
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
-    if table.narrow is not None:
-        table = table.narrow(width - 4)
+    while table.narrower is not None and table.width > width - 4:
+        table = table.narrower
     if table.title:
-        yield indented(Text.assemble((table.title, "bold"), (f"  {table.remark}" if table.remark else "", QUIET)))
+        yield indented(Text(table.title, "bold"))
     if table.intro:
         yield indented(Text(table.intro))
     if table.rows:
@@ -132,11 +128,3 @@ def _note(note: Note) -> Iterator[RenderableType]:
 def _spot(name: str, spot: Spot) -> list[tuple[str, Text]]:
     where = f"{spot.where} in {spot.function}" if spot.function else spot.where
     return [(name, Text(where)), *([("", Text(f"| {spot.line}", "bold"))] if spot.line else [])]
-
-
-def _drawing(drawing: Drawing, width: int, glyphs: Glyphs) -> Iterator[RenderableType]:
-    if drawing.title:
-        yield indented(Text(drawing.title))
-    if drawing.lines is not None:
-        for line in drawing.lines(width - 2, glyphs):
-            yield indented(Text(line, no_wrap=True, overflow="crop"))

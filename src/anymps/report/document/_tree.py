@@ -6,14 +6,13 @@ backquotes are code, and each renderer escapes for itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from typing import Any, Final, Literal, Protocol, get_args
 
 from anymps._text import severity_word
 from anymps.report._text import shorten
-from anymps.report.document._glyphs import Glyphs
 
 State = Literal["error", "warning", "info", "clean"]
 WORDS: Final[dict[State, str]] = {state: severity_word(state) for state in get_args(State)}
@@ -93,9 +92,8 @@ class Table:
     """Rows of cells, then `sums`, or rows `beyond` them; `head` is the column that names a row.
 
     The words: `caption` on a page, `title` in text, `intro` before and `rest` after the table. A table that is not
-    `headed` shows no names of columns in a terminal, `bars` are shares that a terminal draws behind the rows, `narrow`
-    gives the table for so many characters. A page lets its reader sort by the columns of one that is `sorted_by` one of
-    them, and folds one with a `fold`.
+    `headed` shows no names of columns in a terminal, which takes the `narrower` one where this one does not fit. A page
+    lets its reader sort by the columns of one that is `sorted_by` one of them, and folds one with a `fold`.
     """
 
     anchor: str
@@ -103,17 +101,15 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     title: str = ""
-    remark: str = ""
     intro: str = ""
     rest: str = ""
     sums: tuple[tuple[Cell, ...], ...] = ()
     beyond: tuple[tuple[Cell, ...], ...] = ()
     head: int | None = 0
     headed: bool = True
-    bars: tuple[float, ...] = ()
     sorted_by: str = ""
     fold: str = ""
-    narrow: Callable[[int], Table] | None = None
+    narrower: Table | None = None
     forms: Form = Form.ALL
 
     @property
@@ -218,18 +214,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture: its `kind` and numbers for a page, and its lines in characters where there are such."""
+    """A picture on a page: its `kind`, the name of the macro that draws it, and its numbers."""
 
     kind: str
-    data: Mapping[str, Any] | None = None
-    lines: Callable[[int, Glyphs], Sequence[str]] | None = None
+    data: Mapping[str, Any]
     title: str = ""
     sentence: str = ""
-
-    @property
-    def forms(self) -> Form:
-        """Those that it can be drawn in."""
-        return (Form.PAGE if self.data is not None else Form(0)) | (Form.TEXT if self.lines is not None else Form(0))
+    forms: Form = Form.PAGE
 
 
 Block = Prose | Table | Facts | Items | Changes | Note | Drawing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from anymps._text import estimate
@@ -29,10 +30,10 @@ _ALIKE: Final = "All sizes share most errors, so they compare better than the in
 _OTHERS: Final = "--mac shows another Mac."
 
 
-def batch_table(plan: Plan, width: int | None = None) -> Table:
+def batch_table(plan: Plan) -> Table:
     """The batch sizes that fit each Mac, what a step takes with them, and how many samples a second that is.
 
-    Where `width` characters are too few, the interval of the samples is left to the chart.
+    The narrower table is without the interval of the samples.
     """
     several = len(plan.batches) > 1
     rows = tuple(_row(batches, batch_time, several) for batches in plan.batches for batch_time in batches.rows)
@@ -40,10 +41,9 @@ def batch_table(plan: Plan, width: int | None = None) -> Table:
     columns = ((Column("Mac"),) if several else ()) + _COLUMNS
     head = 0 if several else None
     table = Table("batch-table", columns, rows, caption=PREDICTED_CAPTION, rest=rest, head=head)
-    if width is None or table.width <= width:
-        return table
     samples_interval = len(columns) - 3
-    return table.of_columns([place for place in range(len(columns)) if place != samples_interval])
+    narrower = table.of_columns([place for place in range(len(columns)) if place != samples_interval])
+    return replace(table, narrower=narrower)
 
 
 def without_batches(plan: Plan) -> str:

@@ -22,11 +22,11 @@ _TIGHT: Final = "Tight: it fits only without other allocations."
 _HOST: Final = "The times leave out the program's own code and data loading, so `anymps run` predicts longer steps."
 
 
-def choice_table(plan: Plan, width: int | None = None) -> Table:
+def choice_table(plan: Plan) -> Table:
     """Each Mac: whether the run fits, the largest batch, a step, samples a second, what binds it, and its speed.
 
-    The speed is against one's own Mac. Where `width` characters are too few, a sentence stands for the intervals of the
-    steps, and beside speeds samples a second are left out.
+    The speed is against one's own Mac. In the narrower table a sentence stands for the intervals of the steps, and in a
+    still narrower one samples a second are left out beside speeds.
     """
     columns = (
         Column("Mac"),
@@ -43,12 +43,13 @@ def choice_table(plan: Plan, width: int | None = None) -> Table:
     caption = "Whether the run fits as it is written, the largest batch that does, and the predicted time of a step"
     table = Table("choice-table", columns, rows, caption=caption)
     kept = [place for place in range(len(columns)) if place < 2 or any(row[place] for row in rows)]
-    short = width is not None and table.of_columns(kept).width > width
-    if short:
-        kept.remove(_INTERVAL)
-    if short and _SPEED in kept and width is not None and table.of_columns(kept).width > width:
-        kept.remove(_SAMPLES)
-    return replace(table.of_columns(kept), rest=" ".join(filter(None, _below(plan, intervals=short))))
+    narrow = [place for place in kept if place != _INTERVAL]
+    told, told_without_intervals = (" ".join(filter(None, _below(plan, intervals=given))) for given in (False, True))
+    narrower = replace(table.of_columns(narrow), rest=told_without_intervals)
+    if _SPEED in kept:
+        without_samples = [place for place in range(len(narrow)) if narrow[place] != _SAMPLES]
+        narrower = replace(narrower, narrower=narrower.of_columns(without_samples))
+    return replace(table.of_columns(kept), rest=told, narrower=narrower)
 
 
 def by_memory(plan: Plan) -> str:

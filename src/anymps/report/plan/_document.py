@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from anymps.plan import Plan, Verdict
 from anymps.record import Moment
@@ -30,8 +28,7 @@ from anymps.report.plan import _batch_words as batch_words
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _fix_words as fix_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._chart import batch_chart, mac_chart, memory_chart, time_chart
-from anymps.report.plan._drawings import batch_drawings, choice_drawing, macs_drawing, times_drawing
+from anymps.report.plan._drawings import batch_drawing, choice_drawing, macs_drawing, times_drawing
 
 _STATES: Final[dict[Verdict, State]] = {
     Verdict.FITS: "clean",
@@ -88,12 +85,9 @@ def _sections(plan: Plan) -> Iterator[Section]:
     yield Section(
         "macs",
         "What the memory allows",
-        (
-            Drawing("macs_drawing", macs_drawing(plan), lambda width, glyphs: mac_chart(plan, width, glyphs)),
-            words.mac_table(plan),
-        ),
+        (Drawing("macs_drawing", macs_drawing(plan)), words.mac_table(plan)),
         nav="Macs",
-        remark="each bar has its own scale; macOS as in `anymps plan --mac`",
+        remark="macOS as in `anymps plan --mac`",
     )
     yield from _times(plan)
     yield from _batches(plan)
@@ -110,12 +104,10 @@ def _sections(plan: Plan) -> Iterator[Section]:
 
 
 def _choice(plan: Plan) -> Section:
-    drawing = Drawing("choice_drawing", choice_drawing(plan))
-    table = replace(choice_words.choice_table(plan), narrow=partial(choice_words.choice_table, plan))
     return Section(
         "choice",
         choice_words.TITLE,
-        (drawing, table),
+        (*_drawn("choice_drawing", choice_drawing(plan)), choice_words.choice_table(plan)),
         nav="Which Mac",
         remark=choice_words.remark(plan),
         folded=False,
@@ -123,14 +115,12 @@ def _choice(plan: Plan) -> Section:
 
 
 def _times(plan: Plan) -> Iterator[Section]:
-    drawing = times_drawing(plan)
     if not plan.times:
         return
-    chart = Drawing("times_drawing", drawing, lambda width, glyphs: time_chart(plan, width, glyphs))
     yield Section(
         "times",
         "How long a step takes",
-        (*([chart] if drawing else []), words.time_table(plan)),
+        (*_drawn("times_drawing", times_drawing(plan)), words.time_table(plan)),
         nav="Times",
         heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
         remark=words.PREDICTED,
@@ -140,14 +130,11 @@ def _times(plan: Plan) -> Iterator[Section]:
 def _batches(plan: Plan) -> Iterator[Section]:
     """Batch against samples a second, by Mac."""
     blocks: list[Block] = [Prose((why,))] if (why := batch_words.without_batches(plan)) else []
-    drawings = {drawn["name"]: drawn["drawing"] for drawn in batch_drawings(plan)}
     for batches in plan.batches:
-        if (name := batches.mac.name) in drawings:
-            chart = partial(batch_chart, batches)
-            blocks.append(Drawing("times_drawing", drawings[name], chart, title=name))
+        blocks += _drawn("times_drawing", batch_drawing(batches), batches.mac.name)
     table = batch_words.batch_table(plan)
     if table.rows:
-        blocks.append(replace(table, narrow=partial(batch_words.batch_table, plan)))
+        blocks.append(table)
     if blocks:
         remark = words.PREDICTED if plan.batches else ""
         yield Section("batches", batch_words.TITLE, tuple(blocks), nav="Batch", remark=remark)
@@ -156,26 +143,23 @@ def _batches(plan: Plan) -> Iterator[Section]:
 def _memory(plan: Plan) -> Section:
     growth, peak = words.growth(plan), plan.base.peak
     blocks: list[Block] = [Prose((growth,), lead="It grows.")] if growth else []
-    blocks.append(
-        Drawing(
-            "memory_drawing",
-            memory_drawing(plan.base.story),
-            lambda width, glyphs: memory_chart(plan.base.story, width, glyphs),
-        )
-    )
-    blocks.append(_categories(peak))
+    blocks += [*_drawn("memory_drawing", memory_drawing(plan.base.story)), _categories(peak)]
     blocks += [table for table in (words.module_table(peak), words.line_table(peak)) if table.rows]
-    remark = "in the order of allocations, the highest of each interval"
-    return Section("memory", "What fills the memory", tuple(blocks), nav="Memory", remark=remark)
+    return Section("memory", "What fills the memory", tuple(blocks), nav="Memory")
+
+
+def _drawn(kind: str, numbers: Mapping[str, Any] | None, title: str = "") -> tuple[Drawing, ...]:
+    """The drawing, where there is anything to draw."""
+    return (Drawing(kind, numbers, title),) if numbers is not None else ()
 
 
 def _categories(peak: Moment) -> Table:
     whole = max(1, peak.allocated)
     held = words.categories(peak)
     rows = [(name, text.size(size), text.percent(size, whole)) for name, size in held]
-    title, bars = "At the peak, by use", tuple(size / whole for _, size in held)
+    title = "At the peak, by use"
     columns = (Column("used for"), Column("size", "number"), Column("share", "number"))
-    return Table("category-table", columns, (*rows, *beyond(peak)), caption=title, title=title, bars=bars)
+    return Table("category-table", columns, (*rows, *beyond(peak)), caption=title, title=title)
 
 
 def _changes(plan: Plan) -> Iterator[Section]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._text import duration_short, estimate
-from anymps.plan import Choice, Plan
+from anymps.plan import Batches, Choice, Plan
 from anymps.report import _text as text
 from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
 from anymps.report.plan import _words as words
-from anymps.report.plan._chart import LogScale
 from anymps.report.plan._words import rate
 
 _WIDEST: Final = 1.9
@@ -21,6 +21,27 @@ _WIDEST: Final = 1.9
 _FIRST_ROW, _ROW = 44, 40
 
 _TICK: Final = 14  # per cent between two names of an axis: on a phone they need as much
+
+
+@dataclass(frozen=True)
+class _LogScale:
+    """A logarithmic scale of times in seconds, or of rates, and the round ones on it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[float, float]]) -> _LogScale:
+        """A scale on which all these spans lie."""
+        low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        round_ones = (digit * 10.0**power for power in powers for digit in (1, 2, 5))
+        return cls(low, high, tuple(number for number in round_ones if low <= number <= high))
+
+    def at(self, value: float) -> float:
+        """Where a value lies: 0 at the left end, 1 at the right one."""
+        return math.log(value / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
 
 
 def macs_drawing(plan: Plan) -> dict[str, Any]:
@@ -126,19 +147,14 @@ def times_drawing(plan: Plan) -> dict[str, Any] | None:
     return _intervals(rows, "How long a step takes", what, lambda seconds: duration_short(1e9 * seconds))
 
 
-def batch_drawings(plan: Plan) -> list[dict[str, Any]]:
-    """Samples a second by batch, each with its interval: a drawing for each Mac, by its name."""
-    drawings = []
-    for batches in plan.batches:
-        rows = [
-            (f"batch {row.batch:,}: {rate(row.samples)} samples a second", row.low, row.samples, row.high)
-            for row in batches.rows
-        ]
-        what = "Predicted samples a second by batch size, and their 80 % interval"
-        drawing = _intervals(rows, f"Samples a second on {batches.mac.name}", what, lambda number: f"{number:,g}/s")
-        if drawing is not None:
-            drawings.append({"name": batches.mac.name, "drawing": drawing})
-    return drawings
+def batch_drawing(batches: Batches) -> dict[str, Any] | None:
+    """Samples a second by batch on one Mac, each with its interval."""
+    rows = [
+        (f"batch {row.batch:,}: {rate(row.samples)} samples a second", row.low, row.samples, row.high)
+        for row in batches.rows
+    ]
+    what = "Predicted samples a second by batch size, and their 80 % interval"
+    return _intervals(rows, f"Samples a second on {batches.mac.name}", what, lambda number: f"{number:,g}/s")
 
 
 def _intervals(
@@ -147,7 +163,7 @@ def _intervals(
     """A row for each name with its low, middle and high value, and the names of the axis."""
     if not values:
         return None
-    scale = LogScale.of([(low, high) for _, low, _, high in values])
+    scale = _LogScale.of([(low, high) for _, low, _, high in values])
     rows = []
     for place, (said, *three) in enumerate(values):
         low, at, high = (round_(100 * scale.at(value)) for value in three)

@@ -100,7 +100,7 @@ def _sections(
         yield from _timeline(story)
     yield from step_section(story)
     yield from waits_section(story, findings)
-    yield from memory_section(story, Drawing("memory_drawing", memory_drawing(story.memory)) if page else None)
+    yield from memory_section(story, memory_drawing(story.memory) if page else None)
     if page:
         yield from _operators(story.operators)
     yield lines_section(story)

@@ -9,11 +9,10 @@ from typing import Final
 from anymps._version import __version__
 from anymps.findings import Finding, Story, WaitPlace
 from anymps.record import Line, WaitQueue
+from anymps.report._checked import numbers_object, own_kernels_object
 from anymps.report._identity import fingerprints
-from anymps.report._numbers import numbers_object
 from anymps.report._objects import finding_object, record_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
-from anymps.report._real_kernels import real_object
 from anymps.report._words import limits, verdict
 
 FORMAT: Final = "anymps-report"
@@ -46,7 +45,7 @@ def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
         "complete": story.complete,
         "calls": story.call_count,
         "calls_without_detail": story.dropped,
-        "real_kernels": real_object(story),
+        "real_kernels": own_kernels_object(story),
         "numbers": numbers_object(story),
         "complete_steps": story.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from anymps.findings import Finding, Story
 from anymps.report import _text as text
+from anymps.report._checked import numbers, own_kernels
 from anymps.report._notes import STATES
-from anymps.report._numbers import numbers_of
 from anymps.report._predicted import predicted_in_short, stops, time_on_mac
-from anymps.report._real_kernels import real_share
 from anymps.report._step import is_idle, total
 from anymps.report._words import (
     cost,
@@ -95,7 +94,7 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield Text(step)
     if joined := processes(story):
         yield Text(joined)
-    yield from (Text(told.in_short) for told in (real_share(story), numbers_of(story)) if told is not None)
+    yield from (Text(told.in_short) for told in (own_kernels(story), numbers(story)) if told is not None)
     if whole:
         # In one piece, however long: it is a command to copy.
         yield Text.assemble("Full report: ", (text.clean(whole), "bold"), no_wrap=True, overflow="ignore")

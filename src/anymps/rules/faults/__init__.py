@@ -2,5 +2,12 @@
 
 from __future__ import annotations
 
-from anymps.rules.faults._model import Check, Hazard, Outcome
+from anymps.rules.faults._model import (
+    COMPILED_LAYER_NORM,
+    GRAD_SCALER,
+    NARROWING_COPY,
+    THREADS,
+    Hazard,
+    Outcome,
+)
 from anymps.rules.faults._table import HazardRow, all_hazards, hazard_table, hazards, hazards_with_kernels

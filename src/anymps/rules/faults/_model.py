@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from anymps.rules._encoding import Family
 from anymps.rules._readings import Release
@@ -13,72 +14,12 @@ NO_END: Release = (1000, 0)
 """The end of a range of macOS that has none."""
 
 
-class Check(str, Enum):
-    """How a call is recognised: the name of a condition in `native/rules/hazard_checks.cpp` and beside it."""
-
-    NARROWING_COPY = "narrowing_copy"
-    OFFSET_COPY = "offset_copy"
-    GAPPY_COPY = "gappy_copy"
-    DOUBLE_COPY = "double_copy"
-    CPU_SCALAR_VIEW = "cpu_scalar_view"
-    LONG_INNER = "long_inner"
-    LONG_INNER_BACKWARD = "long_inner_backward"
-    LONG_INNER_BATCHED = "long_inner_batched"
-    EXPANDED_MATRIX = "expanded_matrix"
-    IGNORED_SUMMAND = "ignored_summand"
-    BIAS_OF_BATCHES = "bias_of_batches"
-    BIAS_OF_VECTORS = "bias_of_vectors"
-    BROADCAST_SOLVE = "broadcast_solve"
-    NO_FEATURES = "no_features"
-    SINGLE_OUTPUT_BACKWARD = "single_output_backward"
-    VECTOR_WEIGHT_BACKWARD = "vector_weight_backward"
-    HUGE_BATCHED = "huge_batched"
-    INTEGERS = "integers"
-    BFLOAT16 = "bfloat16"
-    COMPLEX = "complex"
-    LARGE_UNIQUE = "large_unique"
-    BESIDE_EDGES = "beside_edges"
-    LATE_PIVOT = "late_pivot"
-    INT64_ROW = "int64_row"
-    ZERO_DIVISORS = "zero_divisors"
-    STRIDED_WEIGHT = "strided_weight"
-    CHANNEL_SLICE = "channel_slice"
-    WIDE_KERNEL = "wide_kernel"
-    LARGE_MINIBATCH = "large_minibatch"
-    LARGE_OUTPUT = "large_output"
-    CONVOLUTION_3D = "convolution_3d"
-    STRIDED_NORM = "strided_norm"
-    STRIDED_NORM_5D = "strided_norm_5d"
-    NORM_WITHOUT_INPUT_GRADIENT = "norm_without_input_gradient"
-    CANCELLING_LAYER_NORM = "cancelling_layer_norm"
-    CANCELLING_GROUP_NORM = "cancelling_group_norm"
-    MIXED_LAYER_NORM = "mixed_layer_norm"
-    MIXED_LAYER_NORM_BACKWARD = "mixed_layer_norm_backward"
-    MIXED_BATCH_NORM = "mixed_batch_norm"
-    LSTM_DROPOUT = "lstm_dropout"
-    LSTM_DROPOUT_BACKWARD = "lstm_dropout_backward"
-    LSTM_STRIDED = "lstm_strided"
-    UNEVEN_WINDOWS = "uneven_windows"
-    VALUE_WIDTH = "value_width"
-    CAUSAL_HALF = "causal_half"
-    MASK_BY_BATCH = "mask_by_batch"
-    OUTER_TRANSFORM = "outer_transform"
-    BATCHED_MATRICES = "batched_matrices"
-    DROPOUT = "dropout"
-    ELEMENTS = "elements"
-    CAT_ELEMENTS = "cat_elements"
-    FOLD_ELEMENTS = "fold_elements"
-    MATMUL_OUTPUT = "matmul_output"
-    BYTES = "bytes"
-    DETERMINISTIC = "deterministic"
-    EVENT_HANGS = "event_hangs"
-    EVENT_MAY_HANG = "event_may_hang"
-    HOST_CACHE = "host_cache"
-    GRAD_SCALER = "grad_scaler"
-    HALF_GRADIENTS = "half_gradients"
-    THREADS = "threads"
-    COMPILED_LAYER_NORM = "compiled_layer_norm"
-    """This and the one before are not recognised at a call: they are read from the recording."""
+# What Python itself knows of the conditions by which calls are recognised: the names of two that the native core has,
+# and of two that are read from the recording.
+NARROWING_COPY: Final = "narrowing_copy"
+GRAD_SCALER: Final = "grad_scaler"
+THREADS: Final = "threads"
+COMPILED_LAYER_NORM: Final = "compiled_layer_norm"
 
 
 class Outcome(Enum):
@@ -106,19 +47,20 @@ class Hazard:
     """One known bug.
 
     `id` is the finding's. `operators` are base names (`mm` stands for all overloads); instead of them `family` may name
-    all operators with that device check. `low` and `high` bound what the check measures (0: none). `what` goes wrong in
-    which call, `fix` is the smallest way around, `example` a few lines of Python that
-    meet it, of the first row of an `id`. Applies to torch release `since` to `until`, both included: the
-    last in which somebody saw it or read that it is open. Of a later one nothing is claimed. `fixed` is the first
-    release without it, None if that is open or not known. `macos` are ranges of versions, the end excluded,
-    `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is one, as the exception `error`:
-    the backend's own words, or ours where a Mac would abort or hang.
+    all operators with that device check. `check` is how a call is recognised: the name of a condition in
+    `native/rules/hazard_checks.cpp` and beside it; the native core refuses one that it does not know. `low` and `high`
+    bound what the check measures (0: none). `what` goes wrong in which call, `fix` is the smallest way around,
+    `example` a few lines of Python that meet it, of the first row of an `id`. Applies to torch release `since` to
+    `until`, both included: the last in which somebody saw it or read that it is open. Of a later one nothing is
+    claimed. `fixed` is the first release without it, None if that is open or not known. `macos` are ranges of
+    versions, the end excluded, `metal_families` the GPUs; empty: all. The virtual device raises `text` if there is
+    one, as the exception `error`: the backend's own words, or ours where a Mac would abort or hang.
     """
 
     id: str
     title: str
     operators: tuple[str, ...]
-    check: Check
+    check: str
     outcome: Outcome
     what: str
     fix: str

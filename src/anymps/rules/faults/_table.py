@@ -2,7 +2,7 @@
 
 Only what the call itself shows is here (layout, sizes, dtypes, arguments), and only what a supported release still has.
 The virtual device computes the right result and notes the call. The rows are in `faults.toml`; the native core
-recognises a call by the row's `Check`.
+recognises a call by the row's `check`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from anymps._tables import read_table, row
+from anymps._tables import read_table
 from anymps.rules._encoding import Family
 from anymps.rules._limits import OPERATOR_LIMITS
-from anymps.rules._readings import Release, release_of
+from anymps.rules._readings import Release, ranged, release_of
 from anymps.rules._versions import TorchVersion, check_supported, parse_torch_version
-from anymps.rules.faults._model import NO_END, Check, Hazard, Outcome
+from anymps.rules.faults._model import COMPILED_LAYER_NORM, NO_END, THREADS, Hazard, Outcome
 
 HazardRow = tuple[str, str, int, int, tuple[str, ...], int, str, str]
-"""(id, Check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
+"""(id, check, low, high, operators, Family or -1, exception, text): one hazard for the native core."""
 
 
 def hazards(torch_version: str | TorchVersion, macos: Release, metal_family: str) -> tuple[Hazard, ...]:
@@ -77,15 +77,13 @@ def _hazard(given: dict[str, Any]) -> Hazard:
     """A row of the file. `limit` names the one in `OPERATOR_LIMITS` whose text and first release it has."""
     limit = OPERATOR_LIMITS[given.pop("limit")] if "limit" in given else None
     taken = {} if limit is None else {"text": limit.text, "since": limit.since}
-    releases: dict[str, Any] = {name: release_of(given[name]) for name in ("since", "until", "fixed") if name in given}
     words = {
-        "check": Check(given["check"]),
         "outcome": Outcome[given["outcome"].upper()],
         "family": Family[given["family"].upper()] if "family" in given else None,
         "macos": tuple(map(_range, given.get("macos", ()))),
         "metal_families": frozenset(given.get("metal_families", ())),
     }
-    return row(Hazard, {"operators": (), "issues": (), **given, **taken, **releases, **words})
+    return replace(ranged(Hazard, {"operators": (), "issues": (), **given, **words}), **taken)
 
 
 def _range(macos: list[str]) -> tuple[Release, Release]:
@@ -99,7 +97,7 @@ def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:
     return tuple(
         (
             hazard.id,
-            hazard.check.value,
+            hazard.check,
             hazard.low,
             hazard.high,
             hazard.operators,
@@ -108,5 +106,5 @@ def hazard_table(known: tuple[Hazard, ...]) -> tuple[HazardRow, ...]:
             hazard.text,
         )
         for hazard in known
-        if hazard.check not in (Check.THREADS, Check.COMPILED_LAYER_NORM)
+        if hazard.check not in (THREADS, COMPILED_LAYER_NORM)
     )

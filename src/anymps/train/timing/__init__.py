@@ -1,4 +1,4 @@
-"""Time functions, regions of a loop and steps, and report what makes the numbers unreliable::
+"""Time functions and training steps, and report what makes the numbers unreliable::
 
     from anymps.train import timing
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from anymps.train.timing._clock import Stopwatch
 from anymps.train.timing._compare import Certainty, Comparison, Ratio
 from anymps.train.timing._measure import Contender, compare, measure
-from anymps.train.timing._regions import Timer
 from anymps.train.timing._steps import StepTimer
 from anymps.train.timing._timing import COLUMNS, FEW_RUNS, Run, Timing, cells, table, warnings_of
 
@@ -28,7 +27,6 @@ __all__ = [
     "Run",
     "StepTimer",
     "Stopwatch",
-    "Timer",
     "Timing",
     "cells",
     "compare",

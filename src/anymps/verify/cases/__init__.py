@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from anymps.verify.cases._answering import answered
     from anymps.verify.cases._case import Answer, Case
     from anymps.verify.cases._database import database
-    from anymps.verify.cases._fault_calls import FAULT_CALLS
-    from anymps.verify.cases._machine import machine_facts
     from anymps.verify.cases._samples import Draws
     from anymps.verify.cases._table import TABLE, cases_of
     from anymps.verify.cases._value_differences import value_difference
@@ -24,8 +22,6 @@ if not TYPE_CHECKING:
             "_answering": "answered",
             "_case": "Answer Case",
             "_database": "database",
-            "_fault_calls": "FAULT_CALLS",
-            "_machine": "machine_facts",
             "_samples": "Draws",
             "_table": "TABLE cases_of",
             "_value_differences": "value_difference",

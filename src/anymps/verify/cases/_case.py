@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Answer = dict[str, Any]
@@ -11,16 +11,10 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A case by its `id`, the same on every machine; `ask` gives the answer, and raises nothing of the device's.
-
-    `alone`: in a process of its own, with these variables of the environment besides, since what it does would show in
-    the next case.
-    """
+    """A case by its `id`, the same on every machine; `ask` gives the answer, and raises nothing of the device's."""
 
     id: str
     ask: Callable[[], Answer]
-    alone: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def in_turn(rows: Sequence[Sequence[Case]]) -> list[Case]:

@@ -13,7 +13,6 @@ from anymps.verify.cases._answering import refusal
 from anymps.verify.cases._case import Answer, Case
 
 _MIB: Final = 1 << 20
-_HIGH, _LOW = "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 _MEASURED: Final = re.compile(r"(?<=allocated: )[\d.]+ \w+|(?<=allocations: )[\d.]+ \w+|(?<=allowed: )[\d.]+ \w+")
 """Sizes of an out-of-memory text that depend on what else Metal holds on that Mac."""
 
@@ -21,19 +20,9 @@ Note = Callable[[str], None]
 
 
 def memory_cases() -> list[Case]:
-    """All cases, each in a process of its own: an allocator remembers."""
-    scripts = [Case(title, functools.partial(_counted, script), alone=True) for title, script in _SCRIPTS.items()]
-    limits = [Case(title, functools.partial(_refused, call), alone=True) for title, call in _LIMITS.items()]
-    variables = [
-        Case(
-            ", ".join(f"{name}={value}" for name, value in environment.items()),
-            functools.partial(_refused, _first_tensor),
-            alone=True,
-            environment=environment,
-        )
-        for environment in _ENVIRONMENTS
-    ]
-    return scripts + limits + variables
+    """All cases."""
+    scripts = [Case(title, functools.partial(_counted, script)) for title, script in _SCRIPTS.items()]
+    return scripts + [Case(title, functools.partial(_refused, call)) for title, call in _LIMITS.items()]
 
 
 def _counted(script: Callable[[Note], None]) -> Answer:
@@ -126,10 +115,6 @@ _SCRIPTS: Final = {
 }
 
 
-def _first_tensor() -> None:
-    _empty(4)
-
-
 def _out_of_memory() -> None:
     whole = torch.mps.recommended_max_memory()
     held = torch.mps.driver_allocated_memory()
@@ -142,10 +127,3 @@ _LIMITS: Final[dict[str, Callable[[], object]]] = {
     "out of memory": _out_of_memory,
     "fraction 3": lambda: torch.mps.set_per_process_memory_fraction(3),
 }
-_ENVIRONMENTS: Final = (
-    {_HIGH: "2.5"},
-    {_HIGH: "0.5"},
-    {_LOW: "1.9"},
-    {_HIGH: "0.0", _LOW: "2.5"},
-    {_HIGH: "lots"},
-)

@@ -14,7 +14,6 @@ from anymps.rules import fallback_operators
 from anymps.verify.cases._answering import answered, digest_of, refusal
 from anymps.verify.cases._case import Answer, Case, in_turn
 from anymps.verify.cases._database import database, seed_generators
-from anymps.verify.cases._moving import portable, to_mps
 
 ASKED_DTYPES: Final = (
     torch.float32, torch.float16, torch.int64, torch.bool, torch.bfloat16, torch.complex64, torch.int32, torch.uint8,
@@ -22,6 +21,8 @@ ASKED_DTYPES: Final = (
 )  # fmt: skip
 """Those of torch's own test of mps."""
 GRADIENT_DTYPES: Final = (torch.float32, torch.float16)
+_LOST: Final = 12
+"""Bits of float32's 23 that inputs lose: what is left is exact whatever a machine's last digits were."""
 _FROM: Final = 12
 _SAMPLES: Final = 3
 _VALUES: Final = 16
@@ -81,6 +82,40 @@ def _chosen(info: Any, dtype: torch.dtype) -> list[Any]:
     seed_generators(0)
     some = list(itertools.islice(info.sample_inputs("cpu", dtype), _FROM))
     return [some[at] for at in sorted({0, len(some) // 2, len(some) - 1})] if some else []
+
+
+def portable(value: Any) -> Any:
+    """A CPU tensor whose float32 parts have 11 bits of fraction; anything else as it is.
+
+    Functions that make inputs round differently on two processors. A last digit more or less is gone after this.
+    """
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_meta:
+        return value
+    if value.dtype == torch.complex64:
+        return torch.view_as_complex(portable(torch.view_as_real(value.resolve_conj().resolve_neg())))
+    if value.dtype != torch.float32 or not value.numel():
+        return value
+    plain = value.detach().clone(memory_format=torch.preserve_format)
+    bits = plain.view(torch.int32)
+    coarse = ((bits + (1 << (_LOST - 1))) & -(1 << _LOST)).view(torch.float32)
+    keeps = torch.isfinite(plain) & torch.isfinite(coarse)
+    rounded = torch.where(keeps, coarse, plain)
+    if rounded.stride() == value.stride():
+        return rounded
+    # An expanded tensor has one place for several elements: it stays as it was made.
+    return value if 0 in value.stride() else torch.empty_strided(value.shape, value.stride()).copy_(rounded)
+
+
+def to_mps(value: Any, *, gradient: bool = False) -> Any:
+    """A tensor on the device, and the CPU's name as the device's; `gradient` makes leaves of what can have one."""
+    if isinstance(value, torch.Tensor):
+        if value.is_meta:
+            return value
+        moved = value.detach().to("mps")
+        return moved.requires_grad_(gradient and (moved.is_floating_point() or moved.is_complex()))
+    if isinstance(value, torch.device) and value.type == "cpu":
+        return torch.device("mps")
+    return "mps" if isinstance(value, str) and value == "cpu" else value
 
 
 def _values_of(sample: Any) -> tuple[Any, Any]:

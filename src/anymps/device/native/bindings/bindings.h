@@ -5,7 +5,7 @@
 
 namespace anymps {
 
-extern PyMethodDef law_methods[];
+extern PyMethodDef rule_methods[];
 extern PyMethodDef hazard_methods[];
 extern PyMethodDef device_methods[];
 extern PyMethodDef memory_methods[];

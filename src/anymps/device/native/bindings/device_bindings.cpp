@@ -26,11 +26,11 @@ PyObject* install_device(PyObject*, PyObject* machine) {
     unsigned major, minor;
     unpack(field(machine, "macos"), "II", &major, &minor);
     books().describe(torch_minor, recommended, max_buffer);
-    const long card = PyLong_AsLong(field(machine, "card"));
+    const long gpu = PyLong_AsLong(field(machine, "gpu"));
     if (PyErr_Occurred() != nullptr) {
       return nullptr;
     }
-    choose_substrate(where, static_cast<int>(card));
+    choose_substrate(where, static_cast<int>(gpu));
     install_allocator();
     install_host_cache();
     learn_plain_keys();

@@ -1,6 +1,7 @@
 // Python's way to the hazards: putting them in force, and asking which ones a call would meet.
 #include "bindings/bindings.h"
 
+#include "bindings/guarded.h"
 #include "rules/rules.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -68,33 +69,20 @@ c10::IValue value_of(PyObject* object) {
 
 // set_hazards(rows): anymps.rules.hazard_table()
 PyObject* set_hazards_from_python(PyObject*, PyObject* rows) {
-  try {
+  return guarded([&]() -> PyObject* {
     std::vector<HazardRow> table;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); ++i) {
+    for_each(rows, [&](PyObject* row) {
       const char *id, *check, *error, *text;
       int family;
       long long low, high;
       PyObject* operators;
-      if (!PyArg_ParseTuple(
-              PyTuple_GET_ITEM(rows, i), "ssLLO!iss", &id, &check, &low, &high, &PyTuple_Type, &operators, &family, &error, &text)) {
-        return nullptr;
-      }
-      HazardRow row{id, check, low, high, {}, family, error_class(error), text};
-      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(operators); ++j) {
-        const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(operators, j));
-        if (name == nullptr) {
-          return nullptr;
-        }
-        row.operators.emplace_back(name);
-      }
-      table.push_back(std::move(row));
-    }
+      unpack(row, "ssLLOiss", &id, &check, &low, &high, &operators, &family, &error, &text);
+      HazardRow& made = table.emplace_back(HazardRow{id, check, low, high, {}, family, error_class(error), text});
+      for_each(operators, [&](PyObject* name) { made.operators.push_back(to_string(name)); });
+    });
     set_hazards(std::move(table));
     Py_RETURN_NONE;
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
+  });
 }
 
 // hazards_of(operator, arguments) -> ids; arguments are tensors, numbers, bools, None and lists of one kind of them.
@@ -104,15 +92,13 @@ PyObject* hazards_of_from_python(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &arguments)) {
     return nullptr;
   }
-  try {
+  return guarded([&]() -> PyObject* {
     const Rule* rule = find_rule(name);
     if (rule == nullptr) {
       throw std::invalid_argument(std::string("anymps: no operator ") + name);
     }
     std::vector<c10::IValue> values;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i) {
-      values.push_back(value_of(PyTuple_GET_ITEM(arguments, i)));
-    }
+    for_each(arguments, [&](PyObject* argument) { values.push_back(value_of(argument)); });
     PyObject* ids = PyList_New(0);
     for (const std::string& id : hazards_of(*rule, values)) {
       PyObject* text = PyUnicode_FromStringAndSize(id.data(), static_cast<Py_ssize_t>(id.size()));
@@ -120,10 +106,7 @@ PyObject* hazards_of_from_python(PyObject*, PyObject* args) {
       Py_DECREF(text);
     }
     return ids;
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-    return nullptr;
-  }
+  });
 }
 
 }  // namespace

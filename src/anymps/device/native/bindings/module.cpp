@@ -5,7 +5,7 @@ namespace anymps {
 namespace {
 
 PyMethodDef* const method_tables[] = {
-    law_methods, hazard_methods, device_methods, memory_methods, tape_methods, progress_methods, observer_methods, shader_methods,
+    rule_methods, hazard_methods, device_methods, memory_methods, tape_methods, progress_methods, observer_methods, shader_methods,
 };
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native core of anymps.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};

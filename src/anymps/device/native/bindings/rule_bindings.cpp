@@ -171,7 +171,7 @@ PyObject* configure_from_python(PyObject*, PyObject* tables) {
 
 }  // namespace
 
-PyMethodDef law_methods[] = {
+PyMethodDef rule_methods[] = {
     {"configure", configure_from_python, METH_O, "Says what MPS does with a call. Once a process, before all else."},
     {nullptr, nullptr, 0, nullptr}};
 

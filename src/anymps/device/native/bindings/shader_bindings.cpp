@@ -55,22 +55,25 @@ PyObject* offer_to_launcher(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* to_tuple(Py_ssize_t where, const margins::Stray& stray) {
+  return Py_BuildValue(
+      "(nLnn)", where, static_cast<long long>(stray.offset), static_cast<Py_ssize_t>(stray.count), static_cast<Py_ssize_t>(stray.nbytes));
+}
+
 // stray_store(addresses) -> (index in the list, offset of the first byte, how many bytes, bytes of the buffer) of the first
 // buffer, of those that begin at these addresses, beside which a kernel of PyTorch's has stored something, or None.
 PyObject* stray_store(PyObject*, PyObject* addresses) {
   return guarded([&]() -> PyObject* {
-    PyObject* told = nullptr;
+    PyObject* first = nullptr;
     Py_ssize_t where = 0;
     for_each(addresses, [&](PyObject* address) {
       const auto found = canaries::stray(PyLong_AsVoidPtr(address));
-      if (found && told == nullptr) {
-        told = Py_BuildValue(
-            "(nLnn)", where, static_cast<long long>(found->offset), static_cast<Py_ssize_t>(found->count),
-            static_cast<Py_ssize_t>(found->nbytes));
+      if (found && first == nullptr) {
+        first = to_tuple(where, *found);
       }
       ++where;
     });
-    return told != nullptr || PyErr_Occurred() != nullptr ? told : Py_NewRef(Py_None);
+    return first != nullptr || PyErr_Occurred() != nullptr ? first : Py_NewRef(Py_None);
   });
 }
 
@@ -143,21 +146,14 @@ PyObject* end_launch(PyObject*, PyObject* args) {
       }
       margins::carry_back(*copies);
     }
-    std::optional<margins::Stray> first;
-    Py_ssize_t where = 0;
+    PyObject* first = nullptr;
     each_tensor(tensors, [&](Py_ssize_t i, const at::Tensor& tensor) {
       const std::optional<margins::Stray> found = margins::stray(tensor, *copies);
-      if (found && !first) {
-        first = found;
-        where = i;
+      if (found && first == nullptr) {
+        first = to_tuple(i, *found);
       }
     });
-    if (!first) {
-      Py_RETURN_NONE;
-    }
-    return Py_BuildValue(
-        "(nLnn)", where, static_cast<long long>(first->offset), static_cast<Py_ssize_t>(first->count),
-        static_cast<Py_ssize_t>(first->nbytes));
+    return first != nullptr || PyErr_Occurred() != nullptr ? first : Py_NewRef(Py_None);
   });
 }
 

@@ -100,7 +100,6 @@ void add_unlisted(const Factories& factories) {
 void add_composites() {
   CompositeTable composites;
   add_composite_kernels(composites);
-  add_sparse_kernels(composites);
   for (const auto& [name, kernel, batched, place] : composites) {
     const auto op = find_operator(name);
     TORCH_CHECK(op.has_value(), "anymps: this torch has no operator ", name);

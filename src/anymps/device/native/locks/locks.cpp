@@ -1,13 +1,12 @@
 // All locks of the core, taken before a fork and given back after it.
 #include "locks/locks.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <thread>
 #include <vector>
 
-#if !defined(_WIN32)
-#include <pthread.h>
-#endif
 
 namespace anymps {
 namespace {
@@ -40,9 +39,7 @@ void give_all_back() {
 
 Locks& locks() {
   static Locks* const the_locks = [] {
-#if !defined(_WIN32)
     pthread_atfork(&take_all, &give_all_back, &give_all_back);
-#endif
     return new Locks;  // never destroyed: locks may go after static objects
   }();
   return *the_locks;

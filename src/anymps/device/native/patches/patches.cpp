@@ -4,12 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(_WIN32)
-#include <windows.h>
-#else
 #include <sys/mman.h>
 #include <unistd.h>
-#endif
 
 namespace anymps::patches {
 
@@ -19,14 +15,6 @@ void replace_virtuals(void* live, const void* ours) {
 
 bool replace_virtual(const void* live, size_t offset, void* function) {
   void** slot = *static_cast<void** const*>(live) + offset / sizeof(void*);
-#if defined(_WIN32)
-  DWORD former = 0;
-  if (VirtualProtect(slot, sizeof(void*), PAGE_READWRITE, &former) == 0) {
-    return false;
-  }
-  *slot = function;
-  VirtualProtect(slot, sizeof(void*), former, &former);
-#else
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page - 1));
   if (mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
@@ -34,7 +22,6 @@ bool replace_virtual(const void* live, size_t offset, void* function) {
   }
   *slot = function;
   mprotect(start, page, PROT_READ);  // vtables are read-only after relocation
-#endif
   return true;
 }
 

@@ -32,8 +32,17 @@ struct Texts {
   // Fixed texts of single operators that this release has (anymps/rules/_limits.py, OPERATOR_LIMITS).
   std::unordered_map<std::string, Limit> limits;
 };
-Texts& texts();
+inline Texts& texts() {
+  static Texts the_texts;
+  return the_texts;
+}
 
-std::string fill_in(std::string text, const std::string& op);
+inline std::string fill_in(std::string text, const std::string& op) {
+  static const std::string mark = "%OP%";
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + op.size())) {
+    text.replace(at, mark.size(), op);
+  }
+  return text;
+}
 
 }  // namespace anymps

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <msl/launch.h>
-#include <msl/turns.h>
 #include <msl/welford.h>
 
 namespace anymps_fission {
@@ -33,12 +32,6 @@ template <class S> struct Into {
   template <unsigned I, class V> ANYMPS_INLINE void put(int i, const V& value) const { stores.template get<I>()[i] = value; }
 };
 template <class S> ANYMPS_INLINE Into<S> into(S& stores) { return {stores}; }
-
-// A variable into memory: a vector by its components, which g++ then holds in registers.
-template <class T> ANYMPS_INLINE void put_back(T& to, const T& from) { to = from; }
-template <class T, unsigned N> ANYMPS_INLINE void put_back(anymps_vectors::vec<T, N>& to, const anymps_vectors::vec<T, N>& from) {
-  for (unsigned i = 0; i < N; ++i) to[i] = from[i];
-}
 
 // Where the threads of a group lie in the grid: along one axis.
 struct Line {

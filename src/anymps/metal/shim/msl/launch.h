@@ -12,11 +12,9 @@
 #endif
 #if defined(__clang__)
 #define ANYMPS_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
-#define ANYMPS_ABREAST ANYMPS_ANY_ORDER
 #define ANYMPS_UNROLLED _Pragma("clang loop unroll(full)")
 #else
 #define ANYMPS_ANY_ORDER _Pragma("GCC ivdep")
-#define ANYMPS_ABREAST ANYMPS_ANY_ORDER _Pragma("GCC unroll 1")  // else a short loop is unrolled before it can be a vector
 #define ANYMPS_UNROLLED _Pragma("GCC unroll 8")
 #endif
 

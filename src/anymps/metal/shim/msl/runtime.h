@@ -34,9 +34,9 @@ struct Box {
 };
 
 // How a kernel runs: as loops over boxes of the grid; with each thread of a group as a fiber; a whole group by one call;
-// with each thread as a coroutine, which `thread` is a Begin for; as loops over lanes, which `thread` is a Lanes for; or
-// with one thread after the other, none of which waits (of checked kernels).
-enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Resumed = 3, Lanes = 4, InTurn = 5 };
+// as loops over lanes, which `thread` is a Lanes for; or with one thread after the other, none of which waits (of checked
+// kernels).
+enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Lanes = 3, InTurn = 4 };
 
 struct Kernel {
   const char* name;
@@ -71,16 +71,6 @@ struct Chain {
 // Runs once for the lanes of a SIMD group that wait at one call: `slots[lane]` is what each lane brought.
 using Resolve = void (*)(void* const* slots, unsigned lanes);
 
-// What a coroutine waits for when it has returned: a SIMD call as `anymps_rt_simd` has it, or, without `resolve`, a barrier.
-struct Wait {
-  void* slot;
-  Resolve resolve;
-  unsigned long site;
-};
-// Runs a thread until it waits or is done. The frame that it returns, made by `anymps_rt_frame`, begins with the address of
-// what goes on with it, given the frame, and with a null pointer once it is done: LLVM's coroutines.
-using Begin = void* (*)(const Thread& thread, Wait& wait);
-
 // A thread that was cut where it waits. `run` runs lanes that all are at one place, until each waits or is done, and writes
 // where each is then: place 0 is the beginning, place n the n-th wait, kDone the end. `frames` has arrays of all lanes.
 struct Lanes {
@@ -106,7 +96,6 @@ __attribute__((const)) anymps_rt::Chain* anymps_rt_chain();  // of the running f
 typedef void (*anymps_rt_entry)(void* context, unsigned thread);
 // Runs a group of at most 1024 threads as fibers on this OS thread. Not to be called from within one of them.
 void anymps_rt_group(unsigned threads, anymps_rt_entry entry, void* context);
-void* anymps_rt_frame(unsigned long bytes);  // of the coroutine that begins
 char* anymps_rt_shared();  // the threadgroup memory of the group that runs on this thread
 #if defined(ANYMPS_CHECKED)  // these are checking/checker.cpp's
 void anymps_check_thread(const anymps_rt::Thread& thread);

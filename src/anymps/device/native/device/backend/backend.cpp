@@ -296,9 +296,6 @@ void hide_cuda() {
   if (!live.isBuilt()) {
     return;
   }
-#if defined(_MSC_VER)
-  TORCH_CHECK(false, "anymps: a CUDA build of torch is not supported on Windows yet; install the CPU build");
-#else
   // A pointer to a virtual member function holds the offset of its slot in the table, plus one (Itanium C++ ABI).
   auto member = &at::AcceleratorHooksInterface::isBuilt;
   uintptr_t offset = 0;
@@ -306,7 +303,6 @@ void hide_cuda() {
   TORCH_CHECK(
       patches::replace_virtual(&live, offset - 1, reinterpret_cast<void*>(&answer_false)),
       "anymps: cannot take CUDA out of sight (mprotect failed)");
-#endif
 }
 
 }  // namespace anymps

@@ -52,7 +52,7 @@ Pool& pool() {
 
 void note_wait(uint64_t copies) {
   const int64_t start = now_ns();
-  wait_for_card();
+  wait_for_gpu();
   mark_wait("anymps::event_wait", start, now_ns(), Wait::Event);
   nonblocking::waited(copies);
   delayed::check();

@@ -4,6 +4,7 @@
 #include "device/errors/refusals.h"
 #include "locks/locks.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Utils.h>
 #include <ATen/core/Tensor.h>
@@ -11,8 +12,19 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
+#include <mutex>
 
 namespace anymps {
+namespace {
+
+uint64_t scramble(uint64_t value) {  // splitmix64, so that neighbouring offsets give unrelated streams
+  value += 0x9E3779B97F4A7C15ull;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
 
 MpsGenerator::MpsGenerator(const RandomState& state)
     : c10::GeneratorImpl(c10::Device(c10::DeviceType::MPS, 0), c10::DispatchKeySet(c10::DispatchKey::MPS)), state_(state) {}
@@ -94,6 +106,14 @@ at::Generator mps_generator(const Rule& rule, const std::optional<at::Generator>
         random_texts::generator_type(c10::DeviceTypeName(given->device().type(), /*lower_case=*/true)));
   }
   return *given;
+}
+
+HostGenerator::HostGenerator(const Rule& rule, const std::optional<at::Generator>& given) {
+  const at::Generator generator = mps_generator(rule, given);
+  auto* mps = generator.get<MpsGenerator>();
+  std::lock_guard<std::mutex> lock(mps->mutex_);
+  const uint64_t offset = mps->state().offset++;
+  host_ = at::make_generator<at::CPUGeneratorImpl>(scramble(mps->current_seed() ^ scramble(offset)));
 }
 
 }  // namespace anymps

@@ -44,4 +44,17 @@ at::Generator new_generator();
 // The generator that `rule`'s operator draws from; refuses one of another device with the text of most operators.
 at::Generator mps_generator(const Rule& rule, const std::optional<at::Generator>& given);
 
+// A CPU generator that stands for an mps generator during one call: seeded from its seed and offset, which moves on. Used
+// for the operators whose stream on the real device is not known.
+class HostGenerator {
+ public:
+  HostGenerator(const Rule& rule, const std::optional<at::Generator>& given);
+  const at::Generator& host() const {
+    return host_;
+  }
+
+ private:
+  at::Generator host_;
+};
+
 }  // namespace anymps

@@ -52,15 +52,19 @@ struct Geometry : c10::TensorImpl {
     device_opt_ = kMpsDevice;
   }
 
-  // Becomes the alias of another tensor over the same storage.
-  void stand_for(const Geometry& tensor, DispatchKeySet keys) {
+  // Becomes the alias of another tensor, with its own storage over the other bytes.
+  void stand_for(const Geometry& tensor, at::DataPtr&& bytes, DispatchKeySet keys) {
+    c10::StorageImpl* own = storage_.unsafeGetStorageImpl();
+    own->set_data_ptr_noswap(std::move(bytes));
+    own->set_nbytes(tensor.storage_.unsafeGetStorageImpl()->nbytes());
     key_set_ = keys;
     data_type_ = tensor.data_type_;
     copy_from(tensor);
   }
 
+  // Whether a kernel has left nothing on it, nor kept its storage.
   bool is_bare() const {
-    return autograd_meta() == nullptr && extra_meta_ == nullptr && pyobj_slot_.load_pyobj() == nullptr;
+    return autograd_meta() == nullptr && extra_meta_ == nullptr && pyobj_slot_.load_pyobj() == nullptr && storage_.use_count() == 1;
   }
 
   void share_version(const c10::VariableVersion& version) {
@@ -84,31 +88,13 @@ c10::intrusive_ptr<c10::StorageImpl> new_storage(at::DataPtr&& data, size_t nbyt
       /*resizable=*/true);
 }
 
-// The bytes of an alias belong to the buffer, which its storage names and does not own.
-void leave_to_buffer(void*) {}
-
-c10::intrusive_ptr<c10::StorageImpl> new_alias_storage(const c10::StorageImpl* storage, Buffer* buffer) {
-  const c10::Device device = substrate().alias_device();
-  void* address = substrate().alias_address(storage);
-  const bool named = buffer != nullptr && !substrate().computes_at_once();
-  return new_storage(named ? at::DataPtr(address, buffer, &leave_to_buffer, device) : at::DataPtr(address, device), storage->nbytes());
-}
-
-c10::Storage alias_storage(const c10::StorageImpl* storage) {
-  Buffer* buffer = buffer_of(storage->data_ptr());
-  if (buffer == nullptr) {  // empty, or a piece of another storage (`storage[2:4]`)
-    return c10::Storage(new_alias_storage(storage, nullptr));
-  }
-  c10::StorageImpl* known = buffer->alias.load(std::memory_order_acquire);
-  if (known == nullptr) {
-    auto made = new_alias_storage(storage, buffer);
-    c10::StorageImpl* mine = made.get();
-    if (buffer->alias.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) {
-      c10::raw::intrusive_ptr::incref(mine);
-      known = mine;
-    }
-  }
-  return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(known));
+// The aliases that no call of this thread uses at the moment. They are few, so that they stay in the cache; what a buffer
+// kept for itself would have to be fetched for each.
+constexpr size_t kMostSpares = 16;
+using Spares = c10::SmallVector<c10::intrusive_ptr<c10::TensorImpl>, kMostSpares>;
+Spares& spares() {
+  thread_local Spares of_thread;
+  return of_thread;
 }
 
 c10::intrusive_ptr<Geometry> alias_over(const c10::TensorImpl* tensor, c10::Storage&& storage, DispatchKeySet keys) {
@@ -167,16 +153,24 @@ void adopt(c10::TensorImpl* fresh) {
   Geometry::of(fresh)->move_to_mps(mps_keys(fresh->key_set()));
 }
 
-c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor) {
-  const c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor, const c10::TensorImpl* beside) {
   const DispatchKeySet keys = substrate().alias_keys(tensor->key_set());
-  if (Buffer* buffer = buffer_of(storage->data_ptr())) {
-    if (c10::TensorImpl* kept = buffer->spare.exchange(nullptr, std::memory_order_acq_rel)) {
-      Geometry::of(kept)->stand_for(*Geometry::of(tensor), keys);
-      return c10::intrusive_ptr<c10::TensorImpl>::reclaim(kept);
-    }
+  if (C10_UNLIKELY(beside != nullptr)) {
+    return alias_over(tensor, c10::Storage(beside->unsafe_storage()), keys);
   }
-  return alias_over(tensor, alias_storage(storage), keys);
+  const c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
+  at::DataPtr bytes(substrate().alias_address(storage), substrate().alias_device());
+  Spares& kept = spares();
+  if (C10_UNLIKELY(kept.empty())) {
+    return alias_over(tensor, c10::Storage(new_storage(std::move(bytes), storage->nbytes())), keys);
+  }
+  auto made = kept.pop_back_val();
+  Geometry::of(made.get())->stand_for(*Geometry::of(tensor), std::move(bytes), keys);
+  return made;
+}
+
+at::Tensor alias_if_mps(const at::Tensor& tensor) {
+  return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes) {
@@ -184,16 +178,15 @@ c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tens
   return alias_over(tensor, c10::Storage(std::move(storage)), host_keys(tensor->key_set()));
 }
 
-void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept {
-  const c10::StorageImpl* storage = tensor->unsafe_storage().unsafeGetStorageImpl();
-  Buffer* buffer = storage == nullptr ? nullptr : buffer_of(storage->data_ptr());  // a sparse tensor has none
-  const bool ours = buffer != nullptr && alias->unsafe_storage().unsafeGetStorageImpl() == buffer->alias.load(std::memory_order_acquire);
+void give_back(c10::intrusive_ptr<c10::TensorImpl> alias) noexcept {
+  // Not a sparse tensor, nor a copy on the CPU that stood for a tensor of another substrate.
+  const bool ours = alias->has_storage() && alias->device() == substrate().alias_device();
   if (!ours || alias.use_count() != 1 || alias.weak_use_count() != 1 || !Geometry::of(alias.get())->is_bare()) {
     return;
   }
-  c10::TensorImpl* none = nullptr;
-  if (buffer->spare.compare_exchange_strong(none, alias.get(), std::memory_order_acq_rel)) {
-    alias.release();
+  Spares& kept = spares();
+  if (C10_LIKELY(kept.size() < kMostSpares)) {
+    kept.push_back(std::move(alias));
   }
 }
 

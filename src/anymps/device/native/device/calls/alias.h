@@ -1,7 +1,8 @@
 // What stands for an mps tensor while a kernel computes, and how a kernel's results become mps tensors.
 //
 // An alias is a tensor of the substrate's own device (a CPU tensor over the same bytes, a meta tensor) with the sizes,
-// strides, offset and conj/neg bits of the mps tensor. Its storage lives with the buffer. Nothing is copied either way.
+// strides, offset and conj/neg bits of the mps tensor. Its storage names the buffer's bytes and does not own them. Nothing is
+// copied either way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,15 +14,18 @@ namespace anymps {
 // Learns the key sets that plain tensors carry in this torch. Called once, when there is an allocator.
 void learn_plain_keys();
 
-// What a kernel computes on in place of `tensor` (strided, on mps).
-c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor);
+// What a kernel computes on in place of `tensor` (strided, on mps). `beside`: the alias of another argument over the same storage.
+c10::intrusive_ptr<c10::TensorImpl> alias(const c10::TensorImpl* tensor, const c10::TensorImpl* beside = nullptr);
+
+// The same for a strided tensor that may be on another device: that one itself.
+at::Tensor alias_if_mps(const at::Tensor& tensor);
 
 // A CPU tensor with the geometry of `tensor` over `bytes`, as many as its storage has.
 c10::intrusive_ptr<c10::TensorImpl> alias_over_bytes(const c10::TensorImpl* tensor, void* bytes);
 
-// Keeps an alias of `tensor` for the next call over the same buffer, if nobody else holds it and a kernel has left nothing
-// on it: to make one costs more than the rest of a small call.
-void give_back(const c10::TensorImpl* tensor, c10::intrusive_ptr<c10::TensorImpl>&& alias) noexcept;
+// Keeps an alias for a later call of this thread, if nobody else holds it and a kernel has left nothing on it: to make one
+// costs more than the rest of a small call.
+void give_back(c10::intrusive_ptr<c10::TensorImpl> alias) noexcept;
 
 // Makes `storage`, freshly filled by a kernel, an mps storage without copying it.
 void adopt_storage(c10::StorageImpl* storage);

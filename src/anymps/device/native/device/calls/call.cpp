@@ -22,8 +22,9 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
     arguments_.push_back({impl, host.getIntrusivePtr(), written});
     return host;
   }
-  // A tensor that stands here twice has one alias, as kernels that look for overlaps tell one tensor from two over the same
-  // bytes.
+  // A tensor that stands here twice has one alias, and two over one storage have one storage, as kernels that look for overlaps
+  // tell one tensor from two, and two over the same bytes from others.
+  const c10::TensorImpl* beside = nullptr;
   for (Argument& argument : arguments_) {
     if (C10_UNLIKELY(argument.original == impl)) {
       argument.written |= written;
@@ -31,8 +32,12 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
       arguments_.push_back({impl, host, false});  // the recording names it twice
       return at::Tensor(host);
     }
+    if (C10_UNLIKELY(argument.original->unsafe_storage().unsafeGetStorageImpl() == impl->unsafe_storage().unsafeGetStorageImpl())) {
+      beside = argument.host.get();
+    }
   }
-  auto host = C10_LIKELY(on_host_) ? substrate().host_alias(impl) : alias(impl);
+  const bool computes_on_aliases = !on_host_ || substrate().alias_device().is_cpu();
+  auto host = C10_LIKELY(computes_on_aliases) ? alias(impl, beside) : substrate().host_alias(impl);
   arguments_.push_back({impl, host, written});
   return at::Tensor(std::move(host));
 }

@@ -41,7 +41,7 @@ class Call {
     }
     for (Argument& argument : arguments_) {
       if (C10_LIKELY(argument.original->is_mps() && argument.host)) {
-        give_back(argument.original, std::move(argument.host));
+        give_back(std::move(argument.host));
       }
     }
   }

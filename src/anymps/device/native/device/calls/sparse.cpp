@@ -6,10 +6,6 @@
 namespace anymps {
 namespace {
 
-at::Tensor part_to_host(const at::Tensor& part) {
-  return part.unsafeGetTensorImpl()->is_mps() ? at::Tensor(alias(part.unsafeGetTensorImpl())) : part;
-}
-
 at::SparseTensorImpl* parts(const at::Tensor& tensor) {
   return static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
@@ -50,7 +46,7 @@ void fill(at::SparseTensorImpl* target, const at::SparseTensorImpl* source, cons
 at::Tensor sparse_to_host(const at::Tensor& tensor) {
   const auto* source = parts(tensor);
   at::Tensor host = at::detail::make_tensor<at::SparseTensorImpl>(alias_key(), tensor.dtype());
-  fill(parts(host), source, part_to_host(source->indices()), part_to_host(source->values()));
+  fill(parts(host), source, alias_if_mps(source->indices()), alias_if_mps(source->values()));
   return host;
 }
 

@@ -5,11 +5,9 @@
 
 #include <c10/util/Exception.h>
 
-#if !defined(_WIN32)
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
-#endif
 
 #include <mutex>
 #include <utility>
@@ -27,7 +25,6 @@ void in_child() {
 }
 
 void leave_mark() {
-#if !defined(_WIN32)
   std::lock_guard<std::mutex> guard(mark_lock);
   if (!first_use_mark.empty()) {
     // Nothing at its place is opened or followed; a mark that another process left is as good.
@@ -37,7 +34,6 @@ void leave_mark() {
     }
     first_use_mark.clear();
   }
-#endif
 }
 
 }  // namespace
@@ -48,9 +44,7 @@ void mark_first_use(std::string path) {
 }
 
 void watch_forks() {
-#if !defined(_WIN32)
   pthread_atfork(nullptr, nullptr, &in_child);
-#endif
 }
 
 // Torch marks such a child too (`torch.mps._is_in_bad_fork()`), but asks the mark before seeding only; what Metal does in

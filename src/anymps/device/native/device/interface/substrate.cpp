@@ -31,12 +31,12 @@ at::Tensor Substrate::staging_buffer(c10::IntArrayRef sizes, c10::ScalarType typ
   return at::detail::empty_cpu(sizes, type);
 }
 
-void choose_substrate(const std::string& name, int card) {
+void choose_substrate(const std::string& name, int gpu) {
   const auto found = makers().find(name);
   if (found == makers().end()) {
     throw std::invalid_argument("anymps: the native core has no substrate " + name);
   }
-  detail::chosen = found->second(card).release();  // for the life of the process, as tensors are destroyed to its very end
+  detail::chosen = found->second(gpu).release();  // for the life of the process, as tensors are destroyed to its very end
   read_values(detail::chosen->computes_at_once() && detail::chosen->holds_data());
 }
 

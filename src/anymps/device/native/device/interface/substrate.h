@@ -1,7 +1,7 @@
 // Where the bytes of an mps tensor live and what computes on them: one interface, a file for each implementation.
 //
 // Unified memory means that one buffer serves both processors. `host` takes that at its word: every mps storage owns host
-// bytes, and CPU kernels work on them. `shape` owns no bytes: meta kernels work out the shapes. `cuda` has its bytes on a card,
+// bytes, and CPU kernels work on them. `shape` owns no bytes: meta kernels work out the shapes. `cuda` has its bytes on a GPU,
 // whose kernels compute; what these lack is computed by the CPU, on copies. What a kernel is given in place of an mps tensor
 // is an *alias* of it (alias.h), a tensor of the device that computes.
 #pragma once
@@ -89,14 +89,16 @@ class Substrate {
   }
 
   // Comes before torch's `resize_`, which moves bytes by memcpy if the storage has to grow.
-  virtual void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) = 0;
+  virtual void before_resize(const at::Tensor&, c10::IntArrayRef) {}
 
   // Comes before torch's `set_`, which does the same to a storage that is to hold `nbytes`.
   virtual void before_set(c10::StorageImpl*, size_t) {}
 
   // Whether every tensor has its data at any time. If not, kernels that look at values are left out, and nobody watches
   // over bytes.
-  virtual bool holds_data() const = 0;
+  virtual bool holds_data() const {
+    return true;
+  }
 
   // For a substrate that keeps the values of small buffers only: how large one may be.
   virtual void keep_values_up_to(size_t) {}
@@ -108,10 +110,14 @@ class Substrate {
   }
 
   // The address that an alias has for the bytes of `storage`, an mps one.
-  virtual void* alias_address(const c10::StorageImpl* storage) const = 0;
+  virtual void* alias_address(const c10::StorageImpl* storage) const {
+    return storage->data_ptr().get();
+  }
 
   // Whether a kernel has given `alias`, the storage of an alias of `storage`, other memory of the same size.
-  virtual bool has_moved(const c10::StorageImpl* alias, const c10::StorageImpl* storage) const = 0;
+  virtual bool has_moved(const c10::StorageImpl* alias, const c10::StorageImpl* storage) const {
+    return alias->data_ptr().get() != storage->data_ptr().get();
+  }
 
   // The key set of the alias of a tensor with the key set `mps`.
   virtual c10::DispatchKeySet alias_keys(c10::DispatchKeySet mps) const = 0;
@@ -147,14 +153,9 @@ class Substrate {
       const Computation& how,
       bool sparse) = 0;
 
-  // Whether the kernels of `compute_key` compute this operator without more ado. `looked_at`: the caller makes its arguments
-  // harmless and its results the Mac's. Only where not `computes_at_once`.
-  virtual bool computes_plainly(const Rule&, bool /*looked_at*/) const {
-    return true;
-  }
-
-  // The same for a computation that is made of other operators, and needs no kernel of its own.
-  virtual bool computes_at_will(const Rule&) const {
+  // Whether this operator is computed without more ado, by its kernels for `compute_key`, or else by other operators. Only where
+  // not `computes_at_once`.
+  virtual bool computes_plainly(const Rule&, bool /*by_its_kernels*/) const {
     return true;
   }
 
@@ -162,7 +163,7 @@ class Substrate {
   virtual at::Tensor staging_buffer(c10::IntArrayRef sizes, c10::ScalarType type);
 
   // After kernels of this substrate have written `tensor`, an mps one.
-  virtual void wrote(const at::Tensor& tensor) = 0;
+  virtual void wrote(const at::Tensor&) {}
 
   // A copy between mps and CPU or within mps, both defined.
   virtual void copy(const at::Tensor& destination, const at::Tensor& source) = 0;
@@ -172,7 +173,9 @@ class Substrate {
 
   // A CPU tensor for a tensor whose values are not known, undefined for one whose values are. Raises RuntimeError, in our
   // words, where it would be too large.
-  virtual at::Tensor stand_in(const at::Tensor& tensor) = 0;
+  virtual at::Tensor stand_in(const at::Tensor&) {
+    return {};
+  }
 
   // How often each operator was computed by the CPU on copies, by name: by a substrate that has kernels of its own.
   virtual std::map<std::string, int64_t> host_fallbacks() {
@@ -180,7 +183,7 @@ class Substrate {
   }
 
   // Raises NotImplementedError, in our words, if it cannot compute on sparse tensors.
-  virtual void check_sparse() const = 0;
+  virtual void check_sparse() const {}
 
  private:
   const c10::Device alias_device_;
@@ -189,14 +192,14 @@ class Substrate {
 
 // Each implementation enters itself, by the name that `anymps.enable(substrate=...)` takes.
 struct SubstrateEntry {
-  using Maker = std::unique_ptr<Substrate> (*)(int card);
+  using Maker = std::unique_ptr<Substrate> (*)(int gpu);
   SubstrateEntry(const char* name, Maker make);
 };
 
-// Raises std::invalid_argument, in our words, for a name that there is not. Once, before anything is allocated. `card` is the
-// number of the card for a substrate that has one; -1 where the CPU is to play it, -2 where it moreover computes all calls
+// Raises std::invalid_argument, in our words, for a name that there is not. Once, before anything is allocated. `gpu` is the
+// number of the GPU for a substrate that has one; -1 where the CPU is to play it, -2 where it moreover computes all calls
 // on copies: to test the ways of calls without one.
-void choose_substrate(const std::string& name, int card);
+void choose_substrate(const std::string& name, int gpu);
 
 namespace detail {
 extern Substrate* chosen;

@@ -7,16 +7,13 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
 namespace anymps::canaries {
 namespace {
 
-// A group has at most 1,024 threads: one too many of them, with an element of 4 bytes each, stays within the margin behind.
-constexpr size_t kBefore = 256, kBehind = size_t(4) << 10;
-constexpr unsigned char kMark = 0xa7;  // no byte of a small number, of an index or of a usual float
+using margins::kBefore, margins::kLeastBehind;
 
 Mutex lock;
 std::unordered_map<const void*, size_t> sizes;
@@ -38,9 +35,8 @@ class Allocator final : public c10::Allocator {
     if (nbytes == 0) {
       return {nullptr, cpu};
     }
-    char* const start = static_cast<char*>(c10::alloc_cpu(kBefore + nbytes + kBehind)) + kBefore;
-    std::memset(start - kBefore, kMark, kBefore);
-    std::memset(start + nbytes, kMark, kBehind);
+    char* const start = static_cast<char*>(c10::alloc_cpu(kBefore + nbytes + kLeastBehind)) + kBefore;
+    margins::mark_around(start, nbytes, kLeastBehind);
     const std::lock_guard<Mutex> guard(lock);
     sizes[start] = nbytes;
     return {start, start, &release, cpu};
@@ -57,10 +53,6 @@ class Allocator final : public c10::Allocator {
 
 Allocator the_allocator;
 
-bool is_marked(const char* from, size_t count) {
-  return static_cast<unsigned char>(from[0]) == kMark && std::memcmp(from, from + 1, count - 1) == 0;
-}
-
 }  // namespace
 
 void begin() {
@@ -70,7 +62,7 @@ void begin() {
   });
 }
 
-std::optional<Stray> stray(const void* address) {
+std::optional<margins::Stray> stray(const void* address) {
   size_t nbytes = 0;
   {
     const std::lock_guard<Mutex> guard(lock);
@@ -80,21 +72,7 @@ std::optional<Stray> stray(const void* address) {
     }
     nbytes = found->second;
   }
-  char* const start = static_cast<char*>(const_cast<void*>(address));
-  if (is_marked(start - kBefore, kBefore) && is_marked(start + nbytes, kBehind)) {
-    return std::nullopt;
-  }
-  Stray found{0, 0, nbytes};
-  const auto look = [&](char* from, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      if (static_cast<unsigned char>(from[i]) == kMark) continue;
-      if (found.count++ == 0) found.offset = from + i - start;
-      from[i] = static_cast<char>(kMark);
-    }
-  };
-  look(start + nbytes, kBehind);
-  look(start - kBefore, kBefore);
-  return found;
+  return margins::stray_beside(static_cast<char*>(const_cast<void*>(address)), nbytes, kLeastBehind);
 }
 
 }  // namespace anymps::canaries

@@ -1,4 +1,4 @@
-// Checks whose answer lies on a card: asked when the call is queued, looked at where the host waits anyway.
+// Checks whose answer lies on a GPU: asked when the call is queued, looked at where the host waits anyway.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@ namespace anymps::late_checks {
 extern std::atomic<bool> open;
 void look();
 
-// Keeps `flag`, a tensor of the card's with an element that is not zero where something is wrong; `tell` then says what.
-void keep(at::Tensor flag, std::function<void()> tell);
+// Keeps whether an element of `flag`, a tensor of the GPU's, is not zero: then something is wrong, and `report` says what.
+void keep(const at::Tensor& flag, std::function<void()> report);
 
 // To be called wherever the host waits, before delayed::check.
 inline void settle() {

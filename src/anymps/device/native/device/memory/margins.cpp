@@ -13,15 +13,14 @@
 namespace anymps::margins {
 namespace {
 
-// A group has at most 1,024 threads: one too many of them, with an element of 4 bytes each, stays within the least margin.
-constexpr size_t kBefore = 256, kLeast = size_t(4) << 10, kMost = size_t(16) << 10;
+constexpr size_t kMost = size_t(16) << 10;
 constexpr size_t kLarge = size_t(64) << 10;  // margins of such buffers are few pages, untouched until a shader runs
 constexpr unsigned char kMark = 0xa7;  // no byte of a small number, of an index or of a usual float
 
 std::atomic<bool> begun{false};
 
 size_t behind(size_t nbytes) {
-  return std::clamp(nbytes, kLeast, kMost);
+  return std::clamp(nbytes, kLeastBehind, kMost);
 }
 
 at::DataPtr with_margins(size_t nbytes, Placement& placement) {
@@ -31,8 +30,7 @@ at::DataPtr with_margins(size_t nbytes, Placement& placement) {
 }
 
 void mark(Placement& placement) {
-  std::memset(placement.start - kBefore, kMark, kBefore);
-  std::memset(placement.start + placement.nbytes, kMark, placement.behind);
+  mark_around(placement.start, placement.nbytes, placement.behind);
   placement.marked = true;
 }
 
@@ -82,6 +80,28 @@ Placement* placement_of(const at::Tensor& tensor, std::vector<Copy>& copies) {
 
 }  // namespace
 
+void mark_around(char* start, size_t nbytes, size_t behind) {
+  std::memset(start - kBefore, kMark, kBefore);
+  std::memset(start + nbytes, kMark, behind);
+}
+
+std::optional<Stray> stray_beside(char* start, size_t nbytes, size_t behind) {
+  if (C10_LIKELY(is_marked(start - kBefore, kBefore) && is_marked(start + nbytes, behind))) {
+    return std::nullopt;
+  }
+  Stray found{0, 0, nbytes};
+  const auto look = [&](char* from, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (static_cast<unsigned char>(from[i]) == kMark) continue;
+      if (found.count++ == 0) found.offset = from + i - start;
+      from[i] = static_cast<char>(kMark);
+    }
+  };
+  look(start + nbytes, behind);
+  look(start - kBefore, kBefore);
+  return found;
+}
+
 void begin() {
   begun.store(true, std::memory_order_relaxed);
 }
@@ -108,21 +128,7 @@ std::optional<Stray> stray(const at::Tensor& tensor, std::vector<Copy>& copies) 
   if (placement == nullptr) {
     return std::nullopt;
   }
-  char *const before = placement->start - kBefore, *const after = placement->start + placement->nbytes;
-  if (C10_LIKELY(is_marked(before, kBefore) && is_marked(after, placement->behind))) {
-    return std::nullopt;
-  }
-  Stray found{0, 0, placement->nbytes};
-  const auto look = [&](char* from, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      if (static_cast<unsigned char>(from[i]) == kMark) continue;
-      if (found.count++ == 0) found.offset = from + i - placement->start;
-      from[i] = static_cast<char>(kMark);
-    }
-  };
-  look(after, placement->behind);
-  look(before, kBefore);
-  return found;
+  return stray_beside(placement->start, placement->nbytes, placement->behind);
 }
 
 void carry_back(const std::vector<Copy>& copies) {

@@ -14,6 +14,18 @@
 
 namespace anymps::margins {
 
+// A group has at most 1,024 threads: one too many of them, with an element of 4 bytes each, stays within the least margin.
+constexpr size_t kBefore = 256, kLeastBehind = size_t(4) << 10;
+
+struct Stray {
+  int64_t offset;  // of the first byte, from the start of the buffer
+  size_t count, nbytes;
+};
+// Marks the margins of a piece of memory: `kBefore` bytes before its start, and so many behind it.
+void mark_around(char* start, size_t nbytes, size_t behind);
+// What has changed in them since; they are as before afterwards.
+std::optional<Stray> stray_beside(char* start, size_t nbytes, size_t behind);
+
 // From now on new buffers get margins, small ones too. Before that, and where no shader runs, those cost nothing.
 void begin();
 
@@ -32,10 +44,6 @@ struct Copy {
 // Marks the margins of a tensor's buffer, or of a copy of it that joins the others.
 void guard(const at::Tensor& tensor, std::vector<Copy>& copies);
 
-struct Stray {
-  int64_t offset;  // of the first byte, from the start of the buffer
-  size_t count, nbytes;
-};
 // What was written beside the buffer of a tensor that `guard` has seen; the margins are as before afterwards.
 std::optional<Stray> stray(const at::Tensor& tensor, std::vector<Copy>& copies);
 

@@ -99,12 +99,6 @@ Buffer::Buffer(at::DataPtr&& bytes, Block* its_block)
 
 Buffer::~Buffer() {
   ledger::died(row);
-  if (c10::TensorImpl* kept = spare.load(std::memory_order_acquire)) {
-    c10::raw::intrusive_ptr::decref(kept);
-  }
-  if (c10::StorageImpl* storage = alias.load(std::memory_order_acquire)) {
-    c10::raw::intrusive_ptr::decref(storage);
-  }
   books().release(block);
 }
 
@@ -124,6 +118,19 @@ at::Allocator* mps_allocator() {
 
 at::DataPtr mps_pointer(void* address, Buffer* buffer) {
   return at::DataPtr(address, buffer, &delete_buffer, kMpsDevice);
+}
+
+at::DataPtr mps_memory(size_t nbytes, c10::function_ref<at::DataPtr()> take) {
+  Block* block = books().allocate(nbytes);
+  at::DataPtr bytes;
+  try {
+    bytes = take();
+  } catch (...) {
+    books().release(block);
+    throw;
+  }
+  void* address = bytes.get();
+  return mps_pointer(address, new Buffer(std::move(bytes), block));
 }
 
 Buffer* buffer_of(const at::DataPtr& data) noexcept {

@@ -4,9 +4,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
-#include <c10/core/TensorImpl.h>
-
-#include <atomic>
+#include <c10/util/FunctionRef.h>
 
 namespace anymps {
 namespace margins {
@@ -33,12 +31,10 @@ struct Buffer {
 
   void assign(uint8_t role, uint32_t module);  // says in the recording what it is; `role` is Role
 
-  at::DataPtr memory;                             // the bytes, if the substrate holds any
-  Block* block;                                   // this buffer in the allocator's books
-  uint32_t row;                                   // and in the ledger, 0 if it was born while nothing recorded
-  std::atomic<c10::StorageImpl*> alias{nullptr};  // storage of the aliases, made at first use; owns one reference
-  std::atomic<c10::TensorImpl*> spare{nullptr};   // an alias that no call uses at the moment; owns one reference
-  margins::Placement placement;                   // its place between margins, if it has any
+  at::DataPtr memory;            // the bytes, if the substrate holds any
+  Block* block;                  // this buffer in the allocator's books
+  uint32_t row;                  // and in the ledger, 0 if it was born while nothing recorded
+  margins::Placement placement;  // its place between margins, if it has any
 };
 
 // Registers the allocator with torch. Called once, when the substrate is chosen.
@@ -48,6 +44,9 @@ at::Allocator* mps_allocator();
 
 // The pointer of an mps storage to `address`, which owns `buffer`.
 at::DataPtr mps_pointer(void* address, Buffer* buffer);
+
+// A buffer of `nbytes` > 0, entered in the books before `take()` gives its memory.
+at::DataPtr mps_memory(size_t nbytes, c10::function_ref<at::DataPtr()> take);
 
 // The Buffer behind an mps DataPtr, or nullptr for an empty storage.
 Buffer* buffer_of(const at::DataPtr& data) noexcept;

@@ -10,7 +10,7 @@
 
 namespace anymps {
 
-void wait_for_card() {
+void wait_for_gpu() {
   const c10::Device device = substrate().alias_device();
   if (C10_UNLIKELY(device.is_cuda())) {
     const WithoutGil others_may_run;
@@ -27,7 +27,7 @@ void mark_wait(const char* name, int64_t start_ns, int64_t end_ns, Wait wait) {
 void synchronize_device(const char* name) {
   enter_device();
   const int64_t start = now_ns();
-  wait_for_card();
+  wait_for_gpu();
   mark_wait(name, start, now_ns(), Wait::Synchronize);
   host_has_waited();
 }
@@ -35,7 +35,7 @@ void synchronize_device(const char* name) {
 void empty_device_cache() {
   enter_device();
   const int64_t start = now_ns();
-  wait_for_card();
+  wait_for_gpu();
   books().model().empty_cache();
   mark_wait("anymps::empty_cache", start, now_ns(), Wait::EmptyCache);
   host_has_waited();

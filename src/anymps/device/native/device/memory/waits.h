@@ -14,8 +14,8 @@ inline void host_has_waited() {
   delayed::check();
 }
 
-// Returns when a card has computed all that is queued. Elsewhere nothing is.
-void wait_for_card();
+// Returns when a GPU has computed all that is queued. Elsewhere nothing is.
+void wait_for_gpu();
 
 // Notes a wait that is no operator, where the device tells of calls.
 void mark_wait(const char* name, int64_t start_ns, int64_t end_ns, Wait wait);

@@ -1,13 +1,13 @@
-// The `cuda` substrate: mps storages own memory of an NVIDIA card, and CUDA's kernels compute on it.
+// The `cuda` substrate: mps storages own memory of an NVIDIA GPU, and CUDA's kernels compute on it.
 //
 // Nothing of CUDA is included or linked: torch registers its allocator, its kernels and its guard under the device's name, and
-// what has none there is not needed. A call goes to the card unless that lacks a kernel, would stop at bad values, or refuses
+// what has none there is not needed. A call goes to the GPU unless that lacks a kernel, would stop at bad values, or refuses
 // the arguments; then the CPU computes it on copies (host_fallback.h), and what it refuses too is refused in its words. The order of
-// the card's one stream keeps copies and kernels apart. Only who reads a value waits.
+// the GPU's one stream keeps copies and kernels apart. Only who reads a value waits.
 #include "device/calls/alias.h"
 #include "device/errors/refusals.h"
 #include "device/substrates/host_fallback.h"
-#include "device/substrates/card_limits.h"
+#include "device/substrates/gpu_limits.h"
 #include "device/memory/books.h"
 #include "device/memory/memory.h"
 #include "device/interface/substrate.h"
@@ -23,7 +23,6 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -37,28 +36,26 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the card up to this size go by a room of ours, and nobody waits
+constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the GPU up to this size go by a room of ours, and nobody waits
 
-[[noreturn]] void refuse_full_card(const c10::Error& error, c10::Device card) {
+[[noreturn]] void refuse_full_gpu(const c10::Error& error, c10::Device gpu) {
   const std::string said = error.what_without_backtrace();
   const std::string first = said.substr(0, said.find(". GPU"));
   const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   throw c10::OutOfMemoryError(
       here,
-      "anymps: the NVIDIA card is full (" + card.str() + " of this machine), not the Mac, whose limit comes later: take a smaller batch or another "
-      "Mac (--mac), or end what else runs on the card. " + first.substr(0, first.find('\n')));
+      "anymps: the NVIDIA GPU is full (" + gpu.str() + " of this machine), not the Mac, whose limit comes later: take a smaller batch or another "
+      "Mac (--mac), or end what else runs on the GPU. " + first.substr(0, first.find('\n')));
 }
 
 // Without a word in the environment cuBLAS may choose otherwise from run to run, and torch refuses every product. With it torch
 // reads that word again at each product, which costs more than a small one: so it is said when it is asked for.
 void make_products_deterministic() {
-#if !defined(_WIN32)
   static const bool once = [] {
     setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
     return true;
   }();
   (void)once;
-#endif
 }
 
 bool has_outs(const c10::OperatorHandle& op) {
@@ -93,60 +90,28 @@ class Outs {
   std::vector<Out> outs_;
 };
 
-// While it lives, a warning of this thread is told the first time only.
-class WarnOnce final : public c10::WarningHandler {
- public:
-  WarnOnce() : before_(c10::WarningUtils::get_warning_handler()) {
-    c10::WarningUtils::set_warning_handler(this);
-  }
-  ~WarnOnce() override {
-    c10::WarningUtils::set_warning_handler(before_);
-  }
-  void process(const c10::Warning& warning) override {
-    if (std::find(told_.begin(), told_.end(), warning.msg()) == told_.end()) {
-      told_.push_back(warning.msg());
-      before_->process(warning);
-    }
-  }
-
- private:
-  c10::WarningHandler* const before_;
-  std::vector<std::string> told_;
-};
-
 class CudaSubstrate final : public Substrate {
  public:
-  CudaSubstrate(c10::Device card, bool always_falls_back)
-      : Substrate(card, card.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), card_(card),
-        guard_(card.is_cuda() ? c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA) : nullptr), always_falls_back_(always_falls_back) {
-    if (card.is_cuda()) {
+  CudaSubstrate(c10::Device gpu, bool by_fallback_alone)
+      : Substrate(gpu, gpu.is_cuda() ? DispatchKey::CUDA : DispatchKey::CPU), gpu_(gpu),
+        guard_(gpu.is_cuda() ? c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA) : nullptr), by_fallback_alone_(by_fallback_alone) {
+    if (gpu.is_cuda()) {
       at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
       enter();
     }
-    memory_ = c10::GetAllocator(card.type());
+    memory_ = c10::GetAllocator(gpu.type());
   }
 
   at::DataPtr allocate(size_t nbytes) override {
-    Block* block = books().allocate(nbytes);
-    at::DataPtr bytes;
-    try {
-      bytes = take(nbytes);
-    } catch (...) {
-      books().release(block);
-      throw;
-    }
-    void* data = bytes.get();
-    return mps_pointer(data, new Buffer(std::move(bytes), block));
+    return mps_memory(nbytes, [&] { return take(nbytes); });
   }
 
   at::DataPtr adopt(at::DataPtr&& memory, size_t nbytes) override {
     if (memory.get() == nullptr || nbytes == 0) {
       return at::DataPtr(nullptr, kMpsDevice);
     }
-    if (memory.device().type() == card_.type()) {
-      void* data = memory.get();
-      Block* block = books().allocate(nbytes);
-      return mps_pointer(data, new Buffer(std::move(memory), block));
+    if (memory.device().type() == gpu_.type()) {
+      return mps_memory(nbytes, [&] { return std::move(memory); });
     }
     at::DataPtr fresh = allocate(nbytes);
     at::Tensor target = bytes_at(fresh.get(), nbytes);
@@ -154,7 +119,7 @@ class CudaSubstrate final : public Substrate {
     return fresh;
   }
 
-  // Where a storage has to grow, with room for its bytes on the card.
+  // Where a storage has to grow, with room for its bytes on the GPU.
   void before_resize(const at::Tensor& tensor, c10::IntArrayRef size) override {
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
     if (c10::multiply_integers(size) > 0) {
@@ -165,40 +130,23 @@ class CudaSubstrate final : public Substrate {
     grow(storage, nbytes);
   }
 
-  bool holds_data() const override {
-    return true;
-  }
-
   at::DataPtr allocate_pinned(size_t nbytes) override {
-    Block* block = books().allocate(nbytes);
-    at::DataPtr bytes;
-    try {
-      bytes = card_.is_cuda() ? at::getHostAllocator(c10::DeviceType::CUDA)->allocate(nbytes) : c10::GetCPUAllocator()->allocate(nbytes);
-    } catch (...) {
-      books().release(block);
-      throw;
-    }
-    void* data = bytes.get();
-    return mps_pointer(data, new Buffer(std::move(bytes), block));
+    return mps_memory(nbytes, [&] {
+      return gpu_.is_cuda() ? at::getHostAllocator(c10::DeviceType::CUDA)->allocate(nbytes) : c10::GetCPUAllocator()->allocate(nbytes);
+    });
   }
 
-  void* alias_address(const c10::StorageImpl* storage) const override {
-    return storage->data_ptr().get();
-  }
-  bool has_moved(const c10::StorageImpl* alias, const c10::StorageImpl* storage) const override {
-    return alias->data_ptr().get() != storage->data_ptr().get();
-  }
   DispatchKeySet alias_keys(DispatchKeySet mps) const override {
-    return card_.is_cuda() ? backend_keys(mps, c10::BackendComponent::CUDABit) : host_keys(mps);
+    return gpu_.is_cuda() ? backend_keys(mps, c10::BackendComponent::CUDABit) : host_keys(mps);
   }
 
   c10::intrusive_ptr<c10::TensorImpl> host_alias(const c10::TensorImpl* tensor) override {
     return at::Tensor(alias(tensor)).cpu().getIntrusivePtr();
   }
 
-  // Kernels of the card take a single value of the CPU.
+  // Kernels of the GPU take a single value of the CPU.
   at::Tensor alias_of_foreign(const at::Tensor& tensor) override {
-    return tensor.dim() > 0 && tensor.is_cpu() && card_.is_cuda() ? tensor.to(tensor.options().device(card_)) : tensor;
+    return tensor.dim() > 0 && tensor.is_cpu() && gpu_.is_cuda() ? tensor.to(tensor.options().device(gpu_)) : tensor;
   }
 
   bool computes_on_host(const Rule&, ArgumentWalk) override {
@@ -211,13 +159,9 @@ class CudaSubstrate final : public Substrate {
   bool computes_at_once() const override {
     return false;
   }
-  bool computes_plainly(const Rule& rule, bool looked_at) const override {
-    return !always_falls_back_ && (looked_at || (!is_looked_at(rule) && card_limit(rule.name) == nullptr)) && !has_outs(rule.op) &&
-        goes_to_card(rule, rule.op, false);
-  }
-
-  bool computes_at_will(const Rule& rule) const override {
-    return !always_falls_back_ && !is_looked_at(rule) && card_limit(rule.name) == nullptr && !has_outs(rule.op) && !is_random(rule);
+  bool computes_plainly(const Rule& rule, bool by_its_kernels) const override {
+    return !by_fallback_alone_ && gpu_limit(rule.name) == nullptr && !has_outs(rule.op) &&
+        (by_its_kernels ? goes_to_gpu(rule, rule.op, false) : !is_random(rule));
   }
 
   void compute(
@@ -228,28 +172,25 @@ class CudaSubstrate final : public Substrate {
     const Way way = way_of(rule, op, sparse);
     const bool refused = way.limit != nullptr && way.limit->refused != nullptr && way.limit->refused(given);
     const Computation::Needs needs = how.needs();
-    if (always_falls_back_ || refused || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !way.on_card)) {
+    if (by_fallback_alone_ || refused || needs == Computation::Needs::CpuMemory || (needs == Computation::Needs::Kernels && !way.on_gpu)) {
       fall_back_to_host(rule, op, stack, first, how);
       return;
     }
-    const DispatchKey key = card_.is_cuda() ? (sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA)
+    const DispatchKey key = gpu_.is_cuda() ? (sparse ? DispatchKey::SparseCUDA : DispatchKey::CUDA)
                                             : (sparse ? DispatchKey::SparseCPU : DispatchKey::CPU);
     const Outs outs(op, given);
     const uint64_t refusals = refusals_of_this_thread();
-    WarnOnce warnings;  // what the card's kernel has warned of is not said again by the CPU's
     try {
       if (way.limit != nullptr && way.limit->before != nullptr) {
         way.limit->before(*stack, first);
       }
-      {
-        how.by_kernels(DispatchKeySet(key), stack, first);
-      }
+      how.by_kernels(DispatchKeySet(key), stack, first);
       if (way.limit != nullptr && way.limit->after != nullptr) {
         way.limit->after(given, *stack, first);
       }
       return;
     } catch (const c10::OutOfMemoryError& error) {
-      refuse_full_card(error, card_);
+      refuse_full_gpu(error, gpu_);
     } catch (const c10::AcceleratorError&) {
       throw;
     } catch (const c10::Error&) {
@@ -269,13 +210,11 @@ class CudaSubstrate final : public Substrate {
     return host_fallbacks_;
   }
 
-  void wrote(const at::Tensor&) override {}
-
   void copy(const at::Tensor& destination, const at::Tensor& source) override {
     enter();
-    at::Tensor target = on_this_side(destination);
-    const at::Tensor from = on_this_side(source);
-    if (card_.is_cuda() && target.is_cuda() && from.is_cpu()) {
+    at::Tensor target = alias_if_mps(destination);
+    const at::Tensor from = alias_if_mps(source);
+    if (gpu_.is_cuda() && target.is_cuda() && from.is_cpu()) {
       send(target, from);
     } else {
       at::native::copy_(target, from, /*non_blocking=*/false);
@@ -284,16 +223,11 @@ class CudaSubstrate final : public Substrate {
 
   c10::Scalar read(const at::Tensor& tensor) override {
     enter();
-    return at::_ops::_local_scalar_dense::redispatch(compute_key(), on_this_side(tensor));
+    return at::_ops::_local_scalar_dense::redispatch(compute_key(), alias_if_mps(tensor));
   }
-
-  at::Tensor stand_in(const at::Tensor&) override {
-    return {};
-  }
-  void check_sparse() const override {}
 
   at::Tensor staging_buffer(c10::IntArrayRef sizes, c10::ScalarType type) override {
-    if (!card_.is_cuda()) {
+    if (!gpu_.is_cuda()) {
       return Substrate::staging_buffer(sizes, type);
     }
     return at::Tensor(at::detail::empty_generic(
@@ -306,14 +240,14 @@ class CudaSubstrate final : public Substrate {
       std::lock_guard<std::mutex> lock(mutex_);
       ++host_fallbacks_[rule.name];
     }
-    run_host_fallback(rule, op, stack, first, how, card_);
+    run_host_fallback(rule, op, stack, first, how, gpu_);
   }
 
-  // Makes the card the thread's current one, which torch's allocator and kernels look at. Each time: autograd sets the current
+  // Makes the GPU the thread's current one, which torch's allocator and kernels look at. Each time: autograd sets the current
   // device of a thread that it gives a nested backward pass to 0, that of mps.
   void enter() const {
-    if (guard_ != nullptr && C10_UNLIKELY(guard_->getDevice() != card_)) {
-      guard_->setDevice(card_);
+    if (guard_ != nullptr && C10_UNLIKELY(guard_->getDevice() != gpu_)) {
+      guard_->setDevice(gpu_);
     }
   }
 
@@ -334,24 +268,20 @@ class CudaSubstrate final : public Substrate {
     try {
       return memory_->allocate(nbytes);
     } catch (const c10::OutOfMemoryError& error) {
-      refuse_full_card(error, card_);
+      refuse_full_gpu(error, gpu_);
     }
   }
 
   at::Tensor bytes_at(void* address, size_t nbytes) const {
     return at::for_blob(address, {static_cast<int64_t>(nbytes)})
-        .options(at::TensorOptions().dtype(c10::kByte).device(card_))
-        .target_device(card_)
+        .options(at::TensorOptions().dtype(c10::kByte).device(gpu_))
+        .target_device(gpu_)
         .make_tensor();
   }
 
-  at::Tensor on_this_side(const at::Tensor& tensor) const {
-    return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
-  }
-
-  // From the CPU to the card. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
+  // From the CPU to the GPU. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
   void send(at::Tensor& target, const at::Tensor& source) {
-    if (card_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
+    if (gpu_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
       at::Tensor staging = staging_buffer(source.sizes(), source.scalar_type());
       at::native::copy_(staging, source, false);
       at::native::copy_(target, staging, /*non_blocking=*/true);
@@ -365,14 +295,14 @@ class CudaSubstrate final : public Substrate {
     return (rule.flags & kRandom) != 0 || rule.generator_argument >= 0;
   }
 
-  bool goes_to_card(const Rule& rule, const c10::OperatorHandle& op, bool sparse) const {
+  bool goes_to_gpu(const Rule& rule, const c10::OperatorHandle& op, bool sparse) const {
     if (is_random(rule)) {
       return false;
     }
-    if (const CardLimit* limit = card_limit(rule.name); limit != nullptr && limit->never) {
+    if (const GpuLimit* limit = gpu_limit(rule.name); limit != nullptr && limit->never) {
       return false;
     }
-    if (!card_.is_cuda()) {
+    if (!gpu_.is_cuda()) {
       return true;
     }
     for (const DispatchKey key :
@@ -388,8 +318,8 @@ class CudaSubstrate final : public Substrate {
   }
 
   struct Way {
-    bool on_card = false;  // its kernels compute there, unless they want memory of the CPU
-    const CardLimit* limit = nullptr;
+    bool on_gpu = false;  // its kernels compute there, unless they want memory of the CPU
+    const GpuLimit* limit = nullptr;
   };
 
   Way way_of(const Rule& rule, const c10::OperatorHandle& op, bool sparse) {
@@ -399,22 +329,22 @@ class CudaSubstrate final : public Substrate {
     if (known != ways_.end()) {
       return known->second;
     }
-    return ways_[place] = Way{goes_to_card(rule, op, sparse), card_limit(rule.name)};
+    return ways_[place] = Way{goes_to_gpu(rule, op, sparse), gpu_limit(rule.name)};
   }
 
-  const c10::Device card_;
-  const c10::impl::DeviceGuardImplInterface* const guard_;  // null where the CPU plays the card
-  const bool always_falls_back_;
+  const c10::Device gpu_;
+  const c10::impl::DeviceGuardImplInterface* const guard_;  // null where the CPU plays the GPU
+  const bool by_fallback_alone_;
   c10::Allocator* memory_;
   Mutex mutex_;
   std::unordered_map<uint64_t, Way> ways_;  // by rule and kind of kernel
   std::map<std::string, int64_t> host_fallbacks_;
 };
 
-const SubstrateEntry cuda_entry("cuda", [](int card) -> std::unique_ptr<Substrate> {
-  const c10::Device where = card < 0 ? c10::Device(c10::DeviceType::CPU)
-                                     : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(card));
-  return std::make_unique<CudaSubstrate>(where, card == -2);
+const SubstrateEntry cuda_entry("cuda", [](int gpu) -> std::unique_ptr<Substrate> {
+  const c10::Device where = gpu < 0 ? c10::Device(c10::DeviceType::CPU)
+                                     : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(gpu));
+  return std::make_unique<CudaSubstrate>(where, gpu == -2);
 });
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The copies of one call that is computed away from the card.
+// The copies of one call that is computed away from the GPU.
 #include "device/substrates/host_fallback.h"
 
 #include "device/calls/alias.h"
+#include "device/interface/boxed_values.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
@@ -19,31 +20,16 @@ using torch::jit::Stack;
 template <class Body>
 void each_argument(const Rule& rule, const c10::FunctionSchema& schema, Stack& stack, size_t first, Body&& body) {
   for (size_t i = first; i < stack.size(); ++i) {
-    c10::IValue& value = stack[i];
     const size_t argument = i - first;
     // The running statistics of a normalization are written, though no schema says so.
     const bool written = (argument < 64 && ((rule.writes >> argument) & 1)) || schema.arguments()[argument].name().rfind("running_", 0) == 0;
-    if (value.isTensor()) {
-      value = body(value.toTensor(), written);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        list.push_back(body(tensor, written));
-      }
-      value = std::move(list);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::optional<at::Tensor>(body(*tensor, written)) : std::nullopt);
-      }
-      value = std::move(list);
-    }
+    replace_tensors(stack[i], [&](const at::Tensor& tensor) { return body(tensor, written); });
   }
 }
 
 class HostFallback {
  public:
-  HostFallback(const Rule& rule, const c10::OperatorHandle& op, c10::Device card) : rule_(rule), op_(op), card_(card) {}
+  HostFallback(const Rule& rule, const c10::OperatorHandle& op, c10::Device gpu) : rule_(rule), op_(op), gpu_(gpu) {}
 
   void take(Stack& stack, size_t first) {
     each_argument(rule_, op_.schema(), stack, first, [&](const at::Tensor& tensor, bool written) {
@@ -52,7 +38,7 @@ class HostFallback {
     });
     each_argument(rule_, op_.schema(), stack, first, [&](const at::Tensor& tensor, bool) { return to_cpu(tensor); });
     for (size_t i = first; i < stack.size(); ++i) {
-      if (stack[i].isDevice() && stack[i].toDevice() == card_) {
+      if (stack[i].isDevice() && stack[i].toDevice() == gpu_) {
         stack[i] = c10::Device(c10::DeviceType::CPU);
       }
     }
@@ -77,23 +63,13 @@ class HostFallback {
 
   void bring_results(Stack& stack, size_t first) {
     for (size_t i = first; i < stack.size(); ++i) {
-      c10::IValue& value = stack[i];
-      if (value.isTensor()) {
-        at::Tensor result = std::move(value).toTensor();
-        value = to_card(std::move(result));
-      } else if (value.isTensorList()) {
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& tensor : value.toTensorVector()) {
-          list.push_back(to_card(tensor));
-        }
-        value = std::move(list);
-      }
+      replace_tensors(stack[i], [&](const at::Tensor& result) { return to_gpu(result); });
     }
   }
 
  private:
   struct Argument {
-    at::Tensor card;
+    at::Tensor gpu;
     at::Tensor host;
     bool written;
   };
@@ -103,11 +79,11 @@ class HostFallback {
   }
 
   void note(const at::Tensor& tensor, bool written) {
-    if (!tensor.defined() || tensor.device().type() != card_.type()) {
+    if (!tensor.defined() || tensor.device().type() != gpu_.type()) {
       return;
     }
     for (Argument& argument : arguments_) {
-      if (argument.card.is_same(tensor)) {
+      if (argument.gpu.is_same(tensor)) {
         argument.written |= written;
         return;
       }
@@ -117,7 +93,7 @@ class HostFallback {
 
   at::Tensor to_cpu(const at::Tensor& tensor) {
     for (Argument& argument : arguments_) {
-      if (argument.card.is_same(tensor)) {
+      if (argument.gpu.is_same(tensor)) {
         if (!argument.host.defined()) {
           const bool as_it_lies = shares_a_written_storage(argument) || (argument.written && overlaps_itself(tensor));
           argument.host = as_it_lies ? view_of_copy(tensor) : copy_of(tensor);
@@ -134,10 +110,10 @@ class HostFallback {
   }
 
   bool shares_a_written_storage(const Argument& argument) const {
-    const c10::StorageImpl* storage = storage_of(argument.card);
+    const c10::StorageImpl* storage = storage_of(argument.gpu);
     bool shared = false, written = argument.written;
     for (const Argument& other : arguments_) {
-      if (&other != &argument && storage != nullptr && storage_of(other.card) == storage) {
+      if (&other != &argument && storage != nullptr && storage_of(other.gpu) == storage) {
         shared = true;
         written |= other.written;
       }
@@ -163,8 +139,8 @@ class HostFallback {
     }
     if (copied == nullptr) {
       const at::Tensor bytes = at::for_blob(const_cast<void*>(storage->data()), {static_cast<int64_t>(storage->nbytes())})
-                                   .options(at::TensorOptions().dtype(c10::kByte).device(card_))
-                                   .target_device(card_)
+                                   .options(at::TensorOptions().dtype(c10::kByte).device(gpu_))
+                                   .target_device(gpu_)
                                    .make_tensor();
       storages_.emplace_back(storage, copy_of(bytes).storage());
       copied = &storages_.back().second;
@@ -174,42 +150,42 @@ class HostFallback {
   }
 
   static void carry_back(const Argument& argument) {
-    const at::Tensor &card = argument.card, &host = argument.host;
-    if (!card.is_sparse() && !card.sizes().equals(host.sizes())) {
-      card.resize_(host.sizes());
-      if (!card.strides().equals(host.strides())) {
-        card.as_strided_(host.sizes(), host.strides());
+    const at::Tensor &gpu = argument.gpu, &host = argument.host;
+    if (!gpu.is_sparse() && !gpu.sizes().equals(host.sizes())) {
+      gpu.resize_(host.sizes());
+      if (!gpu.strides().equals(host.strides())) {
+        gpu.as_strided_(host.sizes(), host.strides());
       }
     }
-    card.copy_(host);
+    gpu.copy_(host);
   }
 
-  at::Tensor to_card(at::Tensor result) const {
+  at::Tensor to_gpu(const at::Tensor& result) const {
     if (!result.defined() || !result.is_cpu()) {
       return result;
     }
     for (const Argument& argument : arguments_) {
       if (argument.host.is_same(result)) {
-        return argument.card;
+        return argument.gpu;
       }
     }
-    if (card_.is_cpu()) {
+    if (gpu_.is_cpu()) {
       return result;
     }
-    return result.to(result.options().device(card_));
+    return result.to(result.options().device(gpu_));
   }
 
   const Rule& rule_;
   const c10::OperatorHandle& op_;
-  const c10::Device card_;
+  const c10::Device gpu_;
   std::vector<Argument> arguments_;
   std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
 };
 
 }  // namespace
 
-void run_host_fallback(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device card) {
-  HostFallback fallback(rule, op, card);
+void run_host_fallback(const Rule& rule, const c10::OperatorHandle& op, Stack* stack, size_t first, const Computation& how, c10::Device gpu) {
+  HostFallback fallback(rule, op, gpu);
   fallback.take(*stack, first);
   try {
     how.by_cpu(stack, first);

@@ -1,8 +1,6 @@
-// The `host` substrate: allocation of this machine's memory, and the CPU's copy and read.
-#include "device/substrates/host_substrate.h"
-
+// The `host` substrate: mps storages own bytes of this machine, and the CPU's kernels compute on them.
 #include "device/calls/alias.h"
-#include "device/memory/books.h"
+#include "device/interface/substrate.h"
 #include "device/memory/host_results.h"
 #include "device/memory/margins.h"
 #include "device/memory/memory.h"
@@ -13,9 +11,53 @@
 namespace anymps {
 namespace {
 
-at::Tensor cpu_side(const at::Tensor& tensor) {
-  return tensor.is_mps() ? at::Tensor(alias(tensor.unsafeGetTensorImpl())) : tensor;
-}
+class HostSubstrate final : public Substrate {
+ public:
+  HostSubstrate() : Substrate(c10::DeviceType::CPU, c10::DispatchKey::CPU) {}
+
+  at::DataPtr allocate(size_t nbytes) override {
+    margins::Placement placement;
+    at::DataPtr made = mps_memory(nbytes, [&] { return margins::allocate(nbytes, placement); });
+    if (placement.start == nullptr) {
+      return made;
+    }
+    auto* buffer = static_cast<Buffer*>(made.release_context());
+    buffer->placement = placement;
+    return mps_pointer(placement.start, buffer);
+  }
+
+  at::DataPtr adopt(at::DataPtr&& memory, size_t nbytes) override {
+    if (memory.get() == nullptr || nbytes == 0) {
+      return at::DataPtr(nullptr, kMpsDevice);
+    }
+    return mps_memory(nbytes, [&] { return std::move(memory); });
+  }
+
+  c10::DispatchKeySet alias_keys(c10::DispatchKeySet mps) const override {
+    return host_keys(mps);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> host_alias(const c10::TensorImpl* tensor) override {
+    return alias(tensor);
+  }
+  at::Tensor alias_of_foreign(const at::Tensor& tensor) override {
+    return tensor;
+  }
+
+  bool computes_on_host(const Rule&, ArgumentWalk) override {
+    return true;
+  }
+  void compute(
+      const Rule&, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation&, bool) override {
+    op.redispatchBoxed(compute_key(), stack);
+  }
+  void copy(const at::Tensor& destination, const at::Tensor& source) override {
+    at::Tensor target = alias_if_mps(destination);
+    at::native::copy_(target, alias_if_mps(source), /*non_blocking=*/false);
+  }
+  c10::Scalar read(const at::Tensor& tensor) override {
+    return at::native::_local_scalar_dense_cpu(alias_if_mps(tensor));
+  }
+};
 
 const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> {
   host_results::watch();
@@ -23,60 +65,4 @@ const SubstrateEntry host_entry("host", [](int) -> std::unique_ptr<Substrate> {
 });
 
 }  // namespace
-
-at::DataPtr HostSubstrate::allocate(size_t nbytes) {
-  Block* block = books().allocate(nbytes);
-  at::DataPtr bytes;
-  margins::Placement placement;
-  try {
-    bytes = margins::allocate(nbytes, placement);
-  } catch (...) {
-    books().release(block);
-    throw;
-  }
-  void* data = placement.start == nullptr ? bytes.get() : placement.start;
-  auto* buffer = new Buffer(std::move(bytes), block);
-  buffer->placement = placement;
-  return mps_pointer(data, buffer);
-}
-
-at::DataPtr HostSubstrate::adopt(at::DataPtr&& memory, size_t nbytes) {
-  void* data = memory.get();
-  if (data == nullptr || nbytes == 0) {
-    return at::DataPtr(nullptr, kMpsDevice);
-  }
-  Block* block = books().allocate(nbytes);
-  return mps_pointer(data, new Buffer(std::move(memory), block));
-}
-
-void* HostSubstrate::alias_address(const c10::StorageImpl* storage) const {
-  return storage->data_ptr().get();
-}
-
-bool HostSubstrate::has_moved(const c10::StorageImpl* alias, const c10::StorageImpl* storage) const {
-  return alias->data_ptr().get() != storage->data_ptr().get();
-}
-
-c10::DispatchKeySet HostSubstrate::alias_keys(c10::DispatchKeySet mps) const {
-  return host_keys(mps);
-}
-
-c10::intrusive_ptr<c10::TensorImpl> HostSubstrate::host_alias(const c10::TensorImpl* tensor) {
-  return alias(tensor);
-}
-
-void HostSubstrate::compute(
-    const Rule&, const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::ArrayRef<c10::IValue>, const Computation&, bool) {
-  op.redispatchBoxed(compute_key(), stack);
-}
-
-void HostSubstrate::copy(const at::Tensor& destination, const at::Tensor& source) {
-  at::Tensor target = cpu_side(destination);
-  at::native::copy_(target, cpu_side(source), /*non_blocking=*/false);
-}
-
-c10::Scalar HostSubstrate::read(const at::Tensor& tensor) {
-  return at::native::_local_scalar_dense_cpu(cpu_side(tensor));
-}
-
 }  // namespace anymps

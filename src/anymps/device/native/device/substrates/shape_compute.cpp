@@ -1,6 +1,7 @@
 // Operators without arithmetic: meta kernels where torch has them, the stated policy where a shape depends on values.
 #include "device/substrates/shape_compute.h"
 
+#include "device/interface/boxed_values.h"
 #include "device/interface/substrate.h"
 
 #include <ATen/ops/empty.h>
@@ -138,25 +139,6 @@ void return_arguments(const Rule& rule, const c10::FunctionSchema& schema, Stack
   stack.insert(stack.end(), results.begin(), results.end());
 }
 
-template <class Convert>
-void replace_tensors(c10::IValue& value, Convert&& convert) {
-  if (value.isTensor() && value.toTensor().defined()) {
-    value = convert(value.toTensor());
-  } else if (value.isTensorList()) {
-    c10::List<at::Tensor> converted;
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      converted.push_back(convert(tensor));
-    }
-    value = std::move(converted);
-  } else if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> converted;
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor)) : std::nullopt);
-    }
-    value = std::move(converted);
-  }
-}
-
 // torch has a fallback for Meta that only raises, so that every operator seems to have a kernel.
 bool has_meta_kernel(const c10::OperatorHandle& op) {
   for (const c10::DispatchKey key :
@@ -177,7 +159,7 @@ void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* st
   std::vector<std::pair<at::Tensor, at::Tensor>> stand_ins;  // zeros, and the meta tensor they stand for
   for (size_t i = first; i < stack->size(); ++i) {
     replace_tensors((*stack)[i], [&](const at::Tensor& tensor) {
-      if (!tensor.is_meta()) {
+      if (!tensor.defined() || !tensor.is_meta()) {
         return tensor;
       }
       stand_ins.emplace_back(zeros_like_on_cpu(tensor), tensor);
@@ -192,7 +174,7 @@ void compute_on_zeros(const Rule& rule, const c10::OperatorHandle& op, Stack* st
           return shape;
         }
       }
-      return shape_of(tensor);
+      return tensor.defined() ? shape_of(tensor) : tensor;
     });
   }
   assume(rule.name);

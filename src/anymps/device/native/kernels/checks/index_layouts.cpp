@@ -16,18 +16,16 @@ at::Tensor outside(const at::Tensor& index, int64_t low, int64_t high) {
   return index.lt(low).logical_or_(index.ge(high));
 }
 
-std::optional<BadIndex> first_bad(const at::Tensor& index, int64_t low, int64_t high) {
-  if (!index.defined() || index.numel() == 0 || !c10::isIntegralType(index.scalar_type(), /*includeBool=*/false)) {
+std::optional<BadIndex> first_bad(const Range& range) {
+  if (!is_index(range.index)) {
     return std::nullopt;
   }
-  const auto [least, most] = index.aminmax();
-  if (least.item<int64_t>() >= low && most.item<int64_t>() < high) {
+  const auto [least, most] = range.index.aminmax();
+  if (least.item<int64_t>() >= range.low && most.item<int64_t>() < range.size) {
     return std::nullopt;
   }
-  BadIndex bad;
-  bad.position = outside(index, low, high).flatten().nonzero().select(0, 0).item<int64_t>();
-  bad.index = index.flatten().select(0, bad.position).item<int64_t>();
-  return bad;
+  const int64_t position = outside(range.index, range.low, range.size).flatten().nonzero().select(0, 0).item<int64_t>();
+  return BadIndex{range, range.index.flatten().select(0, position).item<int64_t>(), position};
 }
 
 // One more place of zeros at the end of these dimensions, for bad indices to read from and write to.
@@ -58,7 +56,7 @@ bool same_outside(const at::Tensor& one, const at::Tensor& other, int64_t dim) {
 
 // index and _index_put_impl_: a list of tensors, each of which indexes a dimension, or a mask for several.
 struct Advanced final : Layout {
-  explicit Advanced(const HostCall& arguments) : arguments(arguments), self(arguments.front().toTensor()) {
+  explicit Advanced(const HostCall& call) : Layout(call), self(call.front().toTensor()) {
     int64_t dim = 0;
     for (const std::optional<at::Tensor>& index : arguments.find("indices")->toOptionalTensorVector()) {
       tensors.push_back(index);
@@ -77,7 +75,7 @@ struct Advanced final : Layout {
 
   // An index into a dimension of size 0 is refused for every device before its kernel runs (torch 2.13,
   // TensorAdvancedIndexing.cpp), and without anything to index no kernel looks.
-  bool reaches_kernel() const {
+  bool reaches_kernel() const override {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (is_index(i) && (self.size(dimensions[i]) == 0 || tensors[i]->numel() == 0)) {
         return false;
@@ -89,47 +87,44 @@ struct Advanced final : Layout {
     return true;
   }
 
-  std::optional<BadIndex> find() override {
-    std::optional<BadIndex> found;
+  std::vector<Range> ranges() override {
+    std::vector<Range> found;
     int64_t place = 0;  // among the indices that the kernel gets: a mask becomes one for each of its dimensions
     for (size_t i = 0; valid && i < tensors.size(); ++i) {
       if (is_index(i)) {
         const int64_t size = self.size(dimensions[i]);
-        std::optional<BadIndex> bad = first_bad(*tensors[i], -size, size);
-        if (bad.has_value() && !found.has_value()) {
-          found = bad;
-          found->dimension = place;
-          found->size = size;
-        }
-        ++place;
+        found.push_back({*tensors[i], -size, size, place++});
       } else if (masks[i]) {
         place += tensors[i]->dim();
       }
     }
-    if (found.has_value() && !reaches_kernel()) {
-      return std::nullopt;
-    }
     return found;
+  }
+
+  void put(const std::vector<at::Tensor>& indices) override {
+    c10::List<std::optional<at::Tensor>> list;
+    auto next = indices.begin();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      list.push_back(is_index(i) ? std::optional<at::Tensor>(*next++) : tensors[i]);
+    }
+    *arguments.find("indices") = std::move(list);
   }
 
   void replace() override {
     std::vector<bool> padded(static_cast<size_t>(self.dim()), false);
-    c10::List<std::optional<at::Tensor>> fixed;
+    std::vector<at::Tensor> fixed;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!is_index(i)) {
-        fixed.push_back(tensors[i]);
-        continue;
+      if (is_index(i)) {
+        const int64_t size = self.size(dimensions[i]);
+        const at::Tensor index = tensors[i]->to(c10::kLong);
+        padded[static_cast<size_t>(dimensions[i])] = true;
+        fixed.push_back(at::where(index.lt(0), index.add(size), index).masked_fill_(outside(index, -size, size), size));
       }
-      const int64_t size = self.size(dimensions[i]);
-      const at::Tensor index = tensors[i]->to(c10::kLong);
-      padded[static_cast<size_t>(dimensions[i])] = true;
-      fixed.push_back(at::where(index.lt(0), index.add(size), index).masked_fill_(outside(index, -size, size), size));
     }
-    *arguments.find("indices") = std::move(fixed);
+    put(fixed);
     arguments.front() = with_padding(self, padded);
   }
 
-  const HostCall& arguments;
   at::Tensor self;
   std::vector<std::optional<at::Tensor>> tensors;
   std::vector<int64_t> dimensions;
@@ -137,27 +132,40 @@ struct Advanced final : Layout {
   bool valid = false;
 };
 
-// gather and the scatters: an index of the shape of the result, along one dimension.
-struct Along final : Layout {
-  Along(const Rule& rule, const HostCall& arguments)
-      : arguments(arguments),
-        fresh_output((rule.writes & 1) == 0 && !only_reads(rule)),
-        self(arguments.front().toTensor()),
-        index(arguments.tensor("index")),
-        dim(wrapped_dimension(arguments, self)),
-        size(self.dim() == 0 ? 1 : (dim < self.dim() ? self.size(dim) : 0)) {}
+// One tensor of indices, for an argument of this name.
+struct OneIndex : Layout {
+  OneIndex(const HostCall& call, const char* name) : Layout(call), name(name), index(call.tensor(name)) {}
 
-  std::optional<BadIndex> find() override {
-    if (self.dim() != 0 && (dim < 0 || dim >= self.dim())) {
-      return std::nullopt;
-    }
-    std::optional<BadIndex> bad = first_bad(index, 0, size);
-    if (bad.has_value()) {
-      bad->dimension = dim;
-      bad->size = size;
-      bad->strided = !is_dense();
-    }
-    return bad;
+  void put(const std::vector<at::Tensor>& indices) override {
+    *arguments.find(name) = indices[0];
+  }
+
+  const char* name;
+  at::Tensor index;
+};
+
+// Along one dimension of `self`.
+struct OfDimension : OneIndex {
+  explicit OfDimension(const HostCall& call)
+      : OneIndex(call, "index"), self(call.front().toTensor()), dim(wrapped_dimension(call, self)) {
+    size = self.dim() == 0 ? 1 : is_there() ? self.size(dim) : 0;
+  }
+
+  bool is_there() const {
+    return self.dim() == 0 || (dim >= 0 && dim < self.dim());
+  }
+
+  at::Tensor self;
+  int64_t dim, size;
+};
+
+// gather and the scatters: an index of the shape of the result.
+struct Along final : OfDimension {
+  Along(const Rule& rule, const HostCall& call)
+      : OfDimension(call), fresh_output((rule.writes & 1) == 0 && !only_reads(rule)) {}
+
+  std::vector<Range> ranges() override {
+    return is_there() ? std::vector<Range>{{index, 0, size, dim, !is_dense()}} : std::vector<Range>();
   }
 
   // can_use_dense_scatter and gather_metal in ScatterGather.mm
@@ -178,78 +186,54 @@ struct Along final : Layout {
     arguments.front() = with_padding(self, padded);
   }
 
-  const HostCall& arguments;
   bool fresh_output;  // a scatter that copies `self` first, into a contiguous tensor
-  at::Tensor self, index;
-  int64_t dim, size;
 };
 
-// index_select and the like: a vector for one dimension. From torch 2.14 on the device clamps.
-struct Select final : Layout {
-  explicit Select(const HostCall& arguments)
-      : arguments(arguments),
-        self(arguments.front().toTensor()),
-        index(arguments.tensor("index")),
-        dim(wrapped_dimension(arguments, self)),
-        size(self.dim() == 0 ? 1 : (dim >= 0 && dim < self.dim() ? self.size(dim) : 0)) {}
+// index_select and the like: a vector. From torch 2.14 on the device clamps.
+struct Select final : OfDimension {
+  using OfDimension::OfDimension;
 
-  std::optional<BadIndex> find() override {
-    std::optional<BadIndex> bad = size == 0 ? std::nullopt : first_bad(index, 0, size);
-    if (bad.has_value()) {
-      bad->dimension = dim;
-      bad->size = size;
-    }
-    return bad;
+  std::vector<Range> ranges() override {
+    return is_there() ? std::vector<Range>{{index, 0, size, dim}} : std::vector<Range>();
+  }
+  bool reaches_kernel() const override {
+    return size != 0;
   }
   void replace() override {
-    *arguments.find("index") = index.clamp(0, size - 1);
+    put({index.clamp(0, size - 1)});
   }
-
-  const HostCall& arguments;
-  at::Tensor self, index;
-  int64_t dim, size;
 };
 
 // Bags: rows of a weight. A bad one is read from a row of zeros.
-struct Bag final : Layout {
-  explicit Bag(const HostCall& arguments)
-      : arguments(arguments), weight(arguments.tensor("weight")), index(arguments.tensor("indices")) {
-    const c10::IValue* rows = arguments.find("num_weights");
+struct Bag final : OneIndex {
+  explicit Bag(const HostCall& call) : OneIndex(call, "indices"), weight(call.tensor("weight")) {
+    const c10::IValue* rows = call.find("num_weights");
     size = rows != nullptr && rows->isInt() ? rows->toInt() : (weight.defined() && weight.dim() == 2 ? weight.size(0) : -1);
   }
 
-  std::optional<BadIndex> find() override {
-    std::optional<BadIndex> bad = size < 0 ? std::nullopt : first_bad(index, 0, size);
-    if (bad.has_value()) {
-      bad->size = size;
-    }
-    return bad;
+  std::vector<Range> ranges() override {
+    return size < 0 ? std::vector<Range>() : std::vector<Range>{{index, 0, size}};
   }
   void replace() override {
-    *arguments.find("indices") = index.masked_fill(outside(index, 0, size), size);
+    put({index.masked_fill(outside(index, 0, size), size)});
     *arguments.find("weight") = with_padding(weight, {true, false});
   }
 
-  const HostCall& arguments;
-  at::Tensor weight, index;
+  at::Tensor weight;
   int64_t size = -1;
 };
 
 // max_unpool: places in the plane that the result is. A bad one writes nothing.
-struct Unpool final : Layout {
-  explicit Unpool(const HostCall& arguments)
-      : self(arguments.front().toTensor()), index(arguments.tensor("indices")), output(arguments.find("output_size")->toIntVector()) {
+struct Unpool final : OneIndex {
+  explicit Unpool(const HostCall& call)
+      : OneIndex(call, "indices"), self(call.front().toTensor()), output(call.find("output_size")->toIntVector()) {
     for (const int64_t extent : output) {
       size *= extent;
     }
   }
 
-  std::optional<BadIndex> find() override {
-    std::optional<BadIndex> bad = first_bad(index, 0, size);
-    if (bad.has_value()) {
-      bad->size = size;
-    }
-    return bad;
+  std::vector<Range> ranges() override {
+    return {{index, 0, size}};
   }
   void replace() override {}
 
@@ -266,12 +250,37 @@ struct Unpool final : Layout {
     return plane.reshape(sizes);
   }
 
-  at::Tensor self, index;
+  at::Tensor self;
   std::vector<int64_t> output;
   int64_t size = 1;
 };
 
 }  // namespace
+
+bool is_index(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() != 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
+}
+
+std::string filled_in(std::string text, const BadIndex& bad) {
+  const std::pair<const char*, int64_t> fields[] = {
+      {"{index}", bad.index}, {"{dimension}", bad.range.dimension}, {"{size}", bad.range.size}, {"{position}", bad.position}};
+  for (const auto& [field, value] : fields) {
+    const size_t at = text.find(field);
+    if (at != std::string::npos) {
+      text.replace(at, std::string(field).size(), std::to_string(value));
+    }
+  }
+  return text;
+}
+
+std::optional<BadIndex> Layout::find() {
+  for (const Range& range : ranges()) {
+    if (std::optional<BadIndex> bad = first_bad(range)) {
+      return reaches_kernel() ? bad : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
 
 bool only_reads(const Rule& rule) {
   const auto is = [&](const char* name) { return rule.name.compare(0, std::string(name).size(), name) == 0; };

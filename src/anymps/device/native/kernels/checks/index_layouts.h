@@ -13,14 +13,28 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace anymps::indices {
 
-struct BadIndex {
-  int64_t index = 0, dimension = 0, size = 0;
-  int64_t position = 0;  // among the indices, in row-major order
-  bool strided = false;  // found by the kernel for tensors that are not contiguous
+// What the indices of one tensor may be: `low` to `size` - 1.
+struct Range {
+  at::Tensor index;
+  int64_t low, size, dimension = 0;
+  bool strided = false;  // looked at by the kernel for tensors that are not contiguous
 };
+
+struct BadIndex {
+  Range range;
+  int64_t index = 0;
+  int64_t position = 0;  // among the indices, in row-major order
+};
+
+// The text with what it says of the index.
+std::string filled_in(std::string text, const BadIndex& bad);
+
+bool is_index(const at::Tensor& tensor);
 
 // The host arguments of one call, by name.
 class HostCall {
@@ -69,15 +83,27 @@ class HostCall {
   size_t first_;
 };
 
-// `find` says whether there is a bad index; `replace` makes the call harmless, after which `self` may be padded.
+// `replace` makes a call with bad indices harmless, after which `self` may be padded.
 struct Layout {
+  explicit Layout(const HostCall& call) : arguments(call) {}
   virtual ~Layout() = default;
-  virtual std::optional<BadIndex> find() = 0;
+
+  // None where every kernel's checks refuse the call.
+  virtual std::vector<Range> ranges() = 0;
+  // Puts other indices in the place of those that `ranges` tells.
+  virtual void put(const std::vector<at::Tensor>& indices) = 0;
+  std::optional<BadIndex> find();
+  // Whether a kernel looks at the indices, if one is bad.
+  virtual bool reaches_kernel() const {
+    return true;
+  }
   virtual void replace() = 0;
   // The whole call, for a layout that needs no kernel to go on; undefined: there is one to call after `replace`.
   virtual at::Tensor result() const {
     return {};
   }
+
+  const HostCall& arguments;
 };
 
 // That of an operator whose rule has `indices`. It looks at the call as long as it lives.

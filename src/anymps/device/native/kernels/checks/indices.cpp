@@ -1,5 +1,5 @@
 // Bad indices: how a call goes on without them.
-#include "kernels/checks/indices.h"
+#include "kernels/checks/argument_checks.h"
 
 #include "device/device.h"
 #include "kernels/checks/index_layouts.h"
@@ -10,30 +10,18 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 namespace anymps {
 namespace {
 
 using indices::BadIndex;
+using indices::filled_in;
 using indices::HostCall;
 using indices::Layout;
 using indices::layout_of;
 using indices::only_reads;
 using indices::without_padding;
 using torch::jit::Stack;
-
-std::string filled_in(std::string text, const BadIndex& bad) {
-  const std::pair<const char*, int64_t> fields[] = {
-      {"{index}", bad.index}, {"{dimension}", bad.dimension}, {"{size}", bad.size}, {"{position}", bad.position}};
-  for (const auto& [field, value] : fields) {
-    const size_t at = text.find(field);
-    if (at != std::string::npos) {
-      text.replace(at, std::string(field).size(), std::to_string(value));
-    }
-  }
-  return text;
-}
 
 // The device does not look; the host's memory has to be kept from harm.
 [[noreturn]] void refuse_unchecked(const Rule& rule, const c10::Error& error) {
@@ -85,7 +73,7 @@ void compute_with_indices(
   const bool checked = !check.text.empty();
   const auto go_on_without = [&](Layout& layout, const BadIndex& bad) {
     run_without(layout, rule, op, key, stack, first);
-    delayed::note(Refusal::Index, rule, filled_in(bad.strided ? check.strided : check.text, bad));
+    delayed::note(Refusal::Index, rule, filled_in(bad.range.strided ? check.strided : check.text, bad));
   };
   const bool unguarded = !checked && check.layout == "bag";  // the CPU's backward of bags trusts the forward
   if (unguarded || (checked && !only_reads(rule))) {
@@ -96,7 +84,7 @@ void compute_with_indices(
     } else if (checked) {
       go_on_without(*layout, *bad);
     } else {
-      const std::string text = "index " + std::to_string(bad->index) + " is out of range of " + std::to_string(bad->size) + " rows";
+      const std::string text = "index " + std::to_string(bad->index) + " is out of range of " + std::to_string(bad->range.size) + " rows";
       refuse(Refusal::Argument, rule, ErrorClass::Index, text + texts().not_checked);
     }
     return;

@@ -1,5 +1,5 @@
 // A call whose dtypes have no Metal kernel: the name that its operator asks for, and what the lack of it says.
-#include "kernels/checks/kernel_names.h"
+#include "kernels/checks/argument_checks.h"
 
 #include "device/device.h"
 

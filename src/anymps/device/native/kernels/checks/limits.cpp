@@ -290,7 +290,7 @@ struct Softmax : HostKernel {
 };
 
 struct MaskedScatter : HostKernel {
-  static constexpr bool reads_memory = true;  // a mask of more places than values stops a card
+  static constexpr bool reads_memory = true;  // a mask of more places than values stops a GPU
 
   static at::Tensor& call(const Rule& rule, at::Tensor& self, const at::Tensor& mask, const at::Tensor& source) {
     const auto type = mask.scalar_type();

@@ -87,7 +87,7 @@ at::Tensor by_step(const at::Tensor& tensor, bool batch_first) {
   return batch_first ? tensor.transpose(0, 1) : tensor;
 }
 
-// A step from the sums of the inputs and of the state: state, cell and gates after it. A card has a kernel for it.
+// A step from the sums of the inputs and of the state: state, cell and gates after it. A GPU has a kernel for it.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> step_cell(const at::Tensor& by_input, const at::Tensor& by_state, const at::Tensor& former) {
   if (by_input.is_cuda()) {
     return at::_thnn_fused_lstm_cell(by_input, by_state, former);
@@ -320,18 +320,18 @@ struct LstmBackward : HostKernel {
       at::Tensor& to_state,
       at::Tensor& to_cell) {
     const std::vector<at::Tensor> from_above = above.unbind(0), gate = gates.unbind(0), cell = cells.unbind(0);
-    const bool on_card = gates.is_cuda();
-    // On a card the product is added to what comes from above by its own kernel, in a copy.
-    const std::vector<at::Tensor> sums = on_card ? above.clone(at::MemoryFormat::Contiguous).unbind(0) : from_above;
+    const bool on_gpu = gates.is_cuda();
+    // On a GPU the product is added to what comes from above by its own kernel, in a copy.
+    const std::vector<at::Tensor> sums = on_gpu ? above.clone(at::MemoryFormat::Contiguous).unbind(0) : from_above;
     std::vector<at::Tensor> to_gates(shape.steps);
     for (int64_t number = shape.steps - 1; number >= 0; --number) {
       const auto t = static_cast<size_t>(shape.step(number, direction));
       const auto next = static_cast<size_t>(shape.step(std::max<int64_t>(number - 1, 0), direction));
       const at::Tensor& former = number > 0 ? cell[next] : first_cell;
-      const bool added = on_card && number < shape.steps - 1;
+      const bool added = on_gpu && number < shape.steps - 1;
       std::tie(to_gates[t], to_cell) =
           step_cell_back(added ? to_state : to_state.add(from_above[t]), to_cell, former, cell[t], gate[t]);
-      to_state = on_card && number > 0 ? sums[next].addmm_(to_gates[t], weight) : to_gates[t].mm(weight);
+      to_state = on_gpu && number > 0 ? sums[next].addmm_(to_gates[t], weight) : to_gates[t].mm(weight);
     }
     return at::stack(to_gates);
   }

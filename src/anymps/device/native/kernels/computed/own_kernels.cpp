@@ -8,6 +8,9 @@
 #include <ATen/ops/_lstm_mps.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_attention_math_for_mps.h>
+#include <ATen/ops/_validate_sparse_coo_tensor_args.h>
+#include <ATen/ops/_validate_sparse_coo_tensor_args_native.h>
+#include <ATen/ops/_validate_sparse_coo_tensor_args_ops.h>
 #include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ldexp_ops.h>
@@ -34,7 +37,7 @@ at::Tensor as_rows(const at::Tensor& tensor) {
 
 // From torch 2.13 on a kernel looks at the value, and nobody waits for it (Assert.metal in the macOS wheels).
 struct AssertAsync : HostKernel {
-  static constexpr bool reads_memory = true;  // a kernel that stops a card must not run
+  static constexpr bool reads_memory = true;  // a kernel that stops a GPU must not run
 
   static void call(const Rule& rule, const at::Tensor& self) {
     if (self.numel() == 1 && !self.is_nonzero()) {
@@ -209,9 +212,25 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(
   return {output, last, last_cell};
 }
 
+// The check of a coalesced sparse tensor's indices flattens them, by a table that has no entry for mps off a Mac (MPS's is in
+// FlattenIndices.mm): that part is asked of the host.
+void validate_sparse(
+    const at::Tensor& indices,
+    const at::Tensor& values,
+    at::IntArrayRef size,
+    std::optional<bool> is_coalesced,
+    std::optional<bool> check_pinning) {
+  at::native::_validate_sparse_coo_tensor_args(indices, values, size, false, check_pinning);
+  if (is_coalesced.value_or(false)) {
+    at::_validate_sparse_coo_tensor_args(alias_if_mps(indices), alias_if_mps(values), size, true, false);
+  }
+}
+
 }  // namespace
 
 void add_composite_kernels(CompositeTable& table) {
+  table.push_back(
+      {full_name<at::_ops::_validate_sparse_coo_tensor_args>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&validate_sparse), {}});
   table.push_back(
       {full_name<at::_ops::lstm_input>(), c10::KernelFunction::makeFromUnboxedRuntimeFunction(&lstm), c10::KernelFunction()});
   table.push_back(

@@ -10,7 +10,7 @@ namespace drawing {
 namespace {
 
 constexpr int64_t kGrain = 4096;  // blocks a thread takes at least
-constexpr int64_t kDrawnOnCard = 4096;  // fewer numbers are sooner drawn here and sent than a card's kernel is launched
+constexpr int64_t kDrawnOnGpu = 4096;  // fewer numbers are sooner drawn here and sent than a GPU's kernel is launched
 
 // Splits the work over torch's threads. at::parallel_for is inline and would be compiled here, serial without OpenMP;
 // TensorIterator's loop over imagined bytes reaches the one inside torch, with its pool and its number of threads.
@@ -98,7 +98,7 @@ void fill(
     const MaybeGenerator& given,
     const char* kernel,
     Write write,
-    const CardDraw* on_card) {
+    const GpuDraw* on_gpu) {
   if (iter.numel() == 0) {
     return;
   }
@@ -106,16 +106,16 @@ void fill(
     const at::Tensor target = iter.tensor(0);
     const at::Tensor rows = at::empty(target.sizes(), target.options());
     auto rows_iter = at::TensorIterator::borrowing_nullary_op(rows);
-    fill(rule, rows_iter, given, kernel, write, on_card);
+    fill(rule, rows_iter, given, kernel, write, on_gpu);
     target.copy_(rows);
     return;
   }
   if (C10_UNLIKELY(!iter.tensor(0).is_cpu())) {
     const at::Tensor target = at::Tensor(iter.tensor(0)).as_strided({iter.numel()}, {1});
     bool drawn = false;
-    if (on_card != nullptr && iter.numel() >= kDrawnOnCard) {
+    if (on_gpu != nullptr && iter.numel() >= kDrawnOnGpu) {
       draw(rule, given, [&](RandomState& state) {
-        drawn = draw_on_card(*on_card, state, target, element_type(kernel, iter.dtype(0)), launch().release);
+        drawn = draw_on_gpu(*on_gpu, state, target, element_type(kernel, iter.dtype(0)), launch().release);
       });
     }
     if (drawn) {

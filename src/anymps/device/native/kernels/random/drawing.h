@@ -41,7 +41,7 @@ inline at::Tensor contiguous_like(const at::Tensor& tensor) {
 // may be waiting for this very lock.
 void draw(const Rule& rule, const MaybeGenerator& given, c10::function_ref<void(RandomState&)> body);
 
-// Calls write(state, pointer, count, type) for the whole target of `iter`, unless a card has drawn what `on_card` says. As the
+// Calls write(state, pointer, count, type) for the whole target of `iter`, unless a GPU has drawn what `on_gpu` says. As the
 // Metal host code does, a target without gaps is filled in the order of its memory, whatever its strides (channels_last, a
 // transposed tensor), any other one row by row through a temporary.
 using Write = c10::function_ref<void(RandomState&, void*, int64_t, ElementType)>;
@@ -51,7 +51,7 @@ void fill(
     const MaybeGenerator& given,
     const char* kernel,
     Write write,
-    const CardDraw* on_card = nullptr);
+    const GpuDraw* on_gpu = nullptr);
 
 // One operator: its rule, known when its kernel is registered.
 template <class Operator>

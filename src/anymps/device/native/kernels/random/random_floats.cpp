@@ -15,7 +15,7 @@ namespace {
 template <class Operator>
 struct UniformKernel {
   void operator()(at::TensorIterator& iter, double from, double to, const MaybeGenerator& given) {
-    const CardDraw same = CardDraw::uniform(from, to);
+    const GpuDraw same = GpuDraw::uniform(from, to);
     fill(
         *Operator::rule, iter, given, "uniform_dist",
         [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_uniform(state, out, n, type, from, to, launch()); },

@@ -22,7 +22,7 @@ struct BernoulliKernel {
       return;
     }
     auto iter = at::TensorIterator::borrowing_nullary_op(self);
-    const CardDraw same = CardDraw::bernoulli(p);
+    const GpuDraw same = GpuDraw::bernoulli(p);
     fill(
         *Operator::rule, iter, given, "bernoulli_scalar",
         [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_bernoulli(state, out, n, type, p, launch()); }, &same);
@@ -75,7 +75,7 @@ struct RandomKernel {
 template <class Operator>
 struct RandomRangeKernel {
   void operator()(at::TensorIterator& iter, uint64_t range, int64_t base, const MaybeGenerator& given) {
-    const CardDraw same = CardDraw::integers(base, range);
+    const GpuDraw same = GpuDraw::integers(base, range);
     fill(
         *Operator::rule, iter, given, "random_int",
         [&](RandomState& state, void* out, int64_t n, ElementType type) { fill_random_int(state, out, n, type, base, range, launch()); },

@@ -4,9 +4,7 @@
 #include "device/device.h"
 #include "kernels/redirect/boxed_arguments.h"
 #include "kernels/computed/fallback.h"
-#include "kernels/checks/guarded_arguments.h"
-#include "kernels/checks/indices.h"
-#include "kernels/checks/kernel_names.h"
+#include "kernels/checks/argument_checks.h"
 #include "kernels/computed/widening.h"
 
 #include <ATen/core/ivalue.h>
@@ -236,14 +234,14 @@ c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
   return c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Redirect>(rule, host_key));
 }
 
-void BoxedWays::arrange(const Rule& rule, Own own, bool is_looked_at, bool reads_memory) {
+void BoxedWays::arrange(const Rule& rule, Own own, bool reads_memory) {
   if (rule.widened != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
     redirect = make_redirect(rule, c10::DispatchKey::CPU);
   }
   if (!substrate().computes_at_once()) {
     arranged = c10::KernelFunction::makeFromBoxedFunctor(
         std::make_unique<Arranged>(rule, own == nullptr ? c10::KernelFunction() : own(rule), reads_memory));
-    plain = own == nullptr ? substrate().computes_plainly(rule, is_looked_at) : !reads_memory && substrate().computes_at_will(rule);
+    plain = !reads_memory && !is_looked_at(rule) && substrate().computes_plainly(rule, /*by_its_kernels=*/own == nullptr);
   }
 }
 

@@ -14,7 +14,7 @@ c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key);
 struct BoxedWays {
   // Makes what is called with aliases in place of the operator's own kernels, unless it `reads_memory` itself.
   using Own = c10::KernelFunction (*)(const Rule&);
-  void arrange(const Rule& rule, Own own, bool is_looked_at, bool reads_memory);
+  void arrange(const Rule& rule, Own own, bool reads_memory);
 
   c10::KernelFunction redirect;
   c10::KernelFunction arranged;  // for a substrate that does not compute at once; not valid for others

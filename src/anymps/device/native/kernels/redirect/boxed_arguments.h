@@ -1,6 +1,7 @@
 // The arguments and results of a boxed call: every tensor among them found and replaced.
 #pragma once
 
+#include "device/device.h"
 #include "rules/rules.h"
 
 #include <ATen/core/ivalue.h>
@@ -14,9 +15,28 @@ inline bool is_written(const Rule& rule, size_t argument) {
 
 // TorchScript's interpreter brings indices as a list of tensors, or of optional tensors under a type of its own, which
 // IValue does not take for the C++ one. The arguments begin at `first`.
-void settle_optional_lists(const Rule& rule, torch::jit::Stack& stack, size_t first);
+inline void settle_optional_lists(const Rule& rule, torch::jit::Stack& stack, size_t first) {
+  for (size_t i = 0; (rule.optional_lists >> i) != 0; ++i) {
+    c10::IValue& value = stack[first + i];
+    if (!((rule.optional_lists >> i) & 1) || !value.isList() || value.isOptionalTensorList()) {
+      continue;
+    }
+    c10::List<std::optional<at::Tensor>> settled;
+    for (const c10::IValue& item : value.toListRef()) {
+      settled.push_back(item.isTensor() ? std::optional<at::Tensor>(item.toTensor()) : std::nullopt);
+    }
+    value = std::move(settled);
+  }
+}
 
-bool holds_tensors(const c10::List<c10::IValue>& list);
+inline bool holds_tensors(const c10::List<c10::IValue>& list) {
+  for (const c10::IValue& item : list) {
+    if (item.isTensor()) {
+      return true;
+    }
+  }
+  return false;
+}
 
 // Replaces every tensor among the arguments with what `convert(tensor, written, position)` gives for it, and the device of
 // type `from` with `device`.
@@ -32,21 +52,7 @@ void convert_arguments(
   for (size_t i = 0; i < schema.size(); ++i) {
     c10::IValue& value = stack[begin + i];
     const bool written = is_written(rule, i);
-    if (value.isTensor()) {
-      value = convert(value.toTensor(), written, i);
-    } else if (value.isTensorList()) {
-      c10::List<at::Tensor> converted;
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        converted.push_back(convert(tensor, written, i));
-      }
-      value = std::move(converted);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> converted;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        converted.push_back(tensor.has_value() ? std::optional<at::Tensor>(convert(*tensor, written, i)) : std::nullopt);
-      }
-      value = std::move(converted);
-    } else if (value.isList() && holds_tensors(value.toList())) {
+    if (value.isList() && !value.isTensorList() && !value.isOptionalTensorList() && holds_tensors(value.toList())) {
       c10::List<c10::IValue> converted(value.toList().elementType());
       for (const c10::IValue& item : value.toList()) {
         converted.push_back(item.isTensor() ? c10::IValue(convert(item.toTensor(), written, i)) : item);
@@ -54,6 +60,8 @@ void convert_arguments(
       value = std::move(converted);
     } else if (value.isDevice() && value.toDevice().type() == from) {
       value = device;
+    } else {
+      replace_tensors(value, [&](const at::Tensor& tensor) { return convert(tensor, written, i); });
     }
   }
 }

@@ -49,6 +49,5 @@ struct CompositeRow {
 };
 using CompositeTable = std::vector<CompositeRow>;
 void add_composite_kernels(CompositeTable& table);  // own_kernels.cpp
-void add_sparse_kernels(CompositeTable& table);     // sparse_kernels.cpp
 
 }  // namespace anymps

@@ -281,27 +281,9 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, c1
   }
   return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
 }
-at::Tensor& set_storage_whole(at::Tensor& self, at::Storage source) {
-  return at::native::set_(self, std::move(source));
-}
-at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
-  return at::native::set_tensor_(self, source);
-}
 at::Tensor& set_empty(at::Tensor& self) {
   // Not torch's set_cpu_, which takes an empty storage of the CPU.
   return at::native::set_storage_cpu_(self, c10::Storage(c10::Storage::use_byte_size_t(), 0, mps_allocator(), true), 0, {0}, {});
-}
-at::Tensor view(const at::Tensor& self, c10::IntArrayRef size) {
-  return at::native::view(self, size);
-}
-at::Tensor as_strided(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<int64_t> offset) {
-  return at::native::as_strided_tensorimpl(self, size, stride, offset);
-}
-at::Tensor reshape_alias(const at::Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride) {
-  return at::native::_reshape_alias(self, size, stride);
-}
-at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step) {
-  return at::native::unfold(self, dimension, size, step);
 }
 // A Mac holds the block back until the other stream is through with it; here every stream is.
 void record_stream(at::Tensor&, c10::Stream stream) {
@@ -321,13 +303,13 @@ void add_memory_kernels(KernelTable& table) {
   add(full_name<ops::_local_scalar_dense>(), &read_kernel);
   add(full_name<ops::resize_>(), &plain<&resize>);
   add(full_name<ops::set__source_Storage_storage_offset>(), &plain<&set_storage>);
-  add(full_name<ops::set__source_Storage>(), &plain<&set_storage_whole>);
-  add(full_name<ops::set__source_Tensor>(), &plain<&set_tensor>);
+  add(full_name<ops::set__source_Storage>(), &plain<&at::native::set_>);
+  add(full_name<ops::set__source_Tensor>(), &plain<&at::native::set_tensor_>);
   add(full_name<ops::set_>(), &plain<&set_empty>);
-  add(full_name<ops::view>(), &plain<&view>);
-  add(full_name<ops::as_strided>(), &plain<&as_strided>);
-  add(full_name<ops::_reshape_alias>(), &plain<&reshape_alias>);
-  add(full_name<ops::unfold>(), &plain<&unfold>);
+  add(full_name<ops::view>(), &plain<&at::native::view>);
+  add(full_name<ops::as_strided>(), &plain<&at::native::as_strided_tensorimpl>);
+  add(full_name<ops::_reshape_alias>(), &plain<&at::native::_reshape_alias>);
+  add(full_name<ops::unfold>(), &plain<&at::native::unfold>);
   add(full_name<ops::record_stream>(), &plain<&record_stream>);
 }
 

@@ -4,7 +4,6 @@
 #include "device/device.h"
 #include "kernels/redirect/boxed.h"
 #include "kernels/redirect/kernel_table.h"
-#include "kernels/computed/python_numbers.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -181,7 +180,6 @@ constexpr bool is_one_tensor =
 struct HostKernel {
   static constexpr bool is_operator = false;   // the operator's own kernel, without a `call`
   static constexpr bool takes_number = false;  // arithmetic of two tensors, of which the second one may be a number of Python's
-  static constexpr bool is_looked_at = false;  // with a look at arguments and results where a card computes (direct_calls.h)
   static constexpr bool reads_memory = false;  // looks into memory, which has to be the CPU's then
 };
 struct OnCpu : HostKernel {
@@ -196,6 +194,10 @@ struct TakesRule : std::false_type {};
 template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
+
+// Replaces `number` by the same one in float32, if that is what the CPU's kernel would cast it to beside `tensor`. The kernel's own
+// cast is four operators, more than the arithmetic on a small tensor (step_kernels.cpp).
+void take_number_in_dtype_of(const at::Tensor& tensor, at::Tensor& number);
 
 template <class R, class... Args>
 C10_NOINLINE R call_boxed(const c10::KernelFunction& kernel, const Rule& rule, c10::DispatchKeySet keys, Args... args) {
@@ -220,7 +222,7 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
   explicit Unboxed(const Rule& rule, bool on_aliases = false)
       : rule_(rule), op_(rule.op.typed<R(Args...)>()), on_aliases_(on_aliases) {
     if (!on_aliases) {
-      ways_.arrange(rule, own(), Host::is_looked_at, Host::reads_memory);
+      ways_.arrange(rule, own(), Host::reads_memory);
     }
   }
   static c10::KernelFunction make(const Rule& rule, bool on_aliases = false) {
@@ -321,6 +323,15 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
     }
   }
 
+  template <class... HostArgs>
+  R call_kernel(const Call& call, HostArgs&&... args) {
+    if constexpr (Host::is_operator) {
+      return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
+    } else {
+      return call_host(rule_, std::forward<HostArgs>(args)...);
+    }
+  }
+
   // By the substrate's kernels, with its arrangements for calls that these do not take. The arguments are needed once more
   // then, so that none is moved from.
   template <class... HostArgs>
@@ -328,17 +339,7 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
     if (C10_LIKELY(ways_.plain)) {
       const uint64_t refusals = refusals_of_this_thread();
       try {
-        if constexpr (Host::is_looked_at) {
-          if (Host::prepare(rule_, args...)) {
-            R result = op_.redispatch(call.key(), args...);
-            Host::finish(result, args...);
-            return result;
-          }
-        } else if constexpr (Host::is_operator) {
-          return op_.redispatch(call.key(), args...);
-        } else {
-          return call_host(rule_, args...);
-        }
+        return call_kernel(call, args...);
       } catch (const c10::Error&) {
         if (refusals_of_this_thread() != refusals) {
           throw;  // the Mac's own
@@ -361,11 +362,7 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
       return compute_arranged(call, args...);
     }
     const OneThread alone(call.is_small());
-    if constexpr (Host::is_operator) {
-      return op_.redispatch(call.key(), std::forward<HostArgs>(args)...);
-    } else {
-      return call_host(rule_, std::forward<HostArgs>(args)...);
-    }
+    return call_kernel(call, std::forward<HostArgs>(args)...);
   }
 
   const Rule& rule_;

@@ -75,11 +75,12 @@ uint32_t born(const Size& size, uint64_t allocated, uint64_t reserved) {
   std::lock_guard<std::mutex> lock(s.mutex);
   const uint32_t number = open_row(s, size);
   if (Row* row = find(s, number)) {
+    progress::Thread& thread = progress::mine();
     row->born = ++s.events;
-    row->born_ns = now_ns();
+    row->born_ns = thread.call_start != 0 ? thread.call_start : now_ns();
     row->allocated = allocated;
     row->reserved = reserved;
-    progress::mine().unattributed.push_back({number, false, 0});
+    thread.unattributed.push_back({number, false, 0});
   }
   return number;
 }

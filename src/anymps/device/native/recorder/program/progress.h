@@ -73,6 +73,7 @@ struct Thread {
   uint8_t phase = 0;
   bool wrote = false;  // anything of the outermost call of a module has reached the tape
   int muted = 0;
+  int64_t call_start = 0;  // of the recorded call that began last, 0 outside of calls
   Call call;
   std::vector<Call> stack;
   std::vector<Unattributed> unattributed;

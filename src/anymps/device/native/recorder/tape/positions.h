@@ -7,37 +7,55 @@
 
 namespace anymps {
 
-// Open addressing, grows, never forgets. Keys are already well mixed; key 0 is never stored.
-struct KnownPositions {
-  struct Slot {
+// In the order in which they came first, as a loop comes by them in the same order again: the next one lies beside the last one
+// in memory. A table of open addressing finds the others. Grows, never forgets. Keys are already well mixed.
+class KnownPositions {
+ public:
+  struct Known {
     uint64_t key;
     uint32_t signature;
     uint32_t site;
   };
-  std::vector<Slot> slots = std::vector<Slot>(1024, Slot{0, 0, 0});
-  size_t used = 0;
+  size_t size() const {
+    return known_.size();
+  }
+  const Known* find(uint64_t key) {  // nullptr: not known
+    if (next_ >= known_.size() || known_[next_].key != key) {
+      next_ = table_[place(key)];
+      if (next_ == 0) {
+        return nullptr;
+      }
+      --next_;
+    }
+    return &known_[next_++];
+  }
+  void insert(const Known& position) {
+    known_.push_back(position);
+    next_ = known_.size();
+    if (known_.size() * 2 < table_.size()) {
+      table_[place(position.key)] = static_cast<uint32_t>(known_.size());
+      return;
+    }
+    table_.assign(table_.size() * 2, 0);
+    for (size_t i = 0; i < known_.size(); ++i) {
+      table_[place(known_[i].key)] = static_cast<uint32_t>(i + 1);
+    }
+  }
 
-  Slot* find(uint64_t key) {
-    const size_t mask = slots.size() - 1;
-    for (size_t i = key & mask;; i = (i + 1) & mask) {
-      if (slots[i].key == key || slots[i].key == 0) {
-        return &slots[i];
-      }
+ private:
+  // Where a key is in the table, or may go.
+  size_t place(uint64_t key) const {
+    const size_t mask = table_.size() - 1;
+    size_t i = key & mask;
+    while (table_[i] != 0 && known_[table_[i] - 1].key != key) {
+      i = (i + 1) & mask;
     }
+    return i;
   }
-  void insert(uint64_t key, uint32_t signature, uint32_t site) {
-    if (used * 2 >= slots.size()) {
-      std::vector<Slot> old(slots.size() * 2, Slot{0, 0, 0});
-      old.swap(slots);
-      for (const Slot& slot : old) {
-        if (slot.key != 0) {
-          *find(slot.key) = slot;
-        }
-      }
-    }
-    *find(key) = Slot{key, signature, site};
-    ++used;
-  }
+
+  std::vector<Known> known_;
+  std::vector<uint32_t> table_ = std::vector<uint32_t>(1024);  // places in `known_`, from 1 on; 0: none
+  size_t next_ = 0;
 };
 
 }  // namespace anymps

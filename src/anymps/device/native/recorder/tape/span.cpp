@@ -16,7 +16,9 @@
 namespace anymps {
 
 void Span::leave() {
-  --tape_->spans;
+  if (--tape_->spans == 0) {
+    tape_->where.call_start = 0;
+  }
 }
 
 void Span::begin() {
@@ -27,7 +29,7 @@ void Span::begin() {
   }
   ++tape_->spans;
   tape_->refusal_noted = false;  // one from outside any call is not this call's
-  start_ = now_ns();
+  tape_->where.call_start = start_ = now_ns();
   delayed_ = tape_->clock.begins(start_);
   hash_ = mix(0x5bd1e995u, rule_.id + 1);
   fate_ = rule_.fate;
@@ -89,13 +91,12 @@ void Span::write(c10::function_ref<Tensors()> inputs, Tensors outputs) {
   // A module that runs inside a backward is a checkpoint's: its operators are forward ones, with a line of their own.
   if (in_backward && where.call.module == 0) {
     places::of_backward(entry, node);
-    const KnownPositions::Slot* known = tape.known->find(hash);
-    if (known->key == hash) {
-      entry.signature = known->signature;
+    if (const KnownPositions::Known* found = tape.known.find(hash)) {
+      entry.signature = found->signature;
     } else {
       entry.signature = signatures::intern(hash, rule_, fate_, inputs(), outputs, form_);
-      if (tape.known->used < kMaxKnown) {
-        tape.known->insert(hash, entry.signature, 0);
+      if (tape.known.size() < kMaxKnown) {
+        tape.known.insert({hash, entry.signature, 0});
       }
     }
     if (matters && entry.site == 0) {

@@ -54,7 +54,7 @@ void ThreadTape::start_anew() {
   index = s.threads++;
   torch_thread = at::RecordFunction::currentThreadId();
   let_go();
-  known = std::make_unique<KnownPositions>();
+  known = KnownPositions();
   clock = CoreClock();
 }
 

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -48,7 +47,7 @@ struct ThreadTape {
   uint32_t generation = 0;
   uint64_t torch_thread = 0;
   Chunk* chunk = nullptr;
-  std::unique_ptr<KnownPositions> known;
+  KnownPositions known;
   progress::Thread& where = progress::mine();
   CoreClock clock;
   int spans = 0;               // the calls that the thread is in
@@ -58,17 +57,16 @@ struct ThreadTape {
   template <class Intern>
   void place(Entry& entry, uint64_t hash, bool matters, const Intern& intern_it) {
     const uint64_t position = mix(mix(hash, where.call.path), where.call.ordinal++) | 1;
-    const KnownPositions::Slot* slot = known->find(position);
-    if (slot->key == position) {
-      entry.signature = slot->signature;
-      entry.site = matters ? current_site() : slot->site;
+    if (const KnownPositions::Known* found = known.find(position)) {
+      entry.signature = found->signature;
+      entry.site = matters ? current_site() : found->site;
       return;
     }
     entry.signature = intern_it();
-    const bool remember = known->used < kMaxKnown;
+    const bool remember = known.size() < kMaxKnown;
     entry.site = matters || remember ? current_site() : 0;
     if (remember) {
-      known->insert(position, entry.signature, entry.site);
+      known.insert({position, entry.signature, entry.site});
     }
   }
 

@@ -1,0 +1,26 @@
+// Where a GPU's kernels part from a Mac's, operator by operator.
+#pragma once
+
+#include "rules/rules.h"
+
+#include <ATen/core/stack.h>
+
+#include <string>
+
+namespace anymps {
+
+struct GpuLimit {
+  using Arguments = c10::ArrayRef<c10::IValue>;
+  bool never = false;  // the CPU computes it always
+  // Whether the Mac and the CPU refuse these arguments, which a GPU takes: the CPU then says so.
+  bool (*refused)(Arguments given) = nullptr;
+  // Changes the arguments from `first` on, before the GPU's kernel.
+  void (*before)(torch::jit::Stack& stack, size_t first) = nullptr;
+  // Changes the results from `first` on; `given` are the arguments as they were.
+  void (*after)(Arguments given, torch::jit::Stack& stack, size_t first) = nullptr;
+};
+
+// Null if nothing is known of the operator, a full name ("aten::mean.out").
+const GpuLimit* gpu_limit(const std::string& name);
+
+}  // namespace anymps
