@@ -48,18 +48,16 @@ class Staged:
         self.file.flush()
         os.fsync(self.file.fileno())
 
-    def commit(self, *, sync: bool = True) -> None:
-        """Put the new file in its place. `sync`: only when it is on the disk for good. Raises OSError."""
-        if sync:
-            self.sync()
+    def commit(self) -> None:
+        """Put the new file in its place, when it is on the disk for good. Raises OSError."""
+        self.sync()
         self.file.close()  # before it is moved: Windows does not move open files
         if self._before is not None:
             _take_over(self.path, self._before)
         os.replace(self.path, self.target)
         self._there = False
         self._held.close()
-        if sync:
-            _sync_folder(self.target.parent)
+        _sync_folder(self.target.parent)
 
     def discard(self) -> None:
         """Take the new file away; nothing if it is in its place. Never raises OSError."""
@@ -95,11 +93,10 @@ def staged_folder(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, follow: bool = True) -> Iterator[BinaryIO]:
     """A file to write, which replaces `path` at the end of the block; after an error `path` is unchanged.
 
-    `sync` is as in `Staged.commit`, `follow` as in `Staged`. A file that is not regular (a pipe, `/dev/null`) is
-    written in place. Raises OSError.
+    `follow` is as in `Staged`. A file that is not regular (a pipe, `/dev/null`) is written in place. Raises OSError.
     """
     if _is_special(path):
         with open(path, "wb") as file:
@@ -107,7 +104,7 @@ def replacing(path: str | os.PathLike[str], *, sync: bool = True, follow: bool =
         return
     with Staged(path, follow=follow) as staged:
         yield staged.file
-        staged.commit(sync=sync)
+        staged.commit()
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

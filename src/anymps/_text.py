@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Final, TextIO
+from typing import Final
 
 _ORDERS: Final = re.compile(
     r"##(?=\[)|::(?=(?:add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state"
@@ -174,13 +174,12 @@ def _digits(number: float) -> str:
     return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
 
 
-def tell(text: object, stream: TextIO | None = None) -> None:
-    """Print a text on standard error, or another stream of the process's own words."""
-    stream = stream if stream is not None else sys.stderr
-    if stream is None:  # `print` would take it for standard output
+def tell(text: object) -> None:
+    """Print a text on standard error."""
+    if sys.stderr is None:  # `print` would take it for standard output
         return
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a script may put anything in its place
-        print(text, file=stream, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
 
 def can_tell() -> None:

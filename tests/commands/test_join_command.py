@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,16 +93,3 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert itself == f"anymps: --output {out} is one of the recordings to join: name another file"
     assert (a.read_bytes(), out.read_bytes()) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "out"]
-
-
-def test_another_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A recording of a later version is named with its version, and nothing is written."""
-    a, b = shard(tmp_path / "a"), shard(tmp_path / "b")
-    with closing(sqlite3.connect(b)) as connection, connection:
-        connection.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
-    connection.close()
-    assert main(["join", str(a), str(b), "-o", str(tmp_path / "out")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"anymps: {b} ")
-    assert "99" in line
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

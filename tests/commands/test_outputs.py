@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import Output, Outputs, renderer, write_file
+from anymps.report import Output, Outputs, renderer
 from processes import clean_environment
 
 ENVIRONMENT = clean_environment()
@@ -95,33 +93,6 @@ def test_outputs_are_checked_before_the_run(
     with pytest.raises(UsageError) as error:
         Outputs(outputs).check(Path("new.anymps"))
     assert str(error.value) == text.format(folder=tmp_path)
-
-
-def test_a_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
-    """A report that breaks off in the middle leaves the file as it was, and nothing beside it."""
-    path = tmp_path / "report"
-    path.write_text("old")
-
-    def pieces() -> Iterator[str]:
-        yield "new"
-        raise RuntimeError("a fault")
-
-    with pytest.raises(RuntimeError):
-        write_file(pieces(), path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["report"]
-
-
-def test_a_replaced_file_keeps_its_link_and_mode(tmp_path: Path) -> None:
-    """A link stays a link, and the file that it means keeps its permissions."""
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("old")
-    target.chmod(0o600)
-    link.symlink_to(target)
-    write_file(["a", "b"], link)
-    assert link.is_symlink()
-    assert target.read_text() == "ab"
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is Linux's")
@@ -203,12 +174,3 @@ def test_one_failure_does_not_keep_others_back(recording: Path) -> None:
         outputs.write(Story.of(opened), find(opened), sys.stdout)
     assert str(error.value) == f"{folder / 'a'} cannot be written: No such file or directory"
     assert json.loads((recording.parent / "b").read_text())["format"] == "anymps-report"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_no_permission_is_one_line(capsys: pytest.CaptureFixture[str], recording: Path, tmp_path: Path) -> None:
-    """A folder that may not be written is one line and 2."""
-    folder = tmp_path / "closed"
-    folder.mkdir(mode=0o500)
-    assert main(["report", str(recording), "--format", "html", "--output", str(folder / "x")]) == 2
-    assert capsys.readouterr() == ("", f"anymps: {folder / 'x'} cannot be written: Permission denied\n")

@@ -1,4 +1,4 @@
-"""Recordings, baselines and settings from elsewhere: whatever is in them, reading ends well or in one line.
+"""Recordings from elsewhere: whatever is in them, reading ends well or in one line.
 
 Hypothesis damages recordings (single cells, facts, tables, bytes, journals), and the commands read them: their exit
 codes and all that they print are looked at. `ANYMPS_FUZZ_EXAMPLES` sets how many of each kind.
@@ -27,7 +27,7 @@ import anymps
 from anymps._errors import AnympsError
 from anymps._settings import FORMATS
 from anymps.commands import main
-from anymps.findings import Settings, read_baseline, read_settings, select
+from anymps.findings import read_baseline
 from anymps.record import Phase, Recording, Role
 from anymps.record._strict import _columns
 from anymps.record.format._schema import TABLES
@@ -329,49 +329,6 @@ def test_journals(
         path.write_bytes(contents[0])
         path.with_name("run-wal").write_bytes(contents[1][: int(len(contents[1]) * end)])
         check(path, pick)
-
-
-@PROFILE
-@given(document=JSON, count=JSON | NUMBERS, text=TEXTS, version=JSON | st.just(1), whole=st.booleans())
-def test_baselines(document: object, count: object, text: str, version: object, whole: bool) -> None:
-    """Any JSON for a baseline, for one of its counts, and what is no JSON."""
-    entry = {"id": "MPS201", "file": "train.py", "function": "main", "source": text, "count": count}
-    content = json.dumps(document if whole else {"version": version, "findings": [entry, document]})
-    with tempfile.TemporaryDirectory() as folder:
-        for written in (content, text):
-            path = Path(folder, "baseline.json")
-            path.write_bytes(written.encode("utf-8", "surrogatepass"))
-            try:
-                known = read_baseline(path)
-            except AnympsError as error:
-                one_line(error)
-            else:
-                left = select([], Settings(Path(folder)), (), known).gone
-                assert len(left) <= len(known) < 3
-
-
-TOML = st.sampled_from(
-    ["1", "inf", "-nan", "true", '"x"', '"\\u0000"', '"\\u001b[2J"', "[]", "[[1]]", '["MPS201"]', "{ MPS201 = [] }",
-     '{ MPS201 = "error" }', '{ a = ["MPS201"] }', "{ a = { b = 1 } }", "2026-01-01", "[" * 3000 + "]" * 3000,
-     '"M1 8GB"', '"' + "x" * 9000 + '"', "9" * 5000, "{" * 2000, '"never"', '"""\n"""']
-)  # fmt: skip
-HEADS = st.sampled_from(
-    ["[tool.anymps]", "[tool]\nanymps = 1", "tool = 1", "tool = []", "[[tool.anymps]]", "[tool.anymps", "\x1b"]
-)
-KEYS = st.sampled_from(["mac", "severity", "disable", "per-file-disable", "fail-on", "baseline", '"\\u001b[2J"', "x"])
-
-
-@PROFILE
-@given(pairs=st.dictionaries(KEYS, TOML, max_size=3), head=HEADS)
-def test_settings(pairs: dict[str, str], head: str) -> None:
-    """Any value for any key of `[tool.anymps]`, and what is no TOML."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "pyproject.toml")
-        path.write_text("\n".join([head, *(f"{key} = {value}" for key, value in pairs.items())]), encoding="utf-8")
-        try:
-            read_settings(Path(folder))
-        except AnympsError as error:
-            one_line(error)
 
 
 @pytest.mark.parametrize("form", FORMATS)

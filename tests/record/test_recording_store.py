@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from anymps._errors import RecordingError
-from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind
+from anymps.record import Recording, RecordingBuilder, RecordingWriter
 from processes import PATIENCE, clean_environment
 from record.stored import ADD, one_line_error, write
 
@@ -36,15 +36,6 @@ def test_closed_recording_is_complete_and_one_plain_file(tmp_path: Path) -> None
     plain.close()
     assert rows == [(1, 0, 4, -1, 3, 1), (2, 10, 4, -1, 3, 1)]
     assert spooled == (0,)
-
-
-def test_refusals_are_told_their_entry() -> None:
-    """A packed entry that names a refusal gives the refusal its row number."""
-    builder = RecordingBuilder()
-    builder.entry(ADD, start_ns=0)
-    builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mul.Tensor", start_ns=1)
-    recording = builder.close()
-    assert [refusal.operator for refusal in recording.refusals()] == ["aten::mul.Tensor"]
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"])
@@ -89,32 +80,6 @@ def killed(tmp_path: Path) -> Path:
         shutil.copyfile(live / name, dead / name)
     writer.close()
     return dead / "run.anymps"
-
-
-def test_reading_changes_no_file(tmp_path: Path) -> None:
-    """Opening and reading leave the bytes of a killed recording and of its journal as they were."""
-    path = killed(tmp_path)
-    journal = path.with_name("run.anymps-wal")
-    before = path.read_bytes(), journal.read_bytes()
-    with Recording.open(path) as recording:
-        assert recording.entry_count == 1
-        recording.lines()
-    assert before == (path.read_bytes(), journal.read_bytes())
-
-
-def test_killed_recording_opens_where_nothing_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed recording is read through a copy where SQLite cannot make its lock file beside it."""
-    path = killed(tmp_path)
-    connect = sqlite3.connect
-
-    def refuse_there(target: str, *arguments: object, **options: object) -> sqlite3.Connection:
-        if str(path.parent) in str(target):
-            raise sqlite3.OperationalError("unable to open database file")
-        return connect(target, *arguments, **options)  # type: ignore[call-overload,no-any-return]
-
-    monkeypatch.setattr(sqlite3, "connect", refuse_there)
-    with Recording.open(path) as recording:
-        assert recording.entry_count == 1
 
 
 def test_running_recording_can_be_read(tmp_path: Path) -> None:
@@ -217,15 +182,6 @@ def test_meta_of_the_format_cannot_be_set() -> None:
     assert str(caught.value) == "meta 'complete' belongs to the file format and cannot be set"
 
 
-def test_older_recording_is_replaced(tmp_path: Path) -> None:
-    """Recording into an older recording's file starts afresh, also when the older run was killed."""
-    path = killed(tmp_path)
-    write(path, meta={"script": "new.py"})
-    with Recording.open(path) as recording:
-        assert (recording.meta["script"], recording.complete, recording.entry_count) == ("new.py", True, 2)
-    assert [path] == list(path.parent.iterdir())
-
-
 def test_older_recording_stays_if_the_new_one_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older recording is untouched, and nothing is left beside it, when the new file cannot take its place."""
     path = tmp_path / "run.anymps"
@@ -252,16 +208,6 @@ def test_killed_recording_that_is_being_read_is_not_replaced(tmp_path: Path) -> 
         RecordingWriter(path, {})
     assert str(caught.value) == f"{path} is in use by another process: record into another file"
     reader.close()
-
-
-def test_recording_in_use_is_not_replaced(tmp_path: Path) -> None:
-    """A second writer is refused while the first one still records into the file."""
-    path = tmp_path / "run.anymps"
-    first = RecordingWriter(path, {})
-    with pytest.raises(RecordingError) as caught:
-        RecordingWriter(path, {})
-    assert str(caught.value) == f"{path} is in use by another process: record into another file"
-    first.close()
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def _keep(key: str, told: dict[str, object]) -> None:
     path = _path(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, sync=False) as file:  # after a crash of the machine a broken one is no file of ours
+        with replacing(path) as file:
             file.write(json.dumps(told).encode())
     except OSError:
         pass

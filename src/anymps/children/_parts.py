@@ -87,20 +87,12 @@ class ChildSettings:
 
     @classmethod
     def read(cls, folder: str) -> ChildSettings | None:
-        """What the parent has written; None where its folder is gone."""
+        """What the parent has written; None where its folder is gone, or where it is of another release."""
         try:
             read = json.loads(Path(folder, _SETTINGS).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in read.items()})
+        except (OSError, ValueError, TypeError):
             return None
-        steps, prepare = read["steps"], read.get("prepare")  # a parent may be of another release
-        return cls(
-            mac=read["mac"],
-            source=read["source"],
-            steps=tuple(steps) if steps else None,
-            arguments=read["arguments"],
-            prepare=tuple(prepare) if prepare else None,
-            device=read.get("device", True),
-        )
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from anymps.report import Document, Outputs
 
 
-def say(problem: object, stream: TextIO | None = None) -> None:
-    """Print one line in the name of the program, on stderr if no stream is named.
+def say(problem: object) -> None:
+    """Print one line in the name of the program on stderr.
 
     Control characters, which names of files may contain, are escaped for the terminal.
     """
     text = str(problem).removeprefix("anymps: ")
     lines = text.split("\n") if isinstance(problem, BuildError) else [text]  # that one quotes the compiler
-    tell("anymps: " + "\n".join(map(clean, lines)), stream)
+    tell("anymps: " + "\n".join(map(clean, lines)))
 
 
 def show_document(shown: Document, outputs: Outputs, whole: Document, as_json: Callable[[], str]) -> None:

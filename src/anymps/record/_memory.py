@@ -323,7 +323,8 @@ def _steps(allocations: Sequence[Allocation]) -> tuple[StepMemory, ...]:
     for step in sorted({*peaks, *changes}):
         left += changes[step]
         if step in peaks:
-            steps.append(StepMemory(step, *peaks[step], left))
+            peak, reserved = peaks[step]
+            steps.append(StepMemory(step, peak, reserved, left))
     return tuple(steps)
 
 

@@ -61,7 +61,7 @@ class Answers:
 def write_answers(answers: Answers, path: Path) -> None:
     """Put the file in place in one step: it is there whole, or as before. Raises OSError."""
     text = json.dumps(answers.document(), separators=(",", ":"), allow_nan=False)
-    with replacing(path, sync=False) as file:
+    with replacing(path) as file:
         # No name and no time in the header: the same answers give the same file.
         file.write(gzip.compress(text.encode("ascii"), compresslevel=6, mtime=0))
 
