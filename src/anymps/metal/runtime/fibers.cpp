@@ -80,6 +80,7 @@ Fibers::Fibers(size_t stack, unsigned count, size_t shared_each) : shared_each_(
 }
 
 Fibers::~Fibers() {
+  std::free(frames_);
   std::free(shared_);
 }
 
@@ -213,6 +214,19 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   Fibers* const before = enter();
   anymps_rt_switch(&main_, pointers_[0]);
   leave(before);
+}
+
+void Fibers::reserve_frames(size_t bytes) {
+  constexpr size_t kLine = 64;
+  if (bytes <= frames_capacity_) {
+    return;
+  }
+  std::free(frames_);
+  frames_capacity_ = (bytes + kLine - 1) / kLine * kLine;
+  frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_capacity_));
+  if (frames_ == nullptr) {
+    std::abort();
+  }
 }
 
 }  // namespace anymps_rt

@@ -86,6 +86,7 @@ class Fibers {
   void leave(Fibers* before);
   void begin_group(unsigned threads);
   bool open_barrier();
+  void reserve_frames(size_t bytes);
   void place_threads(const Group& group);
   void run_ready(unsigned s, const Group& group, const Lanes& lanes);
   void resolve_lanes(unsigned s, const Lanes& lanes);
@@ -111,6 +112,8 @@ class Fibers {
   unsigned placed_[3] = {0, 0, 0};
   unsigned char places_[kMaxThreads];  // the same
   Span span_{0, 0, 0};
+  char* frames_ = nullptr;
+  size_t frames_capacity_ = 0;
   Stacks stacks_;
 };
 
