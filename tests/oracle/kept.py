@@ -3,8 +3,7 @@
 `python -m tests.oracle --keep FILE` runs the kernels and writes the file; `--kept FILE` reads it in their place, with
 `--substrate cuda` on a card, for example. Answers are found by the operator, or the kernel, and the bits of what it was
 given; a call that is made of another's results has other bits where that was rounded otherwise, and so no answer. The
-calls of families and of optimizers, which are made of samples and of earlier steps, are kept whole, and made again.
-Optimizers get fewer and smaller tensors, as the file holds all that they write.
+calls of families, which are made of samples, are kept whole, and made again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import torch
 
 from anymps.kernels import KernelLibrary, Launcher
 
-from . import asked, families, optimizers, pairs, rows
+from . import asked, families, pairs, rows
 from .compare import Difference
 from .values import DTYPES
 
@@ -32,7 +31,7 @@ Answer = tuple[list[torch.Tensor] | None, list[torch.Tensor]]
 """The results, None for a call that no kernel is known for; and what the call has written into its arguments."""
 
 Call = dict[str, Any]
-"""A call that is made again: operator, arguments, results, written, dtype, and whether algorithms are deterministic."""
+"""A call that is made again: operator, arguments, results, dtype, and whether algorithms are deterministic."""
 
 _LARGEST = 1 << 17  # numbers of an answer that is kept
 _LARGEST_CALL = 1 << 14  # numbers of a call that is made again, its arguments and its results
@@ -47,13 +46,12 @@ class Answers:
     kernels: dict[str, list[str]] = field(default_factory=dict)  # the names of their buffers, by their own
     by_launch: dict[str, dict[int, torch.Tensor]] = field(default_factory=dict)  # what is written, by the argument
     families: list[Call] = field(default_factory=list)
-    optimizers: list[Call] = field(default_factory=list)
     found: int = 0
     missing: int = 0
 
     def save(self, path: Path) -> None:
         """Writes the file."""
-        names = ("operators", "by_call", "kernels", "by_launch", "families", "optimizers")
+        names = ("operators", "by_call", "kernels", "by_launch", "families")
         pool: dict[Any, torch.Tensor] = {}
         torch.save({name: _shared(getattr(self, name), pool) for name in names}, path)
 
@@ -177,7 +175,6 @@ class _Keeping:
                     "operator": operator,
                     "arguments": dict(zip(names, before, strict=True)),
                     "results": kept,
-                    "written": written,
                     "dtype": self._dtype(),
                     "deterministic": torch.are_deterministic_algorithms_enabled(),
                 }
@@ -225,19 +222,12 @@ def keeping() -> Iterator[Answers]:
     def of_families(library: Any, release: tuple[int, int]) -> Any:
         return _Keeping(answers, library, release, calls=answers.families, dtype=lambda: now[0])
 
-    def of_optimizers(library: Any, release: tuple[int, int]) -> Any:
-        return _Keeping(answers, library, release, calls=answers.optimizers)
-
     with ExitStack() as stack:
         for place in (pairs, rows, asked):
             stack.enter_context(mock.patch.object(place, "Launcher", launcher))
         stack.enter_context(mock.patch.object(families, "Launcher", of_families))
-        stack.enter_context(mock.patch.object(optimizers, "Launcher", of_optimizers))
         for name in ("_calls", "_further"):
             stack.enter_context(mock.patch.object(families, name, noting(getattr(families, name))))
-        stack.enter_context(mock.patch.object(optimizers, "SIZES", ((3, 5), (0,), (7_000,), (1,), (33,))))
-        stack.enter_context(mock.patch.object(optimizers, "MANY", 1))
-        stack.enter_context(mock.patch.object(optimizers, "CHUNKS", ()))
         yield answers
 
 
@@ -256,8 +246,7 @@ def reading(path: Path) -> Iterator[Answers]:
             stack.enter_context(mock.patch.object(pairs, name, _if_kept(getattr(pairs, name), None)))
         known = [dataclasses.replace(one, launch=_if_kept(one.launch, False)) for one in rows.ROWS]
         stack.enter_context(mock.patch.object(pairs, "ROWS", known))
-        for name, again in (("compare_families", families_again), ("compare_optimizers", optimizers_again)):
-            stack.enter_context(mock.patch.object(pairs, name, lambda *_, again=again: again(answers)))
+        stack.enter_context(mock.patch.object(pairs, "compare_families", return_value=families_again(answers)))
         yield answers
 
 
@@ -270,7 +259,7 @@ def families_again(answers: Answers) -> Iterator[tuple[str, torch.dtype, Differe
             packet = call["operator"].partition("::")[2].partition(".")[0]
             seen = found.setdefault((packet.strip("_"), call["dtype"]), Difference())
             given = list(call["arguments"].values())
-            for device, kernel in families.compared(packet, given, made[0], tuple(call["results"])):
+            for device, kernel in families.compared(packet, given, made, tuple(call["results"])):
                 seen.add(device, kernel.reshape(device.shape), (device,))
     for packet in dict.fromkeys(packet for packet, _ in found):
         for dtype in DTYPES:
@@ -278,22 +267,8 @@ def families_again(answers: Answers) -> Iterator[tuple[str, torch.dtype, Differe
                 yield packet, dtype, found[packet, dtype]
 
 
-def optimizers_again(answers: Answers) -> Iterator[tuple[str, str, torch.dtype, Difference]]:
-    """The rows of optimizers.py, of steps that are made again."""
-    kernels = {f"aten::{operator}": kernel for kernel, (operator, _, _) in optimizers.OPTIMIZERS.items()}
-    found: dict[tuple[str, torch.dtype], Difference] = {}
-    for call in answers.optimizers:
-        made = _made(answers, call)
-        if made is not None:
-            seen = found.setdefault((call["operator"], made[1][0].dtype), Difference())
-            for device, kernel in zip(made[1], call["written"], strict=True):
-                seen.add(device, kernel, (device,))
-    for (operator, dtype), seen in found.items():
-        yield operator.removeprefix("aten::").strip("_"), kernels[operator], dtype, seen
-
-
-def _made(answers: Answers, call: Call) -> tuple[list[Any], list[torch.Tensor]] | None:
-    """The results of a call on the device, and what it writes; None where this release has no such call."""
+def _made(answers: Answers, call: Call) -> list[Any] | None:
+    """The results of a call on the device; None where this release has no such call."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(call["deterministic"])
     try:
@@ -310,8 +285,7 @@ def _made(answers: Answers, call: Call) -> tuple[list[Any], list[torch.Tensor]] 
         torch.use_deterministic_algorithms(before)
     answers.found += 1
     results = result if isinstance(result, (tuple, list)) else (result,)
-    written = _written(call["operator"], list(given.values()))
-    return [one.cpu() if isinstance(one, torch.Tensor) else one for one in results], [one.cpu() for one in written]
+    return [one.cpu() if isinstance(one, torch.Tensor) else one for one in results]
 
 
 def _setting() -> list[Any]:

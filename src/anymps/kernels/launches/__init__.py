@@ -22,7 +22,6 @@ from anymps.kernels.launches._lu import LU as _LU
 from anymps.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.kernels.launches._normalizations import NORMALIZATIONS as _NORMALIZATIONS
 from anymps.kernels.launches._norms import NORMS as _NORMS
-from anymps.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.kernels.launches._ranges import RANGES as _RANGES
 from anymps.kernels.launches._resampling import RESAMPLING as _RESAMPLING
 from anymps.kernels.launches._scans import SCANS as _SCANS
@@ -49,7 +48,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_TERNARY,
     **_SCANS,
     **_SORTS,
-    **_OPTIMIZERS,
     **_RANGES,
     **_HISTOGRAMS,
     **_ATTENTION,
