@@ -25,7 +25,7 @@ _OF_2_15 = {
     *("logit_backward", "_compute_linear_combination", "_ctc_loss", "_ctc_loss_backward", "_grouped_mm"),
     *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward"),
     *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
-    *("linspace", "logspace"),
+    "linspace",
     *(f"{kind}_pad{rank}d_backward" for kind in ("reflection", "replication") for rank in (2, 3)),
     *("index_add", "median", "nanmedian"),
     *("linalg_solve_triangular", "linalg_lu_factor_ex", "linalg_lu_solve", "geqrf"),

@@ -30,7 +30,6 @@ from anymps.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.kernels.launches._sorts import SORTS as _SORTS
 from anymps.kernels.launches._split_reductions import REDUCTIONS as _REDUCTIONS
 from anymps.kernels.launches._ternary import TERNARY as _TERNARY
-from anymps.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.kernels.launches._unary import UNARY as _UNARY
 from anymps.kernels.launches._windows import WINDOWS as _WINDOWS
 
@@ -43,7 +42,6 @@ DESCRIBED: Mapping[str, Describe] = {
     **_NORMALIZATIONS,
     **_REDUCTIONS,
     **_WINDOWS,
-    **_NEVER_ALONE,
     **_BINARY,
     **_TERNARY,
     **_SCANS,
