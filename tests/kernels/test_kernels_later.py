@@ -1,13 +1,12 @@
-"""Launches of kernels that torch 2.15 has, and 2.13 lacks.
-
-Halves, three tensors and a number, softmax, large convolutions, small matrices, numbers at equal distances.
-"""
+"""Launches of kernels that torch 2.15 has, and 2.13 lacks."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from tests.described import declines, describe, launch_of
+
+from anymps.kernels.launches import Launch, Work
+from described import declines, describe, launch_of
 
 LATER = (2, 15)
 
@@ -225,3 +224,100 @@ def test_numbers_between_edges() -> None:
     work = describe("histogram", **given, weight=torch.ones(6, 5), release=LATER)
     assert (work.launches[0].kernel, work.launches[0].buffers[8:]) == ("histogramdd_float", (2, 1))
     assert work.launches[1].kernel.startswith("sum_")
+
+
+def _names(work: Work) -> list[str]:
+    return [one.kernel for one in work.launches]
+
+
+def test_slices_are_added() -> None:
+    """Into a copy of the tensor; the factor is of its type."""
+    x, index, source = torch.zeros(3, 4), torch.tensor([2, 0]), torch.ones(2, 4)
+    work = describe("index_add", self=x, dim=0, index=index, source=source, alpha=2)
+    check, add = work.launches
+    assert work.results[0].data_ptr() != x.data_ptr()
+    assert (check.kernel, add.kernel, add.threads) == ("index_check_bounds_long", "index_add_float_long", (8,))
+    assert (add.buffers[0] is work.results[0], add.buffers[4]) == (True, 2)
+    numbers = describe(
+        "index_add", self=x.to(torch.complex64), dim=0, index=index, source=source.to(torch.complex64), alpha=2
+    )
+    assert repr(numbers.launches[1].buffers[4]) == "(2+0j)"
+
+
+def test_halves_at_few_places_are_added_in_float32() -> None:
+    """From sixteen indices a place on; the sums are copied back."""
+    x, index, source = torch.zeros(2, 3).half(), torch.zeros(32, dtype=torch.int64), torch.ones(32, 3).half()
+    work = describe("index_add", self=x, dim=0, index=index, source=source, alpha=1)
+    assert work.launches[1].kernel == "index_add_float_long"
+    assert [(target is work.results[0], one.dtype) for target, one in work.copies] == [(True, torch.float32)]
+    work = describe("index_add", self=x, dim=0, index=index[:31], source=source[:31], alpha=1)
+    assert _names(work)[1] == "index_add_half_long"
+
+
+def test_slices_that_do_not_fit() -> None:
+    """Of another size, of another dtype, or by half a whole number."""
+    x, index, source = torch.zeros(3, 4), torch.tensor([2, 0]), torch.ones(2, 4)
+    given = {"self": x, "dim": 0, "index": index, "alpha": 1}
+    assert declines("index_add", **given, source=source[:1])
+    assert declines("index_add", **given, source=source[:, :3])
+    assert declines("index_add", **given, source=source.half())
+    whole = {**given, "self": x.int(), "alpha": 0.5}
+    assert declines("index_add", **whole, source=source.int())
+
+
+def test_a_median_along_a_dimension() -> None:
+    """Floats are sorted, and a thread a row looks behind the NaNs; of integers it is the number at a place."""
+    assert declines("median", release=LATER, self=torch.zeros(3, 50))
+    work = describe("median", release=LATER, self=torch.zeros(3, 50, 7), dim=1, keepdim=False)
+    assert [one.kernel for one in work.launches] == ["sort_block_fkey_float_tptg32", "median_gather_float"]
+    assert (work.launches[1].buffers[4:], work.launches[1].threads) == ((50, False), (21,))
+    assert [(one.shape, one.dtype) for one in work.results] == [((3, 7), torch.float32), ((3, 7), torch.int64)]
+    launch = launch_of(describe("median", release=LATER, self=torch.zeros(3, 50).int(), dim=1, keepdim=True))
+    assert (launch.kernel, launch.buffers[6]) == ("sort_block_topk_int_tptg32", [24, 1])
+
+
+def test_floats_of_one_block_are_sorted_as_integers() -> None:
+    """But not by a stable sort, nor in torch 2.13; all ranks are named where not some are chosen."""
+    x = torch.zeros(3, 100)
+    launch = launch_of(describe("sort", release=LATER, self=x, dim=1, descending=True, stable=False))
+    assert (launch.kernel, launch.buffers[5:]) == ("sort_block_fkey_float_tptg32", (True, [0, 100]))
+    launch = launch_of(describe("topk", release=LATER, self=x.half(), k=4, dim=1, largest=True, sorted=True))
+    assert (launch.kernel, launch.buffers[6]) == ("sort_block_fkey_half_tptg32", [0, 4])
+    launch = launch_of(describe("sort", release=LATER, self=x, dim=1, descending=False, stable=True))
+    assert launch.kernel == "sort_block_float_tptg32_stable"
+    assert (
+        launch_of(describe("sort", self=x, dim=1, descending=False, stable=False)).kernel == "sort_block_float_tptg32"
+    )
+
+
+def _into(out: torch.Tensor, operator: str, **given: object) -> Launch:
+    return launch_of(describe(operator, (out,), release=LATER, out=out, **given))
+
+
+def test_numbers_between_two_ends() -> None:
+    """The first, the step and the last; then how many, how far apart, and the first place."""
+    launch = _into(torch.zeros(9), "linspace", start=-1, end=3, steps=9)
+    assert (launch.kernel, launch.buffers[1:]) == ("linspace_float_i32", ([-1, 0.5, 3], [9, 1, 0]))
+    launch = _into(torch.zeros(18)[::2], "linspace", start=-1, end=3, steps=9)
+    assert launch.buffers[2] == [9, 2, 0]
+
+
+def test_steps_are_divided_as_float32() -> None:
+    """A third is the float32 next to it."""
+    assert _into(torch.zeros(4), "linspace", start=0, end=1, steps=4).buffers[1] == [0, 0.3333333432674408, 1]
+
+
+def test_steps_into_a_matrix() -> None:
+    """The first and the step, how the result lies, and its first place; of a count of numbers that comes before."""
+    launch = _into(torch.zeros(2, 3).t(), "arange", start=1, end=13, step=2)
+    assert (launch.kernel, launch.buffers[1:]) == ("arange_strided_float", ([1, 2], 2, [2, 3], [3, 1], 0))
+    launch = _into(torch.zeros(2, 3).t(), "linspace", start=0, end=10, steps=6)
+    assert (launch.kernel, launch.threads) == ("linspace_strided_float", (6,))
+    assert launch.buffers[1:] == ([0, 2, 10], [6, 0], 2, [2, 3], [3, 1])
+
+
+def test_ends_that_need_no_kernel() -> None:
+    """One number is a fill, and another count one that the host would resize to."""
+    out = torch.zeros(1)
+    assert declines("linspace", (out,), release=LATER, out=out, start=1, end=2, steps=1)
+    assert declines("linspace", (out,), release=LATER, out=out, start=1, end=2, steps=2)

@@ -58,7 +58,6 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> d
         "add_dense_scalar_float_float": elementwise("add_dense_scalar_float_float", "fsub", "0"),
         "unfold_backward_float": adding("unfold_backward_float"),
         "sort_block_topk_float_tptg32": storing("sort_block_topk_float_tptg32", 1, 7),
-        "ampUpdateScale_float": storing("ampUpdateScale_float", 0, 6),
     }
     return add_to_cache(new_cache(tmp_path_factory.mktemp("kernels") / "cache"), texts, RELEASE)
 
@@ -118,16 +117,14 @@ def test_what_a_description_asks_of_the_program_is_part_of_the_signature(kernels
 
 
 def test_where_a_tensor_begins_is_part_of_the_signature(kernels: dict[str, str]) -> None:
-    """Also of a call that no kernel takes: the host gives this one whole buffers."""
+    """Up to torch 2.13 the host reads a number of the CPU at the beginning of its storage, later where it lies."""
     code = (
-        f"{REAL}"
-        "tracker, found = torch.zeros(2, dtype=torch.int32, device='mps'), torch.zeros(2, device='mps')\n"
-        "for at in (1, 0, 1):\n"
-        "    scale = torch.full((2,), 8.0, device='mps')\n"
-        "    torch._amp_update_scale_(scale[at], tracker[at], found[at], 2.0, 0.5, 1)\n"
-        "    print(scale.tolist())\n"
+        f"{COUNTING}{REAL}"
+        "x, table = torch.full((3,), 5.0, device='mps'), torch.tensor([1.0, 2.0, 4.0])\n"
+        "print([(x + table[at])[0].item() for at in (2, 1, 2, 0)], asked.count('aten::add.Tensor'))\n"
     )
-    assert run_with_torch(code, kernels).lines == ["[8.0, 16.0]", "[77.0, 8.0]", "[8.0, 16.0]"]
+    older = tuple(map(int, RELEASE.split(".")[:2])) < (2, 14)
+    assert run_with_torch(code, kernels).lines == ["[4.0, 4.0, 4.0, 4.0] 3" if older else "[1.0, 3.0, 1.0, 4.0] 3"]
 
 
 def test_tensors_that_share_memory_are_told_apart(kernels: dict[str, str]) -> None:

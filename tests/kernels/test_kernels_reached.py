@@ -25,7 +25,7 @@ _OF_2_15 = {
     *("logit_backward", "_compute_linear_combination", "_ctc_loss", "_ctc_loss_backward", "_grouped_mm"),
     *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward"),
     *("_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"),
-    *("linspace", "logspace"),
+    "linspace",
     *(f"{kind}_pad{rank}d_backward" for kind in ("reflection", "replication") for rank in (2, 3)),
     *("index_add", "median", "nanmedian"),
     *("linalg_solve_triangular", "linalg_lu_factor_ex", "linalg_lu_solve", "geqrf"),
@@ -56,18 +56,6 @@ packed = torch.randint(0, 255, (32, 64), device="mps", dtype=torch.uint8)
 def back(function, *tensors):
     given = [one.detach().clone().requires_grad_() for one in tensors]
     function(*given).sum().backward()
-
-def step(optimizer):
-    weight = torch.nn.Parameter(torch.ones(3, device="mps"))
-    weight.grad = torch.ones(3, device="mps")
-    optimizer([weight], lr=0.1, fused=True).step()
-
-def scaled():
-    weight = torch.nn.Parameter(torch.ones(3, device="mps"))
-    scaler, optimizer = torch.amp.GradScaler("mps"), torch.optim.SGD([weight], lr=0.1)
-    scaler.scale(weight.sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
 
 def bag(**more):
     return lambda weight: F.embedding_bag(words, weight, bags, **more)
@@ -142,11 +130,6 @@ PROGRAMS |= {
     "_standard_gamma_grad": lambda: torch._standard_gamma_grad(x, y),
     "_dirichlet_grad": lambda: torch._dirichlet_grad(x, y, x + y),
     "col2im": lambda: F.fold(F.unfold(image, 2), (6, 6), 2),
-    "_fused_adam_": lambda: step(torch.optim.Adam),
-    "_fused_adamw_": lambda: step(torch.optim.AdamW),
-    "_fused_sgd_": lambda: step(torch.optim.SGD),
-    "_amp_foreach_non_finite_check_and_unscale_": scaled,
-    "_amp_update_scale_": scaled,
 }
 
 counted = {}

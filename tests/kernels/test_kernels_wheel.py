@@ -212,45 +212,52 @@ def test_a_full_disk_is_one_line(tmp_path: Path, cache: Path, monkeypatch: pytes
     assert list(open_kernels(RELEASE).kernels) == ["a"]
 
 
-def test_pip_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is asked for the macOS wheel of the installed release; what it says when it fails is the line."""
-    asked: list[str] = []
-    answers = iter([0, 1])
+class Pip:
+    """In the place of pip: `answers` in turn, each a release whose wheel it lays down, or what it says as it fails."""
 
-    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked[:] = command
-        if status := next(answers):
-            return subprocess.CompletedProcess(command, status, "", "warning\nERROR: no matching distribution\n")
-        wheel(
-            Path(command[command.index("-d") + 1]) / "torch-x.whl",
-            library("metal_basic", metallib({"a": b"BC"})),
-            INSTALLED,
-        )
+    def __init__(self) -> None:
+        self.answers: list[str | tuple[str, str]] = []
+        self.asked: list[list[str]] = []
+
+    def run(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        """As `subprocess.run`."""
+        self.asked.append(command)
+        answer = self.answers.pop(0)
+        if isinstance(answer, tuple):
+            return subprocess.CompletedProcess(command, 1, *answer)
+        place = Path(command[command.index("-d") + 1]) / "torch-x.whl"
+        wheel(place, library("metal_basic", metallib({"a": b"BC"})), answer)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("subprocess.run", pip)
+
+@pytest.fixture
+def pip(monkeypatch: pytest.MonkeyPatch) -> Pip:
+    """What commands of the test call."""
+    made = Pip()
+    monkeypatch.setattr("subprocess.run", made.run)
+    return made
+
+
+def test_pip_downloads(pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is asked for the macOS wheel of the installed release; what it says when it fails is the line."""
+    pip.answers += [INSTALLED, ("", "warning\nERROR: no matching distribution\n")]
     assert main(["kernels", "add", "--download"]) == 0
     assert capsys.readouterr().out.startswith(f"added 1 kernel of torch {INSTALLED}, ")
-    assert asked[-1] == f"torch=={INSTALLED}"
-    assert asked[asked.index("--platform") + 1] == "macosx_14_0_arm64"
+    asked = pip.asked[0]
+    assert (asked[-1], asked[asked.index("--platform") + 1]) == (f"torch=={INSTALLED}", "macosx_14_0_arm64")
     assert main(["kernels", "add", "--download"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"anymps: pip cannot download torch {INSTALLED} for macosx_14_0_arm64: ERROR: no matching distribution"
     )
 
 
-def test_a_constraint_forbids_the_release(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_constraint_forbids_the_release(pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
     """Its last line names no cause, but one above it does."""
     said = (
         "The conflict is caused by:\n    The user requested torch==2.15.0\n"
         "    The user requested (constraint) torch<=2.14.1\n\nTo fix this you could try to:\n"
     )
-    last = "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n"
-
-    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, 1, said, last)
-
-    monkeypatch.setattr("subprocess.run", pip)
+    pip.answers.append((said, "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/\n"))
     assert main(["kernels", "add", "--torch", "2.15.0", "--download"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         "anymps: pip cannot download torch 2.15.0 for macosx_14_0_arm64: "
@@ -275,20 +282,12 @@ def test_kernels_of_another_release(tmp_path: Path, cache: Path, capsys: pytest.
     assert capsys.readouterr().out.startswith("removed the Metal kernels of torch 2.11.3, ")
 
 
-def test_a_short_release_is_downloaded_in_its_newest_form(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_release_is_downloaded_in_its_newest_form(pip: Pip) -> None:
     """`2.11` is any 2.11 to pip, and the wheel says which it is."""
-    asked: list[str] = []
-
-    def pip(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked.append(command[-1])
-        folder = Path(command[command.index("-d") + 1])
-        wheel(folder / "torch-x.whl", library("metal_basic", metallib({"a": b"BC"})), "2.11.3")
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr("subprocess.run", pip)
+    pip.answers += ["2.11.3", "2.11.3"]
     assert main(["kernels", "add", "--torch", "2.11", "--download"]) == 0
     assert main(["kernels", "add", "--torch", "2.11.3", "--download"]) == 0
-    assert asked == ["torch==2.11.*", "torch==2.11.3"]
+    assert [command[-1] for command in pip.asked] == ["torch==2.11.*", "torch==2.11.3"]
     assert added_releases() == ["2.11.3"]
 
 

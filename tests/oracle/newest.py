@@ -192,17 +192,4 @@ NEWEST: tuple[Asked, ...] = (
             (", the largest", lambda x: torch.topk(x, 5)),
         )
     ),
-    *(
-        Asked(
-            f"linspace, {title}",
-            "linspace",
-            (torch.int64, torch.int32),
-            lambda x, laid=laid: torch.linspace(-3, 80_000_000, 35, out=laid(x)),
-            each(shape),
-        )
-        for title, laid, shape in (
-            ("of large integers", torch.t, (35,)),
-            ("of large integers, into a matrix", torch.t, (5, 7)),
-        )
-    ),
 )

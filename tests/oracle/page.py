@@ -39,7 +39,6 @@ broadcast. Some groups of operators get inputs of their own:
   the negative bit get separate calls.
 - Polynomials are tried up to order 30.
 - Random numbers are drawn from the same seed and offset on both sides.
-- Fused optimizers take three steps. All tensors that they write are compared after each step.
 
 `PYTORCH_MPS_PREFER_METAL` marks pairs that were run with this variable set.
 
@@ -52,13 +51,14 @@ A pair has one of three results:
 Two kinds of results are left out: subnormal ones, which the kernels flush to zero, and integers divided by zero or
 shifted by more than their width, which is undefined on a GPU.
 
-Of torch 2.15, most matrix products and some factorizations are missing. Its functions of one or two tensors that
-torch 2.13 also has are compared with the virtual device of torch 2.15. All others are compared with that of torch 2.13.
-Operators that only move data (`cat`, `gather`, `index`, `index_select`, `nonzero`, `unique`, fills, triangles, pads and
-the like: 475 pairs, all equal) were last compared on 26 November 2026, and others whose results are the same bits
+Of torch 2.15, most matrix products and some factorizations are missing. Its functions of one or two tensors that torch
+2.13 also has are compared with the virtual device of torch 2.15. All others are compared with that of torch 2.13.
+Operators that only move data (`cat`, `gather`, `index`, `index_select`, `nonzero`, `unique`, fills, triangles, pads
+and the like: 475 pairs, all equal) were last compared on 26 November 2026, and others whose results are the same bits
 (`argmax`, `any`, `cummax`, `searchsorted`, `index_reduce`, forward pools, nearest neighbours, `where`, `frexp`,
-`nll_loss`, medians of all numbers and the like) on 28 November 2026. Since then, `--kernels real` leaves them to the
-CPU. Each release ends with a table of the kernels that were not compared, with the reasons.
+`nll_loss`, medians of all numbers, ranges of integers, steps of fused optimizers and the like) on 28 November 2026.
+Since then, `--kernels real` leaves them to the CPU. Each release ends with a table of the kernels that were not
+compared, with the reasons.
 
 ## Results
 """

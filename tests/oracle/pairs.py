@@ -17,7 +17,6 @@ from .later import LATER
 from .launches import NAMES, run_cast, run_described, run_kernel
 from .newest import NEWEST
 from .operators import OPERATORS, Operator
-from .optimizers import compare_optimizers
 from .rows import ROWS, compare_reductions, compare_rows
 from .values import DTYPES, inputs, line
 
@@ -48,8 +47,6 @@ def compare_all(
         yield _row(reduced, reduced, dtype, taken)
     for operator_name, dtype, seen in compare_families(library, release, wanted):
         yield _row(operator_name, operator_name, dtype, seen)
-    for title, kernel, dtype, steps in compare_optimizers(library, release, wanted):
-        yield _row(title, kernel, dtype, steps)
     for title, kernel, dtype, called in compare_asked(library, release, wanted, (*ASKED, *LATER, *NEWEST)):
         yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):

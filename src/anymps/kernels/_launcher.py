@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anymps.kernels._library import CompiledKernel, KernelLibrary
 
 _MOST = 8192  # calls that are kept; a program whose numbers change with each step would fill the memory else
+_UNKNOWN: Final = Recipe((), 0, (), ())
 
 
 def check_tools() -> None:
@@ -61,8 +62,8 @@ class Launcher:
         with torch._C.DisableTorchFunction():  # a mode of the program's is not meant for what a call is made of
             tensors, told = tensors_of(arguments), (operator, tuple(foreign), tuple(numbers))
             signature = signature_of(arguments, tensors, self._anew.get(operator), told)
-            recipe = self._kept.get(signature, False)
-            if recipe is False:
+            recipe = self._kept.get(signature, _UNKNOWN)
+            if recipe is _UNKNOWN:
                 results = self._describe(operator, arguments, foreign, signature)
             else:
                 results = None if recipe is None else recipe.run(arguments, tensors)

@@ -22,7 +22,6 @@ from anymps.kernels.launches._lu import LU as _LU
 from anymps.kernels.launches._matrices import MATRICES as _MATRICES
 from anymps.kernels.launches._normalizations import NORMALIZATIONS as _NORMALIZATIONS
 from anymps.kernels.launches._norms import NORMS as _NORMS
-from anymps.kernels.launches._optimizers import OPTIMIZERS as _OPTIMIZERS
 from anymps.kernels.launches._ranges import RANGES as _RANGES
 from anymps.kernels.launches._resampling import RESAMPLING as _RESAMPLING
 from anymps.kernels.launches._scans import SCANS as _SCANS
@@ -31,7 +30,6 @@ from anymps.kernels.launches._softmax import SOFTMAX as _SOFTMAX
 from anymps.kernels.launches._sorts import SORTS as _SORTS
 from anymps.kernels.launches._split_reductions import REDUCTIONS as _REDUCTIONS
 from anymps.kernels.launches._ternary import TERNARY as _TERNARY
-from anymps.kernels.launches._unary import NEVER_ALONE as _NEVER_ALONE
 from anymps.kernels.launches._unary import UNARY as _UNARY
 from anymps.kernels.launches._windows import WINDOWS as _WINDOWS
 
@@ -44,12 +42,10 @@ DESCRIBED: Mapping[str, Describe] = {
     **_NORMALIZATIONS,
     **_REDUCTIONS,
     **_WINDOWS,
-    **_NEVER_ALONE,
     **_BINARY,
     **_TERNARY,
     **_SCANS,
     **_SORTS,
-    **_OPTIMIZERS,
     **_RANGES,
     **_HISTOGRAMS,
     **_ATTENTION,

@@ -193,6 +193,7 @@ def _log_sigmoid(call: Call) -> Work | None:
     return Work((*work.results, work.results[0].new_empty(0)), work.launches)
 
 
-UNARY: dict[str, Describe] = {name: _describer(rows) for name, rows in _TABLE.items()}
-NEVER_ALONE: dict[str, Describe] = {"log_sigmoid_forward": _log_sigmoid}
-"""Of one tensor, with more than one result."""
+UNARY: dict[str, Describe] = {
+    **{name: _describer(rows) for name, rows in _TABLE.items()},
+    "log_sigmoid_forward": _log_sigmoid,
+}
