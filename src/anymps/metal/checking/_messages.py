@@ -174,12 +174,12 @@ _SENTENCES = {
         "The {kernel} reads or writes {what}{where} at a misaligned address, not a multiple of {value}{place}"
     ),
     Kind.LOST_ADD: (
-        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: an "
-        "addition before the store is lost, {at}"
+        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: "
+        "an addition before the store is lost, {at}"
     ),
     Kind.PARTIAL_SUM: (
-        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: the "
-        "value loaded lacks what is added later, {at}"
+        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: "
+        "the value loaded lacks what is added later, {at}"
     ),
 }
 
