@@ -18,7 +18,6 @@ from anymps.metal.compilation._compile import POISONED, prepare, refused_globals
 from anymps.metal.compilation._compiler import find_compiler
 from anymps.metal.compilation._headers import includes_torch, precompiled, torch_headers, translated_headers
 from anymps.metal.compilation._preprocess import SOURCE_NAME, PreprocessorError
-from anymps.metal.translation._function_constants import NeedsConstant
 from anymps.metal.translation._launchers import launchers
 from anymps.metal.translation._parameters import Unsupported
 from anymps.metal.translation._rewrite import translate
@@ -60,7 +59,7 @@ def read(text: str, row: Row) -> str:
     kinds: Counter[str] = Counter()
 
     def say(missing: Unsupported) -> str:
-        kinds["function constants" if isinstance(missing, NeedsConstant) else str(missing).partition(",")[0]] += 1
+        kinds["function constants" if "function constant" in str(missing) else str(missing).partition(",")[0]] += 1
         return ""
 
     behind = launchers(made.kernels, say)
