@@ -146,13 +146,6 @@ template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
     }
   }
   W v[32];
-  if (lanes >= 32) {
-    for (int i = 0; i < 16; ++i) v[i] = Op::apply(W(values[i]), W(values[i + 16]));
-    for (int i = 0; i < 8; ++i) v[i] = Op::apply(v[i], v[i + 8]);
-    for (int i = 0; i < 4; ++i) v[i] = Op::apply(v[i], v[i + 4]);
-    for (int i = 0; i < 2; ++i) v[i] = Op::apply(v[i], v[i + 2]);
-    return T(Op::apply(v[0], v[1]));
-  }
   for (int i = 0; i < lanes; ++i) v[i] = W(values[i]);
   const int widest = lanes > 16 ? 16 : lanes > 8 ? 8 : lanes > 4 ? 4 : lanes > 2 ? 2 : lanes - 1;
   for (int half_width = widest; half_width > 0; half_width /= 2) {
