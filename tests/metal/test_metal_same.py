@@ -121,11 +121,11 @@ def test_what_a_call_reads_beside_a_buffer_is_told() -> None:
 
 @pytest.mark.filterwarnings("ignore::anymps.metal.ShaderFaultWarning")
 def test_sources_of_other_tests_compute_the_same() -> None:
-    """Structs, swizzles, tiles, trees, softmax, matrices, lanes, atomics; and nothing is found in them."""
+    """Structs, swizzles, tiles, trees, softmax, matrices, lanes, atomics; and no race is found, and no stray access."""
     for source in (BASICS, GROUPS):
         plain, checked = (_results(library, source) for library in _both(source))
         assert plain == checked
-    assert [fault.what for fault in take_shader_faults() if fault.kind not in ("dtype", "lane")] == []
+    assert {fault.kind for fault in take_shader_faults()} <= {"dtype", "lane", "missing"}
 
 
 def _results(library: Any, source: str) -> list[bytes]:
