@@ -1,7 +1,8 @@
-"""One kernel compiled in both ways: as loops and as fibers."""
+"""What tests of kernels share: a kernel compiled as loops and as fibers, the words of an error."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -19,3 +20,21 @@ def forms(monkeypatch: pytest.MonkeyPatch, source: str, kernel: str) -> tuple[An
     fibers = getattr(torch.mps.compile_shader(source), kernel)
     assert (loops._entry.form, fibers._entry.form) == (GROUPS, FIBERS)
     return loops, fibers
+
+
+def error_of(call: Callable[..., object], *arguments: object, **options: object) -> str:
+    """What the RuntimeError says that a call raises."""
+    with pytest.raises(RuntimeError) as raised:
+        call(*arguments, **options)
+    return str(raised.value)
+
+
+def written_by_both(kernels: Iterable[Any], size: tuple[int, ...], *arguments: object, **grid: object) -> torch.Tensor:
+    """What kernels write into a first argument of that size: the same bits."""
+    results = []
+    for kernel in kernels:
+        out = torch.zeros(*size, device="mps")
+        kernel(out, *arguments, **grid)
+        results.append(out.cpu())
+    assert torch.equal(*(result.view(torch.int32) for result in results))
+    return results[0]

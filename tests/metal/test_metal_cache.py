@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from metal.forms import error_of
 from own_cache import new_cache
 from processes import PATIENCE
 
@@ -82,9 +83,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     value()
     (tmp_path / "file").touch()
     monkeypatch.setenv("ANYMPS_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(RuntimeError) as raised:
-        value()
-    assert str(raised.value) == (
+    assert error_of(value) == (
         f"compiled shaders cannot be kept in {tmp_path}/file/metal/kernels (Not a directory): make it writable, "
         "or name another place in ANYMPS_CACHE_DIR"
     )
@@ -98,9 +97,7 @@ def test_a_full_disk(small_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_cache, "move_into_place", full)
-    with pytest.raises(RuntimeError) as raised:
-        value()
-    assert str(raised.value) == (
+    assert error_of(value) == (
         f"compiled shaders cannot be kept in {small_cache}/metal/kernels (No space left on device): make room there, "
         "or name another place in ANYMPS_CACHE_DIR"
     )
@@ -192,9 +189,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(RuntimeError) as raised:
-        _compiler.find_compiler.__wrapped__()
-    assert str(raised.value) == (
+    assert error_of(_compiler.find_compiler.__wrapped__) == (
         "Metal shaders are compiled with a C++ compiler, and none was found: install clang 15 or g++ 12, or a newer "
         "one (apt install g++), or name one in CXX"
     )
@@ -211,9 +206,7 @@ def test_a_compiler_that_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert _compiler.find_compiler.__wrapped__().command != ("clang++",)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RuntimeError) as raised:
-        _compiler.find_compiler.__wrapped__()
-    assert str(raised.value) == (
+    assert error_of(_compiler.find_compiler.__wrapped__) == (
         "Metal shaders are compiled with a C++ compiler, and clang version 14.0.6 has no 16-bit floats: "
         "install clang 15 or g++ 12, or a newer one (apt install g++), or name one in CXX"
     )

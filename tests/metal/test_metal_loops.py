@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anymps.rules import installed_torch
-from metal.forms import FIBERS, GROUPS, TORCH, forms
+from metal.forms import FIBERS, GROUPS, TORCH, forms, written_by_both
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -109,23 +109,18 @@ def test_bodies_of_people(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
         "turned": {"threads": 6 * size + 9, "group_size": 256},
     }
     for name, grid in grids.items():
-        loops, fibers = forms(monkeypatch, BODIES, name)
-        results = []
-        for kernel in (loops, fibers):
-            out = torch.zeros(6, size, device="mps")
-            kernel(out, x.to("mps"), 6 * size if name == "turned" else size, **grid)
-            results.append(out.cpu())
-        assert torch.equal(*results), name
+        kernels, end = forms(monkeypatch, BODIES, name), 6 * size if name == "turned" else size
+        written = written_by_both(kernels, (6, size), x.to("mps"), end, **grid)
         if name == "softmax":
-            torch.testing.assert_close(results[0], x.softmax(1))
+            torch.testing.assert_close(written, x.softmax(1))
         if name == "norm":
-            torch.testing.assert_close(results[0], torch.nn.functional.layer_norm(x, (size,)), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(written, torch.nn.functional.layer_norm(x, (size,)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["sum", "product", "min", "max"])
 def test_lanes_with_nan_and_zeros_of_both_signs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Whole SIMD groups are done in registers, partial ones lane by lane: the bits are those of fibers."""
-    loops, fibers = forms(
+    kernels = forms(
         monkeypatch,
         HEAD
         + f"""
@@ -139,12 +134,7 @@ kernel void together(device float* out, constant float* in, uint i [[thread_posi
     x[0], x[1] = 0.0, -0.0
     x[2, 1::2], x[3, ::2] = -0.0, 0.0
     x[4, 5], x[5, 30:40] = torch.nan, torch.nan
-    results = []
-    for kernel in (loops, fibers):
-        out = torch.zeros(6, 48, device="mps")
-        kernel(out, x.to("mps"), group_size=48)
-        results.append(out.cpu().view(torch.int32))
-    assert torch.equal(*results)
+    written_by_both(kernels, (6, 48), x.to("mps"), group_size=48)
 
 
 def test_a_signed_overflow_wraps() -> None:
@@ -276,18 +266,13 @@ kernel void long_rows(device float* out, constant float* in, uint2 thread_pos [[
 )
 def test_more_elements_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread takes four elements; a NaN spreads, of zeros of both signs the first is taken."""
-    loops, fibers = forms(monkeypatch, TORCH + LONG_ROWS, "long_rows")
+    kernels = forms(monkeypatch, TORCH + LONG_ROWS, "long_rows")
     x = torch.randn(6, 400)
     x[1, 17], x[2], x[3] = torch.nan, 0.0, -0.0
     x[2, 1::2], x[3, 1::2] = -0.0, 0.0
-    results = []
-    for kernel in (loops, fibers):
-        out = torch.zeros(6, 400, device="mps")
-        kernel(out, x.to("mps"), threads=(6, 100), group_size=(1, 100))
-        results.append(out.cpu())
-    assert torch.equal(*(result.view(torch.int32) for result in results))
+    written = written_by_both(kernels, (6, 400), x.to("mps"), threads=(6, 100), group_size=(1, 100))
     expected = x - x.amax(1, keepdim=True) + x.amin(1, keepdim=True)
-    torch.testing.assert_close(results[0], expected, equal_nan=True)
+    torch.testing.assert_close(written, expected, equal_nan=True)
 
 
 MOMENTS = """
@@ -328,16 +313,12 @@ def test_moments_of_rows_side_by_side(monkeypatch: pytest.MonkeyPatch, name: str
         x, lengths = torch.randn(rows, 64), torch.full((rows,), 64)
         lengths[1::2] = torch.arange(1, rows, 2) % 64 + 1
         x[0, 3] = torch.nan if rows > 5 else 0.5
-        results = []
+        grid = {"threads": (rows, 64), "group_size": (1, 64)}
         try:
             torch.set_num_threads(workers)
-            for kernel in (loops, fibers):
-                out = torch.zeros(rows, 64, device="mps")
-                kernel(out, x.to("mps"), lengths.to("mps"), threads=(rows, 64), group_size=(1, 64))
-                results.append(out.cpu().view(torch.int32))
+            written_by_both((loops, fibers), (rows, 64), x.to("mps"), lengths.to("mps"), **grid)
         finally:
             torch.set_num_threads(threads)
-        assert torch.equal(*results), (rows, workers)
 
 
 def test_a_fault_of_groups_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from metal.forms import error_of
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -376,9 +377,7 @@ def test_kernels_without_function_constants_run() -> None:
 def test_a_kernel_that_reads_a_function_constant_is_refused(kernel: str, constant: str) -> None:
     """By itself, when it is asked for, with the words of a Mac."""
     shader = torch.mps.compile_shader(CONSTANTS)
-    with pytest.raises(RuntimeError) as raised:
-        getattr(shader, kernel)
-    assert str(raised.value) == (
+    assert error_of(getattr, shader, kernel) == (
         f"anymps: the kernel '{kernel}' reads the function constant {constant}, to which torch.mps.compile_shader "
         f'gives no value; a Mac ends the process here: "function {kernel} cannot be used to build a pipeline state. '
         'Use newFunctionWithName:constantValues:... to get the specialized function"'

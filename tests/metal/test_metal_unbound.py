@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from metal.forms import error_of
 from metal_shaders import HEAD
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
@@ -49,9 +50,7 @@ NO_SAMPLERS = (
 )
 def test_textures_and_samplers_are_named(source: str, said: str) -> None:
     """Which one, its type and its line, and what to do."""
-    with pytest.raises(RuntimeError) as raised:
-        torch.mps.compile_shader(HEAD + source)
-    assert str(raised.value) == f"anymps: {said}"
+    assert error_of(torch.mps.compile_shader, HEAD + source) == f"anymps: {said}"
 
 
 def test_kernels_without_textures_run() -> None:
@@ -90,9 +89,7 @@ kernel void twice(device float* x, uint i [[thread_position_in_grid]]) {
         + NO_TEXTURES,
     }
     for name, said in refused.items():
-        with pytest.raises(RuntimeError) as raised:
-            getattr(shader, name)
-        assert str(raised.value) == said
+        assert error_of(getattr, shader, name) == said
 
 
 def test_names_of_a_program_are_no_samplers() -> None:
@@ -119,9 +116,7 @@ kernel void own(device float* out) { Mixed all; all.out = out; all.out[0] = 5; }
 def test_argument_buffers_are_named() -> None:
     """A struct of pointers and numbers cannot be filled; the other kernels run."""
     shader = torch.mps.compile_shader(ARGUMENTS)
-    with pytest.raises(RuntimeError) as raised:
-        _ = shader.mixed
-    assert str(raised.value) == (
+    assert error_of(getattr, shader, "mixed") == (
         "anymps: the parameter 'given' of 'mixed' is an argument buffer, 'constant Mixed&' (program_source:7): its "
         "member 'out' is a pointer, and neither the virtual mps device nor torch.mps.compile_shader on a Mac gives "
         "Python an address to put there; give each tensor a parameter of its own, and the numbers another"

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 import torch
-
-from anymps.metal.compilation._compiler import find_compiler
-from anymps.metal.compilation._headers import precompiled
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 
@@ -53,21 +47,3 @@ def test_a_function_of_a_vector_is_that_of_its_elements(name: str, width: int) -
     pairs = out.cpu().view(-1, 2)
     assert not (pairs == -77.0).any()
     torch.testing.assert_close(pairs[:, 0], pairs[:, 1], rtol=0, atol=0, equal_nan=True)
-
-
-def test_an_empty_shader_compiles_few_functions(tmp_path: Path) -> None:
-    """What the headers instantiate is compiled again with every kernel: it was half of the time of a small one."""
-    compiler = find_compiler()
-    if compiler.is_clang:
-        pytest.skip("clang does not write which functions it compiled")
-    (tmp_path / "empty.cpp").write_text("")
-    dump = tmp_path / "functions.txt"
-    answer = compiler.run(
-        [
-            *compiler.shader_flags(),
-            *precompiled(compiler),
-            *("-c", f"-fdump-tree-original={dump}", str(tmp_path / "empty.cpp"), "-o", str(tmp_path / "empty.o")),
-        ]
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert len(re.findall(r"^;; Function", dump.read_text(), re.MULTILINE)) < 320

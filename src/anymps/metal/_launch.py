@@ -8,7 +8,7 @@ import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -161,7 +161,8 @@ class Launcher:
         group: Sizes3,
         errors: tuple[int, ErrorBuffer] | None,
     ) -> Packed:
-        forms, values = [], []
+        forms: list[str] = []
+        values: list[tuple[Any, ...]] = []
         for slot in bound.slots:
             if isinstance(slot, torch.Tensor):
                 forms.append(ADDRESS)

@@ -12,21 +12,14 @@ from anymps.metal._launch import Launch
 from anymps.metal._runtime import Parameter
 from anymps.metal.checking._messages import ShaderFault
 
-_NAMES = {
-    "?": "bool",
-    "b": "char",
-    "B": "uchar",
-    "h": "short",
-    "H": "ushort",
-    "i": "int",
-    "I": "uint",
-    "q": "long",
-    "Q": "ulong",
-    "e": "half",
-    "E": "bfloat",
-    "f": "float",
-}
-_SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "E": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8}
+_NAMES = dict(
+    zip(
+        "?bBhHiIqQeEf",
+        ["bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float"],
+        strict=True,
+    )
+)
+_SIZES = dict(zip("?bBhHeEiIfqQ", (1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8), strict=True))
 _FLOATS = frozenset("eEf")
 _BYTES = frozenset("bB")  # memory as such
 _BY_INDUCTOR = "generated_kernel"  # its kernels know the strides of what they are given

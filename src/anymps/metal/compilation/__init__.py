@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from anymps.metal.compilation._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal.compilation._compile import compile_checker, compile_runtime, compile_shader, runs_loops
     from anymps.metal.compilation._compiler import find_compiler, tool_key
+    from anymps.metal.compilation._diagnostics import UnsetVariable
     from anymps.metal.compilation._elf import undefined_symbols
     from anymps.metal.compilation._preprocess import SOURCE_NAME
-    from anymps.metal.compilation._unset_variables import UnsetVariable
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
@@ -28,6 +28,6 @@ if not TYPE_CHECKING:
             "_compiler": "find_compiler tool_key",
             "_elf": "undefined_symbols",
             "_preprocess": "SOURCE_NAME",
-            "_unset_variables": "UnsetVariable",
+            "_diagnostics": "UnsetVariable",
         },
     )

@@ -52,23 +52,12 @@ void find_group(const Job& job, uint64_t piece, Group& group) {
   }
 }
 
-// The one behind it.
-void find_next(const Job& job, Group& group) {
-  const Launch& launch = job.launch;
-  if (group.position[0] + 2 < launch.groups[0]) {  // neither of the two is at the edge: they are of one size
+// The one behind it, which is that piece.
+void find_next(const Job& job, uint64_t piece, Group& group) {
+  if (group.position[0] + 2 < job.launch.groups[0]) {  // neither of the two is at the edge: they are of one size
     ++group.position[0];
-    return;
-  }
-  group.threads = 1;
-  bool carry = true;
-  for (unsigned axis = 0; axis < 3; ++axis) {
-    if (carry) {
-      carry = ++group.position[axis] == launch.groups[axis];
-      if (carry) group.position[axis] = 0;
-      const unsigned left = launch.grid[axis] - group.position[axis] * launch.group[axis];
-      group.size[axis] = left < launch.group[axis] ? left : launch.group[axis];
-    }
-    group.threads *= group.size[axis];
+  } else {
+    find_group(job, piece, group);
   }
 }
 
@@ -222,7 +211,7 @@ void work(void* context) {
       if (job.kernel->form == Form::Groups) {
         job.kernel->group(group);
         for (uint64_t i = 1; i < count && !job.stopped.load(std::memory_order_relaxed); ++i) {
-          find_next(job, group);
+          find_next(job, piece + i, group);
           job.kernel->group(group);
         }
       } else if (job.kernel->form == Form::Lanes) {

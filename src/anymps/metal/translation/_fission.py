@@ -12,12 +12,19 @@ from dataclasses import dataclass
 
 from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
-from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._fission_text import GroupText
 from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
-from anymps.metal.translation._statements import NeedsFibers, Statement, as_constants, changed_names, read_statements
+from anymps.metal.translation._statements import (
+    Loop,
+    NeedsFibers,
+    Statement,
+    as_constants,
+    changed_names,
+    read_loop,
+    read_statements,
+)
 from anymps.metal.translation._structure import Function, Parameter
 from anymps.metal.translation._tokens import Token
 

@@ -52,10 +52,10 @@ class GroupText:
         self.inside: dict[str, int] = {}  # the innermost loop, by its first step, in whose body a name is declared
         self.open: list[int] = []  # loops that the step being written is in
         for first, last in _loops(steps):
-            self._turns(first, last)
+            self._keep_over_turns(first, last)
         self.arrays: dict[str, str] = {}  # by name, the text of the array that keeps it
 
-    def _turns(self, first: int, last: int) -> None:
+    def _keep_over_turns(self, first: int, last: int) -> None:
         """What a turn of a loop leaves in variables from before it, the next turn finds there."""
         body = self.steps[first : last + 1]
         own: set[str] = set()

@@ -59,16 +59,10 @@ def constants_read(
     return tuple(token for name, token in constants.items() if name in reached)
 
 
-class NeedsConstant(Unsupported):
-    """A kernel that cannot be used, as it reads a function constant."""
-
-    def __init__(self, kernel: str, constant: Token) -> None:
-        super().__init__("function constants", constant.start)
-        self.kernel, self.constant = kernel, constant.text
-
-    def sentence(self, place: str) -> str:
-        """What is said of it; the constant is declared at `place`."""
-        return (
-            f"anymps: the kernel '{self.kernel}' reads the function constant '{self.constant}' ({place}), to which "
-            f'torch.mps.compile_shader gives no value; a Mac ends the process here: "{_A_MAC.format(self.kernel)}"'
-        )
+def needs_constant(kernel: str, constant: Token) -> Unsupported:
+    """Why a kernel cannot be used that reads this function constant."""
+    return Unsupported(
+        f"the kernel '{kernel}' reads the function constant '{constant.text}'",
+        constant.start,
+        f', to which torch.mps.compile_shader gives no value; a Mac ends the process here: "{_A_MAC.format(kernel)}"',
+    )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from anymps.metal.translation._function_constants import NeedsConstant
+from anymps.metal.translation._function_constants import needs_constant
 from anymps.metal.translation._parameters import Unsupported, buffer_kind, buffer_places
 from anymps.metal.translation._rewrite import KernelSource
 
@@ -28,7 +28,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
     for number, kernel in enumerate(kernels):
         try:
             if kernel.constants:
-                raise NeedsConstant(kernel.name, kernel.constants[0])
+                raise needs_constant(kernel.name, kernel.constants[0])
             if kernel.unbound is not None:
                 raise kernel.unbound
             lines += _launcher(number, replace(kernel, synced=True) if checked else kernel)

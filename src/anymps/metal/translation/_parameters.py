@@ -27,15 +27,15 @@ _UNFIT = {"threadgroup": "threadgroup memory as a parameter, whose size torch.mp
 
 
 class Unsupported(Exception):
-    """A feature of Metal that is not there; `str` names it, `offset` is where it stands in the source."""
+    """What is not there: `str` names it, `offset` is where it stands in the source, `why` ends the sentence."""
 
-    def __init__(self, feature: str, offset: int) -> None:
-        super().__init__(feature)
-        self.offset = offset
+    def __init__(self, what: str, offset: int, why: str = " cannot be used on the virtual mps device") -> None:
+        super().__init__(what)
+        self.offset, self.why = offset, why
 
     def sentence(self, place: str) -> str:
         """What is said of it; it stands at `place`."""
-        return f"anymps: {self} ({place}) cannot be used on the virtual mps device"
+        return f"anymps: {self} ({place}){self.why}"
 
 
 def buffer_places(parameters: Sequence[Parameter]) -> list[int | None]:

@@ -92,7 +92,6 @@ class Structure:
 
     functions: list[Function] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
-    forward_kernels: list[list[Token]] = field(default_factory=list)
     members: set[str] = field(default_factory=set)
     classes: dict[str, set[str]] = field(default_factory=dict)  # the names that appear in a class
     # First and last token of what address spaces alone told apart.
@@ -103,7 +102,6 @@ class Structure:
     variables: dict[str, set[str]] = field(default_factory=dict)  # of globals the names in their values
     mutable_globals: list[Token] = field(default_factory=list)  # the first token of what declares one
     declarations: list[Declaration] = field(default_factory=list)
-    balanced: bool = True
 
 
 def read_structure(tokens: list[Token]) -> Structure:
@@ -130,8 +128,6 @@ class _Reader:
             elif text == "}":
                 if self.scopes:
                     self.scopes.pop()
-                else:
-                    self.found.balanced = False
                 index = start = index + 1
                 if self.typedefs and self.typedefs[-1] == len(self.scopes):  # the names behind it are no variables
                     self.typedefs.pop()
@@ -140,15 +136,11 @@ class _Reader:
             elif text == "{":
                 index = start = self._braces(start, index)
             elif text in ("(", "["):
-                end = closing(tokens, index)
-                if tokens[end].text != OPENING[text]:
-                    self.found.balanced = False
-                index = end + 1
+                index = closing(tokens, index) + 1
             elif text == ":" and start < index and tokens[start].text in ("public", "private", "protected"):
                 index = start = index + 1
             else:
                 index += 1
-        self.found.balanced = self.found.balanced and not self.scopes
         others = {(function.scope, function.name) for function in self.found.functions if not function.kernel}
         for function in self.found.functions:
             function.renamed = function.kernel and not function.template and (function.scope, function.name) in others
@@ -216,8 +208,6 @@ class _Reader:
         while close + 1 < len(tokens) and tokens[close + 1].text in (",", "{") and initializes:
             brace = self._next(close + 1, ("{",))
             close = closing(tokens, brace)
-        if tokens[close].text != "}":
-            self.found.balanced = False
         return brace, close
 
     def _initializer(self, start: int, brace: int) -> int:
@@ -305,8 +295,6 @@ class _Reader:
             self.found.doubles.append((start, end))
         elif "function_constant" in words:
             self.found.function_constants.append(self.tokens[start : end + 1])
-        elif "kernel" in words:
-            self.found.forward_kernels.append(tokens)
         if in_class:
             self.found.members.update(
                 token.text

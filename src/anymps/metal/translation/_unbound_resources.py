@@ -23,18 +23,6 @@ _NOT_THERE = (
 )
 
 
-class Unbound(Unsupported):
-    """Something that no argument from Python can be."""
-
-    def __init__(self, what: str, why: str, offset: int) -> None:
-        super().__init__(what, offset)
-        self.why = why
-
-    def sentence(self, place: str) -> str:
-        """What is said of it; it stands at `place`."""
-        return f"anymps: {self} ({place}): {self.why}"
-
-
 @dataclass(frozen=True)
 class Holder:
     """A class that holds pointers into the device's memory: the first of them, and whether it holds other things."""
@@ -43,7 +31,7 @@ class Holder:
     mixed: bool
 
 
-def images(code: list[Token]) -> Iterator[tuple[int, Unbound]]:
+def images(code: list[Token]) -> Iterator[tuple[int, Unsupported]]:
     """The textures and samplers of a source, by the place of their type."""
     for index, token in enumerate(code):
         if token.kind == "name" and _is_texture(code, index):
@@ -63,7 +51,7 @@ def pointer_classes(code: list[Token]) -> dict[str, Holder]:
     return found
 
 
-def argument_buffer(kernel: str, parameters: Sequence[Parameter], holders: Mapping[str, Holder]) -> Unbound | None:
+def argument_buffer(kernel: str, parameters: Sequence[Parameter], holders: Mapping[str, Holder]) -> Unsupported | None:
     """What is wrong with the first parameter of a kernel that is an argument buffer."""
     for parameter in parameters:
         if parameter.attribute not in ("", "buffer"):
@@ -77,7 +65,7 @@ def argument_buffer(kernel: str, parameters: Sequence[Parameter], holders: Mappi
                 "torch.mps.compile_shader on a Mac gives Python an address to put there; give each tensor a parameter "
                 "of its own, and the numbers another"
             )
-            return Unbound(what, why, parameter.tokens[0].start)
+            return Unsupported(what, parameter.tokens[0].start, f": {why}")
     return None
 
 
@@ -95,7 +83,7 @@ def _is_sampler(code: list[Token], index: int) -> bool:
     return after.kind == "name" or (before.text in ("<", "::") and after.text in (">", ","))
 
 
-def _image(code: list[Token], index: int, kind: str, instead: str) -> Unbound:
+def _image(code: list[Token], index: int, kind: str, instead: str) -> Unsupported:
     why = _NOT_THERE.format(kind, instead)
     opening = _opening(code, index)
     if code[opening].text == "(" and opening > 0 and code[opening - 1].kind == "name":
@@ -104,7 +92,7 @@ def _image(code: list[Token], index: int, kind: str, instead: str) -> Unbound:
         written, name = _typed(part)
         if name:
             what = f"the parameter '{name}' of '{code[opening - 1].text}' is a {kind}, '{written}'"
-            return Unbound(what, why, code[index].start)
+            return Unsupported(what, code[index].start, f": {why}")
     start = index
     while start > 0 and code[start - 1].text not in (";", "{", "}"):
         start -= 1
@@ -113,7 +101,7 @@ def _image(code: list[Token], index: int, kind: str, instead: str) -> Unbound:
         end += 1
     written, name = _typed(code[start:end])
     what = f"'{name}' is a {kind}, '{written}'" if written else f"'{code[index].text}' is a {kind}"
-    return Unbound(what, why, code[index].start)
+    return Unsupported(what, code[index].start, f": {why}")
 
 
 def _opening(code: list[Token], index: int) -> int:

@@ -103,33 +103,18 @@ template <> struct spread<Max> { using type = SpreadMax; using quick = PlainMax;
 #undef ANYMPS_ON_LANES
 template <class Op, class T>
 inline constexpr bool in_registers = on_lanes<Op>::known && metal::is_arithmetic_v<T> && sizeof(T) == 4;
-// In parts that processors have registers for: of wider ones g++ compares and chooses each element by itself.
-template <class Op, unsigned N, class W> ANYMPS_INLINE typename Lanes<W, N>::type on_all(typename Lanes<W, N>::type a, typename Lanes<W, N>::type b) {
+// Lanes in a register: the halves of eight g++ parts through memory.
 #if defined(__AVX512F__)
-  constexpr unsigned most = 16;
-#elif defined(__AVX2__)
-  constexpr unsigned most = 8;
+constexpr unsigned kWidth = 16;
 #else
-  constexpr unsigned most = 4;
+constexpr unsigned kWidth = 4;
 #endif
-  if constexpr (N <= most) {
-    return on_lanes<Op>::apply(a, b);
-  } else {
-    typename Lanes<W, N / 2>::type parts[4];
-    __builtin_memcpy(parts, &a, sizeof(a));
-    __builtin_memcpy(parts + 2, &b, sizeof(b));
-    parts[0] = on_all<Op, N / 2, W>(parts[0], parts[2]);
-    parts[1] = on_all<Op, N / 2, W>(parts[1], parts[3]);
-    __builtin_memcpy(&a, parts, sizeof(a));
-    return a;
-  }
-}
 // The upper half of the lanes onto the lower, until one is left.
 template <class Op, unsigned N, class W> ANYMPS_INLINE W fold(typename Lanes<W, N>::type v) {
   typename Lanes<W, N / 2>::type low, high;
   __builtin_memcpy(&low, &v, sizeof(low));
   __builtin_memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof(low), sizeof(high));
-  low = on_all<Op, N / 2, W>(low, high);
+  low = on_lanes<Op>::apply(low, high);
   if constexpr (N == 2) return low[0];
   else return fold<Op, N / 2, W>(low);
 }
@@ -139,20 +124,15 @@ template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
   using W = typename wider<T>::type;
   if constexpr (in_registers<Op, T>) {
     if (lanes >= 32) {
-      typename Lanes<T, 16>::type low, high;
-      __builtin_memcpy(&low, values, sizeof(low));
-      __builtin_memcpy(&high, values + 16, sizeof(high));
-      return fold<Op, 16, T>(on_all<Op, 16, T>(low, high));
+      typename Lanes<T, kWidth>::type v[32 / kWidth];
+      __builtin_memcpy(v, values, sizeof(v));
+      for (unsigned left = 16 / kWidth; left > 0; left /= 2) {
+        for (unsigned i = 0; i < left; ++i) v[i] = on_lanes<Op>::apply(v[i], v[i + left]);
+      }
+      return fold<Op, kWidth, T>(v[0]);
     }
   }
   W v[32];
-  if (lanes >= 32) {
-    for (int i = 0; i < 16; ++i) v[i] = Op::apply(W(values[i]), W(values[i + 16]));
-    for (int i = 0; i < 8; ++i) v[i] = Op::apply(v[i], v[i + 8]);
-    for (int i = 0; i < 4; ++i) v[i] = Op::apply(v[i], v[i + 4]);
-    for (int i = 0; i < 2; ++i) v[i] = Op::apply(v[i], v[i + 2]);
-    return T(Op::apply(v[0], v[1]));
-  }
   for (int i = 0; i < lanes; ++i) v[i] = W(values[i]);
   const int widest = lanes > 16 ? 16 : lanes > 8 ? 8 : lanes > 4 ? 4 : lanes > 2 ? 2 : lanes - 1;
   for (int half_width = widest; half_width > 0; half_width /= 2) {
