@@ -167,9 +167,7 @@ def _bucket(size: int) -> int:
     return -(-size // granule) * granule
 
 
-@pytest.mark.parametrize(
-    ("high", "low"), [("2.5", None), ("1.0", None), ("-1", None), ("1.0", "1.5"), ("0", "2.5")], ids=str
-)
+@pytest.mark.parametrize(("high", "low"), [("2.5", None), ("1.0", "1.5")], ids=str)
 def test_wrong_watermarks_are_refused_at_each_use(high: str, low: str | None) -> None:
     """The two variables are checked when the allocator is first needed, and again at each later use."""
     env = {"PYTORCH_MPS_HIGH_WATERMARK_RATIO": high} | ({"PYTORCH_MPS_LOW_WATERMARK_RATIO": low} if low else {})

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._names import index_of
-from anymps.device.cuda._uses import called_by, tell
+from anymps.device.cuda._uses import called_by, report_use
 from anymps.mac import Mac
 
 _MACOS_WITH_BFLOAT16 = (14, 0)  # torch/backends/mps/__init__.py and MPSDevice.mm: bfloat16 since macOS 14
@@ -103,7 +103,7 @@ class device:
 
     def __init__(self, device: Any) -> None:
         if not called_by(1, "torch"):
-            tell()
+            report_use()
         self.idx = index_of(device)
         self.prev_idx = -1
 
