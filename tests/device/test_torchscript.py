@@ -49,19 +49,6 @@ def test_assignment_through_an_index_in_a_scripted_function() -> None:
     assert [[0.0, 2.0], [1.0, 2.0]] == put(x, i).tolist()
 
 
-def test_a_bad_index_in_a_scripted_function_is_refused_as_outside_of_it() -> None:
-    """An index beyond a dimension of size 0 raises the same text under the interpreter."""
-
-    @torch.jit.script
-    def take(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        return x[i]
-
-    empty, i = torch.empty(0, 3, device="mps"), torch.tensor([0], device="mps")
-    with pytest.raises(RuntimeError, match="index is out of bounds for dimension with size 0"):
-        take(empty, i)
-    assert "index is out of bounds for dimension with size 0" == text_of(IndexError, lambda: empty[i])
-
-
 def test_gradients_of_a_traced_index() -> None:
     """The gradient of a traced index is that of the index."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,8 @@ def stop_answering(core: NativeCore) -> None:
 
 def answers(mac: Mac | None) -> dict[str, Any]:
     """The public names of torch.cuda that mps answers."""
-    functions = {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
+    functions: dict[str, Any] = {name: _always(value) for name, value in _devices.CONSTANTS.items()}
+    functions |= {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
     for module in (_devices, _memory, _random, _streams):
         functions |= {name: value for name, value in vars(module).items() if _is_answer(module, name, value)}
     return {
@@ -75,6 +76,10 @@ def answers(mac: Mac | None) -> dict[str, Any]:
         },
         **_legacy.LEGACY,
     }
+
+
+def _always(value: object) -> Callable[..., object]:
+    return lambda *_, **__: value
 
 
 def _is_answer(module: ModuleType, name: str, value: object) -> bool:
