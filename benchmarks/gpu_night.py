@@ -1,8 +1,8 @@
-"""A night's training on an NVIDIA card under the rules of an M2 with 16 GB, and its first steps beside the host's.
+"""A night's training on an NVIDIA GPU under the rules of an M2 with 16 GB, and its first steps beside the host's.
 
     python benchmarks/gpu_night.py [--steps N] [--first N] [--out FOLDER]
 
-Trains gpu_night_train.py to its end on the card, while the host makes its first steps; then the card makes the same
+Trains gpu_night_train.py to its end on the GPU, while the host makes its first steps; then the GPU makes the same
 first steps, and both recordings are compared: losses, findings, waits, memory.
 """
 
@@ -97,7 +97,7 @@ def main() -> int:
     one, other = told["card"], told["host"]
     off = max(abs(one["losses"][step] / loss - 1) for step, loss in other["losses"].items())
     seconds = one["training_seconds"], other["training_seconds"]
-    print(f"first {options.first} steps: {seconds[0]:.1f} s on the card, {seconds[1]:.1f} s here")
+    print(f"first {options.first} steps: {seconds[0]:.1f} s on the GPU, {seconds[1]:.1f} s here")
     print(f"losses are off by {off:.1e} at most: {other['losses']} {one['losses']}")
     alike = True
     for what in ("findings", "waits", "peak", "steps", "calls"):

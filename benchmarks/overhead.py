@@ -3,7 +3,7 @@
     python benchmarks/overhead.py [--rounds N] [--small]
     python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS[,WORDS]...] [--also NAME]... [--json FILE]
 
-With `--substrate cuda` the steps run on an NVIDIA card, beside plain CUDA: see overhead_cuda.py.
+With `--substrate cuda` the steps run on an NVIDIA GPU, beside plain CUDA: see overhead_cuda.py.
 
 One interleaved run: every round times one training step of each contender, one after the other, so that a change of
 the machine's speed meets them all alike. A ratio is the median over rounds of (contender / plain CPU) in the same

@@ -1,10 +1,10 @@
-"""What the virtual device costs on an NVIDIA card: ratios to plain CUDA, whose steps run in a process of their own.
+"""What the virtual device costs on an NVIDIA GPU: ratios to plain CUDA, whose steps run in a process of their own.
 
     python benchmarks/overhead.py --substrate cuda [--rounds N] [--only WORDS[,WORDS]...] [--also NAME]... [--json FILE]
 
 Plain CUDA, the device, and the device with its recording are three processes, since torch.cuda is hidden where the
 device is on. They prepare the same step, and then take turns: in each round every process times one block of steps, so
-that a change of the card's clock meets all alike. A block is a few steps between two events, with a synchronise at its
+that a change of the GPU's clock meets all alike. A block is a few steps between two events, with a synchronise at its
 end; the device's time is of the same wall clock, as events on mps are the Mac's. A ratio is the median over rounds of
 (contender / plain CUDA) in the same round. float32 with TF32 off, as on the device, for both. Only one process computes
 at a time. `--also deterministic` adds plain CUDA with cuDNN's deterministic algorithms, which the device takes.
@@ -158,7 +158,7 @@ def turns(name: str, contenders: list[Contender], rounds: int) -> tuple[dict[str
     times: Times = {it.name: [] for it in contenders}
     prepared = {it.name: _asked(it, "prepare", name) for it in contenders}
     for number in range(WARM_UP + rounds):
-        # Whoever is first in a round finds the card as the last round left it: they take turns at that.
+        # Whoever is first in a round finds the GPU as the last round left it: they take turns at that.
         first = number % len(contenders)
         for it in contenders[first:] + contenders[:first]:
             told = _asked(it, "run", steps)
@@ -177,7 +177,7 @@ def _asked(contender: Contender, *order: object) -> dict[str, Any]:
 def measure(name: str, contenders: list[Contender], rounds: int) -> dict[str, Any]:
     """Milliseconds of a plain step, the ratio of each contender, and the losses of the first steps."""
     plain = contenders[0]
-    # Three times the weights, gradients and moments of the largest do not fit on a card: two at a time.
+    # Three times the weights, gradients and moments of the largest do not fit on a GPU: two at a time.
     groups = [[plain, it] for it in contenders[1:]] if name in LARGE else [contenders]
     row: dict[str, Any] = {"step": name, "losses": {}}
     for group in groups:

@@ -112,7 +112,7 @@ print(float((torch.ones(4, 4, device='mps') @ torch.ones(4, 4, device='mps')).su
   bench) part bench "${GPU_LIMIT_BENCH:-550}" "$PYTHON" benchmarks/overhead.py --substrate cuda --rounds "${GPU_ROUNDS:-1}" --json "$OUT/overhead-cuda.json" ;;
   night) part night "${GPU_LIMIT_NIGHT:-1800}" "$PYTHON" benchmarks/gpu_night.py --out "$OUT" ;;
   gpus)
-    part gpus "${GPU_LIMIT_GPUS:-900}" "$PYTHON" benchmarks/many_cards.py --out "$OUT"
+    part gpus "${GPU_LIMIT_GPUS:-900}" "$PYTHON" benchmarks/many_gpus.py --out "$OUT"
     there=$("$PYTHON" -c "import torch; print(torch.cuda.device_count())")
     [ "$there" -gt 1 ] && for gpus in 1 "$there"; do
       part "conformance-on-$gpus" "${GPU_LIMIT_CONFORMANCE:-400}" env ANYMPS_GPUS="$gpus" "$PYTHON" -m tests.conformance --substrate cuda \

@@ -87,22 +87,6 @@ def test_build_makes_a_loadable_module(sources: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.slow
-@needs_compiler
-def test_our_own_sources_can_be_joined(tmp_path: Path) -> None:
-    """No two files of the native core use one name for two things: the quick way to build it stays open."""
-    unit = tmp_path / "unit.cpp"
-    unit.write_text("".join(f'#include "{path}"\n' for path in _build._sources(".cpp")))
-    compiler = _toolchain.find_compiler()
-    assert compiler is not None
-    torch = _toolchain.find_torch()
-    _build.write_headers(tmp_path, torch)
-    command = compiler.compile_command(torch, str(unit), str(tmp_path / "unit.o"), (_build.SOURCE_DIRECTORY, tmp_path))
-    answer = subprocess.run([*command, "-fsyntax-only"], capture_output=True, text=True, check=False)
-    errors = [line for line in answer.stderr.splitlines() if ": error: " in line]
-    assert errors == []
-
-
 @needs_compiler
 @pytest.mark.skipif(
     sys.platform != "linux", reason="the loader of Linux alone lets one library's function replace another's"

@@ -26,7 +26,7 @@ from philox_traces import (
     expected,
     numbers,
 )
-from reference_philox import BYTES, Reference, block, narrow, philox, unit
+from reference_philox import BYTES, block, narrow, philox, unit
 
 # ---------------------------------------------------------------------------------------------------------- engine
 
@@ -72,38 +72,6 @@ def test_golden_uniforms(send: Send, seed: int) -> None:
     wanted = [float.fromhex(word) for word in GOLDEN[seed].split()]
     assert (2, wanted) == draw(send, seed, 0, "uniform", "float", 8, 0.0, 1.0)
     assert (2, wanted) == expected(seed, 0, "uniform", "float", 8, 0.0, 1.0)
-
-
-# ----------------------------------------------------------------------------------------------------------- state
-
-
-def test_default_state(send: Send) -> None:
-    """A generator nobody seeded holds the fixed seed, offset 0 and words 1, 0, 0, 0, 0, 0, 0."""
-    (state,) = send("state")
-    assert "01000000" + "00000000" * 6 + (67280421310721).to_bytes(8, "little").hex() + "00" * 8 == state
-
-
-def test_manual_seed_sets_words_and_rewinds(send: Send) -> None:
-    """Seeding gives words 1, 1, 1, 1, 1, low half, high half and offset 0."""
-    state = send("offset 99", f"seed {0x123456789ABCDEF0}", "state")[-1]
-    assert state == "01000000" * 5 + "f0debc9a" + "78563412" + "f0debc9a78563412" + "00" * 8
-
-
-def test_state_is_44_bytes_little_endian(send: Send) -> None:
-    """Seven words, seed, offset, in that order; setting a state restores every part of it."""
-    raw = b"".join((i + 0x01020304).to_bytes(4, "little") for i in range(7))
-    raw += (2**63 + 5).to_bytes(8, "little") + (2**40 + 3).to_bytes(8, "little")
-    loaded, state, fill = send(f"load {raw.hex()}", "state", "uniform float 1 0 1")
-    assert ("ok", raw.hex(), 44) == (loaded, state, len(raw))
-    assert expected(2**63 + 5, 2**40 + 3, "uniform", "float", 1, 0.0, 1.0) == numbers(fill)
-
-
-@pytest.mark.parametrize("size", [0, 16, 43, 45, 5056])
-def test_state_of_another_size_is_refused(send: Send, size: int) -> None:
-    """Any other number of bytes raises the backend's text and leaves the state alone."""
-    answer, state = send(f"load {'00' * size or '-'}", "state")
-    assert answer == "error runtime_error RNG state is wrong size"
-    assert Reference().state().hex() == state
 
 
 # ---------------------------------------------------------------------------------------------- element conversions

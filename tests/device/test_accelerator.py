@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
@@ -130,16 +128,3 @@ def test_memory_functions_of_the_accelerator() -> None:
     assert 0 < free <= total
     accelerator.empty_cache()
     assert x.numel() == 1000
-
-
-def test_every_thread_sees_the_same_device() -> None:
-    """A thread of its own has device index 0 and stream 0 like the main one."""
-    seen: list[tuple[int, int]] = []
-    thread = threading.Thread(
-        target=lambda: seen.append(
-            (torch.accelerator.current_device_index(), torch.accelerator.current_stream().stream_id)
-        )
-    )
-    thread.start()
-    thread.join()
-    assert [(0, 0)] == seen

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
@@ -88,26 +86,6 @@ def test_inference_and_training_in_turn() -> None:
     version = outside._version
     outside.add_(1)
     assert version + 1 == outside._version
-
-
-def test_many_threads_over_one_buffer() -> None:
-    """Threads that read one tensor through different views at once all read right."""
-    host = values(64, 64)
-    x = host.to("mps")
-    wrong: list[int] = []
-
-    def read(number: int) -> None:
-        part, expected = x[number:, : 64 - number], host[number:, : 64 - number] + 1
-        for _ in range(200):
-            if not torch.equal((part + 1).cpu(), expected):
-                wrong.append(number)
-
-    threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [] == wrong
 
 
 @pytest.mark.usefixtures("virtual_device")

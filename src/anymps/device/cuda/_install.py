@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from anymps.device.cuda import _amp, _devices, _legacy, _libraries, _memory, _ra
 from anymps.device.cuda._names import functions_with_device, index_of, stand_in, types_with_device
 from anymps.device.cuda._patches import Patches
 from anymps.device.cuda._refused import REFUSED, REFUSED_MODULES, refusing, refusing_class
-from anymps.device.cuda._uses import tell_of_caller, told
+from anymps.device.cuda._uses import report_caller, reporting
 from anymps.mac import Mac
 
 if TYPE_CHECKING:
@@ -65,13 +65,21 @@ def stop_answering(core: NativeCore) -> None:
 
 def answers(mac: Mac | None) -> dict[str, Any]:
     """The public names of torch.cuda that mps answers."""
-    functions = {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
+    functions: dict[str, Any] = {name: _always(value) for name, value in _devices.CONSTANTS.items()}
+    functions |= {**_memory.OTHER_NAMES, **_devices.answers_of(mac)}
     for module in (_devices, _memory, _random, _streams):
         functions |= {name: value for name, value in vars(module).items() if _is_answer(module, name, value)}
     return {
-        **{name: function if isinstance(function, type) else told(function) for name, function in functions.items()},
+        **{
+            name: function if isinstance(function, type) else reporting(function)
+            for name, function in functions.items()
+        },
         **_legacy.LEGACY,
     }
+
+
+def _always(value: object) -> Callable[..., object]:
+    return lambda *_, **__: value
 
 
 def _is_answer(module: ModuleType, name: str, value: object) -> bool:
@@ -113,12 +121,12 @@ def _quiet(patches: Patches) -> None:
     """Marks and switches for NVIDIA's own tools, which see nothing of a Mac."""
 
     def nothing(*_: object, **__: object) -> int:
-        tell_of_caller(1)
+        report_caller(1)
         return 0
 
     @contextlib.contextmanager
     def block(*_: object, **__: object) -> Iterator[None]:
-        tell_of_caller(2)
+        report_caller(2)
         yield
 
     for module, name, stand in (

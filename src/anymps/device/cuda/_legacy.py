@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._patches import Patches
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 _TYPES = {
     "BFloat16": torch.bfloat16,
@@ -32,7 +32,7 @@ class _LegacyType(type):
     dtype: torch.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
-        tell()
+        report_use()
         if _names_sizes(args):
             return torch.empty(*args, dtype=cls.dtype, device="mps")
         plain: torch.Tensor = getattr(torch, cls.__name__)(
@@ -69,7 +69,7 @@ def _type_with_legacy(original: Any) -> Any:
         legacy = _legacy_type(dtype)
         if legacy is None:
             return original(self, *(() if dtype is None else (dtype,)), *args, **kwargs)
-        tell()
+        report_use()
         return self.to("mps", legacy.dtype)
 
     return type_
@@ -88,7 +88,7 @@ class _DefaultType:
             self._original(t)
             self.leave()
             return
-        tell()
+        report_use()
         torch.set_default_dtype(legacy.dtype)  # raises TypeError for one that is no floating-point type
         torch.set_default_device("mps")
         if not self._on:

@@ -15,7 +15,7 @@ import torch
 
 from anymps.device.cuda._patches import Patches
 from anymps.device.cuda._refused import USE_GLOO, USE_METAL, refuse
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 _ATTENTION = "use torch.nn.functional.scaled_dot_product_attention"
 # Read on 28 November 2026 in the package index, where a library has a wheel for macOS on arm64 if any system has one:
@@ -49,7 +49,7 @@ class _Absent(MetaPathFinder):
         if fullname in LIBRARIES:
             sentence = f"{fullname} has no counterpart on a Mac; {LIBRARIES[fullname]}"
             if not _imported_by_torch():
-                tell(sentence)
+                report_use(sentence)
             raise ModuleNotFoundError(f"anymps: {sentence}", name=fullname)
         spec = PathFinder.find_spec(fullname, path, target) if fullname == _EXTENSIONS else None
         if spec is not None and spec.loader is not None:

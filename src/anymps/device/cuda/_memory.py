@@ -115,14 +115,6 @@ def get_per_process_memory_fraction(device: Any = None) -> float:
     return _fraction
 
 
-def get_allocator_backend() -> str:
-    return "native"
-
-
-def caching_allocator_enable(value: bool = True) -> None:
-    """MPS always caches."""
-
-
 @contextlib.contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
     yield
@@ -155,6 +147,4 @@ OTHER_NAMES: dict[str, Any] = {
     "max_memory_cached": max_memory_reserved,
     "reset_max_memory_allocated": reset_peak_memory_stats,
     "reset_max_memory_cached": reset_peak_memory_stats,
-    "reset_peak_host_memory_stats": lambda: None,
-    "reset_accumulated_host_memory_stats": lambda: None,
 }

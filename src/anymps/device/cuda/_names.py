@@ -10,7 +10,7 @@ import torch
 from torch.utils import _device
 
 from anymps._numbers import whole
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 # Functions that take a device and are not in torch's own list of those that make tensors.
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
@@ -29,7 +29,7 @@ def stand_in(function: str, name: str) -> str:
     number = whole(index)
     if number:
         raise no_such_device(number)
-    tell()
+    report_use()
     return f"mps{name[4:]}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 _GRAPHS = "run the step without a graph, or compile the model with torch.compile"
 _TOOLS = "`sudo powermetrics --samplers gpu_power` shows it for the whole Mac"
@@ -86,7 +86,7 @@ KEPT: dict[str, str] = {
 def refuse(name: str, instead: str) -> NoReturn:
     """Raise NotImplementedError for what no Mac has, and tell of it."""
     sentence = f"{name} has no counterpart on a Mac; {instead}"
-    tell(sentence)
+    report_use(sentence)
     raise NotImplementedError(f"anymps: {sentence}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from anymps.device.cuda._names import index_of
-from anymps.device.cuda._uses import tell_of_caller
+from anymps.device.cuda._uses import report_caller
 
 _numbers = itertools.count()
 _current = threading.local()
@@ -19,7 +19,7 @@ class Stream:
     """A stream in name: the work of all of them is done in the order in which it was queued."""
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        tell_of_caller(1)
+        report_caller(1)
         index_of(device)
         self.device = torch.device("mps", 0)
         self.device_index = 0
@@ -67,7 +67,7 @@ class Event(torch.mps.Event):
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
-        tell_of_caller(1)
+        report_caller(1)
         super().__init__(enable_timing=enable_timing)
 
     def record(self, stream: Stream | None = None) -> None:

@@ -10,25 +10,25 @@ import torch
 from anymps.device.cuda._names import place_of
 from anymps.device.cuda._patches import Patches
 from anymps.device.cuda._streams import Stream
-from anymps.device.cuda._uses import tell
+from anymps.device.cuda._uses import report_use
 
 _BEFORE_CUDA = 15  # torch asks its own reader of CUDA locations at 20 (torch/serialization.py)
 
 
 def _cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = torch.preserve_format) -> Any:
     """A copy of this tensor on the mps device, itself where it is there."""
-    tell()
+    report_use()
     return self.to(place_of(device), non_blocking=non_blocking, memory_format=memory_format)
 
 
 def _pin_memory(self: Any, device: Any = None) -> Any:
     """This tensor: CPU and GPU of a Mac share their memory."""
-    tell()
+    report_use()
     return self
 
 
 def _storage_cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-    tell()
+    report_use()
     place_of(device)
     return self.mps()
 
@@ -42,7 +42,7 @@ def _load(storage: Any, location: str) -> Any:
             f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is 1. Please use "
             "torch.load with map_location to map your storages to an existing device."
         )
-    tell()
+    report_use()
     return storage.mps()
 
 

@@ -20,13 +20,13 @@ def on_use(listener: Listener | None) -> None:
     _listener = listener
 
 
-def tell(refused: str = "", *, passed: bool = False) -> None:
+def report_use(refused: str = "", *, passed: bool = False) -> None:
     """The running line of the program uses CUDA; `passed`: what no Mac has was passed over (`--alone`)."""
     if _listener is not None:
         _listener(refused, passed)
 
 
-def tell_of_caller(depth: int) -> None:
+def report_caller(depth: int) -> None:
     """The same, unless torch calls (`torch.manual_seed` seeds every device that there may be), or this package."""
     if _listener is not None and not called_by(depth + 1, "torch", "anymps.device.cuda"):
         _listener("", False)
@@ -38,12 +38,12 @@ def called_by(depth: int, *packages: str) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def told(function: Callable[..., Any]) -> Callable[..., Any]:
+def reporting(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, with each call from outside of torch reported."""
 
     @functools.wraps(function)
     def answered(*args: Any, **kwargs: Any) -> Any:
-        tell_of_caller(1)
+        report_caller(1)
         return function(*args, **kwargs)
 
     return answered

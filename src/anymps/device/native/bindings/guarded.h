@@ -1,4 +1,4 @@
-// What bindings share: exceptions of C++ become exceptions of Python, and Python's values are read by type.
+// What bindings share: functions of C++ as functions of Python, with their exceptions, arguments and results.
 #pragma once
 
 #include <Python.h>
@@ -7,8 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace anymps {
 
@@ -28,6 +31,13 @@ PyObject* guarded(Body&& body) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
   return nullptr;
+}
+
+// Of a function that says whether it is done: else it has set Python's exception.
+inline void raised_unless(bool done) {
+  if (!done) {
+    throw PythonRaised();
+  }
 }
 
 inline std::string to_string(PyObject* object) {
@@ -61,9 +71,7 @@ void unpack(PyObject* tuple, const char* format, Slots*... slots) {
   if (!PyTuple_Check(tuple)) {
     throw std::invalid_argument("anymps: expected a tuple");
   }
-  if (!PyArg_ParseTuple(tuple, format, slots...)) {
-    throw PythonRaised();
-  }
+  raised_unless(PyArg_ParseTuple(tuple, format, slots...) != 0);
 }
 
 // body(item) for each item of a list or tuple.
@@ -93,6 +101,111 @@ void for_each_item(PyObject* table, Body&& body) {
   for (Py_ssize_t at = 0; PyDict_Next(table, &at, &key, &value);) {
     body(to_string(key), value);
   }
+}
+
+// A list of make(item) for each item.
+template <class Items, class Make>
+PyObject* list_of(const Items& items, Make&& make) {
+  PyObject* list = PyList_New(0);
+  for (const auto& item : items) {
+    PyObject* made = make(item);
+    const bool failed = made == nullptr || PyList_Append(list, made) != 0;
+    Py_XDECREF(made);
+    if (failed) {
+      Py_DECREF(list);
+      throw PythonRaised();
+    }
+  }
+  return list;
+}
+
+inline PyObject* to_object(PyObject* object) {
+  return object;
+}
+inline PyObject* to_object(const std::string& text) {
+  return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+}
+template <class T>
+std::enable_if_t<std::is_integral_v<T>, PyObject*> to_object(T number) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return PyBool_FromLong(number);
+  } else if constexpr (std::is_signed_v<T>) {
+    return PyLong_FromLongLong(number);
+  } else {
+    return PyLong_FromUnsignedLongLong(number);
+  }
+}
+
+// An argument, as a parameter of this type; one that is missing (null) is an empty optional.
+template <class T>
+struct FromPython {
+  static T read(PyObject* value) {
+    if (value == nullptr) {
+      throw std::invalid_argument("anymps: an argument is missing");
+    }
+    if constexpr (std::is_same_v<T, PyObject*>) {
+      return value;
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return to_string(value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return PyObject_IsTrue(value) == 1;
+    } else if constexpr (std::is_signed_v<T>) {
+      const long long number = PyLong_AsLongLong(value);
+      if (number == -1 && PyErr_Occurred() != nullptr) {
+        throw PythonRaised();
+      }
+      return static_cast<T>(number);
+    } else {
+      return static_cast<T>(to_number(value));
+    }
+  }
+};
+template <class T>
+struct FromPython<std::optional<T>> {
+  static std::optional<T> read(PyObject* value) {
+    return value == nullptr ? std::nullopt : std::optional<T>(FromPython<T>::read(value));
+  }
+};
+
+// `function` as Python calls it: with no argument, with one, or with a tuple of them.
+template <auto function>
+struct Method {
+  template <class R, class... Args>
+  static constexpr int flags(R (*)(Args...)) {
+    return sizeof...(Args) == 0 ? METH_NOARGS : sizeof...(Args) == 1 ? METH_O : METH_VARARGS;
+  }
+  static PyObject* enter(PyObject*, PyObject* given) {
+    return guarded([&] { return call(function, given); });
+  }
+
+ private:
+  template <class R, class... Args>
+  static PyObject* call(R (*parameters)(Args...), PyObject* given) {
+    return call(parameters, given, std::index_sequence_for<Args...>());
+  }
+  template <class R, class... Args, size_t... Places>
+  static PyObject* call(R (*)(Args...), PyObject* given, std::index_sequence<Places...>) {
+    const auto argument = [&](Py_ssize_t place) -> PyObject* {
+      if constexpr (sizeof...(Args) == 1) {
+        return given;
+      } else {
+        return place < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, place) : nullptr;
+      }
+    };
+    (void)argument;
+    if constexpr (std::is_void_v<R>) {
+      function(FromPython<std::decay_t<Args>>::read(argument(Places))...);
+      Py_RETURN_NONE;
+    } else {
+      return to_object(function(FromPython<std::decay_t<Args>>::read(argument(Places))...));
+    }
+  }
+};
+
+// A row of a table of functions.
+template <auto function>
+PyMethodDef method(const char* name, const char* said) {
+  return {name, &Method<function>::enter, Method<function>::flags(function), said};
 }
 
 }  // namespace anymps

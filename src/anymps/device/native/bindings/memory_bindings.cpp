@@ -13,85 +13,59 @@
 namespace anymps {
 namespace {
 
-PyObject* memory_statistics(PyObject*, PyObject*) {
-  return guarded([] {
-    HeapModel& model = books().model();
-    const Statistic allocated = model.allocated();
-    const Statistic reserved = model.reserved();
-    auto row = [](const Statistic& s) { return Py_BuildValue("(KKKK)", s.current, s.peak, s.allocated, s.freed); };
-    return Py_BuildValue(
-        "{s:N,s:N,s:K,s:K,s:K}", "allocated", row(allocated), "reserved", row(reserved), "driver", model.driver(), "live_blocks",
-        model.live_blocks(), "peak", model.peak_current());
-  });
+PyObject* memory_statistics() {
+  HeapModel& model = books().model();
+  auto row = [](const Statistic& s) { return Py_BuildValue("(KKKK)", s.current, s.peak, s.allocated, s.freed); };
+  return Py_BuildValue(
+      "{s:N,s:N,s:K,s:K,s:K}", "allocated", row(model.allocated()), "reserved", row(model.reserved()), "driver", model.driver(),
+      "live_blocks", model.live_blocks(), "peak", model.peak_current());
 }
 
-PyObject* reset_peak_memory(PyObject*, PyObject*) {
-  return guarded([]() -> PyObject* {
-    books().model().reset_peak();
-    Py_RETURN_NONE;
-  });
+void reset_peak_memory() {
+  books().model().reset_peak();
 }
 
-PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
-  return guarded([]() -> PyObject* {
-    books().model().reset_accumulated();
-    Py_RETURN_NONE;
-  });
+void reset_accumulated_memory() {
+  books().model().reset_accumulated();
 }
 
-PyObject* max_buffer_length(PyObject*, PyObject*) {
-  return PyLong_FromUnsignedLongLong(books().max_buffer());
+uint64_t max_buffer_length() {
+  return books().max_buffer();
 }
 
-PyObject* ledger_start(PyObject*, PyObject* limit) {
-  ledger::start(PyLong_AsUnsignedLongLong(limit));
-  Py_RETURN_NONE;
+// Packed rows.
+PyObject* ledger_drain(bool with_living) {
+  const std::string rows = ledger::drain(with_living);
+  return PyBytes_FromStringAndSize(rows.data(), static_cast<Py_ssize_t>(rows.size()));
 }
 
-// ledger_drain(with_living) -> packed rows
-PyObject* ledger_drain(PyObject*, PyObject* with_living) {
-  return guarded([&] {
-    const std::string rows = ledger::drain(PyObject_IsTrue(with_living) == 1);
-    return PyBytes_FromStringAndSize(rows.data(), static_cast<Py_ssize_t>(rows.size()));
-  });
-}
-
-// ledger_state() -> (events so far, rows that were only counted)
-PyObject* ledger_state(PyObject*, PyObject*) {
+// (events so far, rows that were only counted)
+PyObject* ledger_state() {
   return Py_BuildValue(
       "(KK)", static_cast<unsigned long long>(ledger::events()), static_cast<unsigned long long>(ledger::dropped()));
 }
 
-// ledger_assign(address of a StorageImpl, role, module): says what a storage is; one that is not on mps is left alone
-PyObject* ledger_assign(PyObject*, PyObject* args) {
-  unsigned long long address;
-  int role;
-  unsigned module;
-  if (!PyArg_ParseTuple(args, "KiI", &address, &role, &module)) {
-    return nullptr;
-  }
+// `address` is that of a StorageImpl; one that is not on mps is left alone.
+void ledger_assign(uint64_t address, uint8_t role, uint32_t module) {
   auto* storage = reinterpret_cast<c10::StorageImpl*>(static_cast<uintptr_t>(address));
   if (Buffer* buffer = buffer_of(storage->data_ptr())) {
-    buffer->assign(static_cast<uint8_t>(role), module);
+    buffer->assign(role, module);
   }
-  Py_RETURN_NONE;
 }
 
 // replay(trace: bytes of int64, torch_minor, recommended_max, max_buffer, high_ratio, low_ratio)
 //   -> (peak allocated, peak reserved, failed place or -1, message)
 PyObject* replay_trace(PyObject*, PyObject* args) {
-  Py_buffer buffer;
-  HeapConfig config;
-  unsigned long long recommended, max_buffer;
-  if (!PyArg_ParseTuple(args, "y*iKKdd", &buffer, &config.torch_minor, &recommended, &max_buffer, &config.high_ratio, &config.low_ratio)) {
-    return nullptr;
-  }
-  const auto* numbers = static_cast<const int64_t*>(buffer.buf);
-  const std::vector<int64_t> trace(numbers, numbers + buffer.len / static_cast<Py_ssize_t>(sizeof(int64_t)));
-  PyBuffer_Release(&buffer);
-  config.recommended_max = recommended;
-  config.max_buffer = max_buffer;
   return guarded([&] {
+    Py_buffer buffer;
+    HeapConfig config;
+    unsigned long long recommended, max_buffer;
+    unpack(args, "y*iKKdd", &buffer, &config.torch_minor, &recommended, &max_buffer, &config.high_ratio, &config.low_ratio);
+    const auto* numbers = static_cast<const int64_t*>(buffer.buf);
+    const std::vector<int64_t> trace(numbers, numbers + buffer.len / static_cast<Py_ssize_t>(sizeof(int64_t)));
+    PyBuffer_Release(&buffer);
+    config.recommended_max = recommended;
+    config.max_buffer = max_buffer;
     config.generation = generation_of(config.torch_minor);
     const Replayed result = replay(config, trace);
     return Py_BuildValue(
@@ -103,14 +77,14 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 }  // namespace
 
 PyMethodDef memory_methods[] = {
-    {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
-    {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
-    {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
-    {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
-    {"ledger_start", ledger_start, METH_O, "Starts a new ledger; rows beyond the limit are only counted."},
-    {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},
-    {"ledger_state", ledger_state, METH_NOARGS, "Births and deaths so far, and rows that were only counted."},
-    {"ledger_assign", ledger_assign, METH_VARARGS, "Says what the buffer of a storage is."},
+    method<&memory_statistics>("memory_statistics", "The allocator's books."),
+    method<&reset_peak_memory>("reset_peak_memory", "Sets the peaks to the current values."),
+    method<&reset_accumulated_memory>("reset_accumulated_memory", "Sets the accumulated statistics to zero."),
+    method<&max_buffer_length>("max_buffer_length", "Bytes of the largest buffer."),
+    method<&ledger::start>("ledger_start", "Starts a new ledger; rows beyond the limit are only counted."),
+    method<&ledger_drain>("ledger_drain", "Takes the rows that ended since the last drain; with those still alive at the end."),
+    method<&ledger_state>("ledger_state", "Births and deaths so far, and rows that were only counted."),
+    method<&ledger_assign>("ledger_assign", "Says what the buffer of a storage is."),
     {"replay", replay_trace, METH_VARARGS, "What the allocator of another Mac makes of a trace of allocations."},
     {nullptr, nullptr, 0, nullptr}};
 

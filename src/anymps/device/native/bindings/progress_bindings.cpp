@@ -2,6 +2,7 @@
 #include "bindings/bindings.h"
 
 #include "bindings/guarded.h"
+#include "patches/patches.h"
 #include "recorder/recorder.h"
 
 #include <string>
@@ -9,140 +10,63 @@
 namespace anymps {
 namespace {
 
-PyObject* set_phase(PyObject*, PyObject* phase) {
-  return PyLong_FromLong(progress::set_phase(static_cast<uint8_t>(PyLong_AsLong(phase))));
-}
-
-PyObject* end_step(PyObject*, PyObject*) {
+void end_step() {
   if (recording()) {
     progress::end_step();
   }
-  Py_RETURN_NONE;
 }
 
-// note_round(kind, key, start)
-PyObject* note_round(PyObject*, PyObject* args) {
-  int kind;
-  unsigned int key;
-  long long start;
-  if (!PyArg_ParseTuple(args, "iIL", &kind, &key, &start)) {
-    return nullptr;
-  }
+void note_round(int kind, uint32_t key, int64_t start_ns) {
   if (recording()) {
-    progress::note_round(static_cast<RoundKind>(kind), key, start);
+    progress::note_round(static_cast<RoundKind>(kind), key, start_ns);
   }
-  Py_RETURN_NONE;
 }
 
-// site(file, line, function, via) -> number
-PyObject* site(PyObject*, PyObject* args) {
-  const char *file, *function, *via;
-  int line;
-  if (!PyArg_ParseTuple(args, "siss", &file, &line, &function, &via)) {
-    return nullptr;
-  }
-  return guarded([&] { return PyLong_FromUnsignedLong(intern_site(file, line, function, via)); });
-}
-
-// place_lines(file, {first line: (file, line, function)})
-PyObject* place_written(PyObject*, PyObject* args) {
-  const char* file;
-  PyObject* places;
-  if (!PyArg_ParseTuple(args, "sO!", &file, &PyDict_Type, &places)) {
-    return nullptr;
-  }
+// `places`: {first line: (file, line, function)}
+void place_written(const std::string& file, PyObject* places) {
   GeneratedLines lines;
   PyObject *first, *place;
   for (Py_ssize_t at = 0; PyDict_Next(places, &at, &first, &place);) {
     const char *own, *function;
     int line;
-    if (!PyArg_ParseTuple(place, "sis", &own, &line, &function)) {
-      return nullptr;
-    }
-    const long begin = PyLong_AsLong(first);
-    if (begin == -1 && PyErr_Occurred() != nullptr) {
-      return nullptr;
-    }
-    lines[static_cast<int>(begin)] = {own, function, line};
+    unpack(place, "sis", &own, &line, &function);
+    lines[FromPython<int>::read(first)] = {own, function, line};
   }
   place_lines(file, std::move(lines));
-  Py_RETURN_NONE;
 }
 
-PyObject* here(PyObject*, PyObject*) {
-  return PyLong_FromUnsignedLong(current_place());
+void set_callbacks(PyObject* refusal, PyObject* surfaced, PyObject* copied, PyObject* module) {
+  patches::keep(callbacks().refusal, refusal);
+  patches::keep(callbacks().surfaced, surfaced);
+  patches::keep(callbacks().copied, copied);
+  patches::keep(callbacks().module, module);
 }
 
-PyObject* internal(PyObject*, PyObject* file) {
-  return guarded([&] { return PyBool_FromLong(is_internal(to_string(file))); });
+void watch_modules(PyObject* function) {
+  raised_unless(watch_module_calls(function));
 }
 
-// set_callbacks(refusal, surfaced, copied, module)
-PyObject* set_callbacks(PyObject*, PyObject* args) {
-  PyObject *refusal, *surfaced, *copied, *module;
-  if (!PyArg_ParseTuple(args, "OOOO", &refusal, &surfaced, &copied, &module)) {
-    return nullptr;
-  }
-  auto keep = [](PyObject*& slot, PyObject* value) {
-    PyObject* former = slot;
-    slot = value == Py_None ? nullptr : Py_NewRef(value);
-    Py_XDECREF(former);
-  };
-  keep(callbacks().refusal, refusal);
-  keep(callbacks().surfaced, surfaced);
-  keep(callbacks().copied, copied);
-  keep(callbacks().module, module);
-  Py_RETURN_NONE;
-}
-
-// watch_calls(original, around) -> callable
-PyObject* watch_calls(PyObject*, PyObject* args) {
-  PyObject *original, *around;
-  if (!PyArg_ParseTuple(args, "OO", &original, &around)) {
-    return nullptr;
-  }
-  return make_watched_call(original, around);
-}
-
-PyObject* watch_modules(PyObject*, PyObject* function) {
-  if (!watch_module_calls(function)) {
-    return nullptr;
-  }
-  Py_RETURN_NONE;
-}
-
-PyObject* unwatch_modules(PyObject*, PyObject*) {
-  unwatch_module_calls();
-  Py_RETURN_NONE;
-}
-
-PyObject* forget_module(PyObject*, PyObject* address) {
+void forget_module(PyObject* address) {
   forget_module_number(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
   PyErr_Clear();
-  Py_RETURN_NONE;
-}
-
-PyObject* forget_modules(PyObject*, PyObject*) {
-  forget_module_numbers();
-  Py_RETURN_NONE;
 }
 
 }  // namespace
 
 PyMethodDef progress_methods[] = {
-    {"set_phase", set_phase, METH_O, "Sets the calling thread's phase and returns the former one."},
-    {"end_step", end_step, METH_NOARGS, "Ends a training step."},
-    {"note_round", note_round, METH_VARARGS, "Notes what a loop does once a round, and that it ends now."},
-    {"site", site, METH_VARARGS, "The number of a place in the user's code."},
-    {"place_lines", place_written, METH_VARARGS, "Which lines of the program the lines of written code compute."},
-    {"current_site", here, METH_NOARGS, "The number of the place in the user's code that is running."},
-    {"is_internal", internal, METH_O, "Whether a file is torch's or anymps' own, hence no place in the user's code."},
-    {"set_callbacks", set_callbacks, METH_VARARGS, "What to call for refusals and for new modules."},
-    {"watch_calls", watch_calls, METH_VARARGS, "A callable in the place of another one that tells of each call and leaves no frame."},
-    {"watch_modules", watch_modules, METH_O, "Notes which module runs, given torch.nn.Module.__call__."},
-    {"unwatch_modules", unwatch_modules, METH_NOARGS, "Notes it no longer."},
-    {"forget_module", forget_module, METH_O, "Forgets a module that is gone, by its address."},
-    {"forget_modules", forget_modules, METH_NOARGS, "Forgets all modules."},
+    method<&progress::set_phase>("set_phase", "Sets the calling thread's phase and returns the former one."),
+    method<&end_step>("end_step", "Ends a training step."),
+    method<&note_round>("note_round", "Notes what a loop does once a round, and that it ends now."),
+    method<&intern_site>("site", "The number of a place in the user's code."),
+    method<&place_written>("place_lines", "Which lines of the program the lines of written code compute."),
+    method<&current_place>("current_site", "The number of the place in the user's code that is running."),
+    method<&is_internal>("is_internal", "Whether a file is torch's or anymps' own, hence no place in the user's code."),
+    method<&set_callbacks>("set_callbacks", "What to call for refusals and for new modules."),
+    method<&make_watched_call>("watch_calls", "A callable in the place of another one that tells of each call and leaves no frame."),
+    method<&watch_modules>("watch_modules", "Notes which module runs, given torch.nn.Module.__call__."),
+    method<&unwatch_module_calls>("unwatch_modules", "Notes it no longer."),
+    method<&forget_module>("forget_module", "Forgets a module that is gone, by its address."),
+    method<&forget_module_numbers>("forget_modules", "Forgets all modules."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

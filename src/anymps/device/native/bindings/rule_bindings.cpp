@@ -161,18 +161,15 @@ void put_in_force(RuleTables tables) {
   enter_rules(tables.operators, tables.dtypes, tables.kernels, std::move(tables.checks));
 }
 
-// configure(tables): anymps.device._rule_tables.RuleTables. A table that is missing or has another shape raises before anything changes.
-PyObject* configure_from_python(PyObject*, PyObject* tables) {
-  return guarded([&]() -> PyObject* {
-    put_in_force(read(tables));
-    Py_RETURN_NONE;
-  });
+// `tables`: anymps.device._rule_tables.RuleTables. One that is missing or has another shape raises before anything changes.
+void configure_from_python(PyObject* tables) {
+  put_in_force(read(tables));
 }
 
 }  // namespace
 
 PyMethodDef rule_methods[] = {
-    {"configure", configure_from_python, METH_O, "Says what MPS does with a call. Once a process, before all else."},
+    method<&configure_from_python>("configure", "Says what MPS does with a call. Once a process, before all else."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace anymps

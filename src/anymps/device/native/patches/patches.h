@@ -7,6 +7,13 @@
 
 namespace anymps::patches {
 
+// Puts an object of Python into a place that holds one; None empties it.
+inline void keep(PyObject*& place, PyObject* object) {
+  PyObject* former = place;
+  place = object == nullptr || object == Py_None ? nullptr : Py_NewRef(object);
+  Py_XDECREF(former);
+}
+
 // Makes a live object one of our class: it gets our table of virtual functions. Neither class has data.
 void replace_virtuals(void* live, const void* ours);
 

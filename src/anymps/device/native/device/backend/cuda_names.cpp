@@ -228,9 +228,7 @@ bool rename_cuda(PyObject* new_answer, PyObject* functions, PyObject* types) {
   if (!each(functions, enter_function) || !each(types, enter_constructor)) {
     return false;
   }
-  PyObject* former = answer;
-  answer = new_answer == Py_None ? nullptr : Py_NewRef(new_answer);
-  Py_XDECREF(former);
+  patches::keep(answer, new_answer);
   return true;
 }
 

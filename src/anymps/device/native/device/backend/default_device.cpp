@@ -90,9 +90,7 @@ bool watch_factories(PyObject* functions, PyObject* context) {
 }
 
 void set_default_device(PyObject* device) {
-  PyObject* former = chosen_device;
-  chosen_device = device == Py_None ? nullptr : Py_NewRef(device);
-  Py_XDECREF(former);
+  patches::keep(chosen_device, device);
 }
 
 }  // namespace anymps

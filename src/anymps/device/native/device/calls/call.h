@@ -20,10 +20,6 @@
 
 namespace anymps {
 
-// Raises the text of the operator's family for a tensor that is not on mps, unless this operator takes it.
-// `cpu_scalars` counts the 0-dim CPU tensors seen in this call; `sparse` tells the operator's sparse kernel from its dense one.
-void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse);
-
 class Call {
  public:
   // `on_host` is what Substrate::computes_on_host says of it.

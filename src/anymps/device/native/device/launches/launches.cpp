@@ -1,6 +1,7 @@
 // One call on its way to Python, where it becomes the launch of a kernel, and its results on their way back.
 #include "device/launches/launches.h"
 
+#include "patches/patches.h"
 #include "recorder/recorder.h"
 
 #include <torch/csrc/Exceptions.h>
@@ -101,9 +102,7 @@ std::vector<int64_t> foreign_tensors(c10::ArrayRef<c10::IValue> given, bool numb
 }  // namespace
 
 void offer_calls(const std::unordered_map<std::string, bool>& operators, PyObject* launcher) {
-  PyObject* former = the_launcher;
-  the_launcher = Py_NewRef(launcher);
-  Py_XDECREF(former);
+  patches::keep(the_launcher, launcher);
   for (const auto& [name, whole] : operators) {
     const auto op = whole && find_rule(name) == nullptr ? find_operator(name) : std::nullopt;
     if (op.has_value()) {

@@ -36,7 +36,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 
-constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the GPU up to this size go by a room of ours, and nobody waits
+constexpr int64_t kSentBytes = int64_t(1) << 22;  // copies to the GPU up to this size go through pinned memory, and nobody waits
 
 [[noreturn]] void refuse_full_gpu(const c10::Error& error, c10::Device gpu) {
   const std::string said = error.what_without_backtrace();
@@ -63,7 +63,7 @@ bool has_outs(const c10::OperatorHandle& op) {
   return !arguments.empty() && arguments.back().is_out();
 }
 
-// How tensors that were given for results lay in memory, for a kernel that has laid them out anew before it raised: the CPU's
+// How tensors that were given for results lay in memory, for a kernel that has changed that before it raised: the CPU's
 // kernel is to find them as they were.
 class Outs {
  public:
@@ -279,7 +279,7 @@ class CudaSubstrate final : public Substrate {
         .make_tensor();
   }
 
-  // From the CPU to the GPU. A small copy waits for nothing: its bytes go by a room that lives until they have gone.
+  // From the CPU to the GPU. A small copy waits for nothing: its bytes go through pinned memory that lives until they have gone.
   void send(at::Tensor& target, const at::Tensor& source) {
     if (gpu_.is_cuda() && source.numel() > 0 && static_cast<int64_t>(source.nbytes()) <= kSentBytes && !source.is_sparse()) {
       at::Tensor staging = staging_buffer(source.sizes(), source.scalar_type());

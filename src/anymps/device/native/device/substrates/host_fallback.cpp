@@ -1,4 +1,4 @@
-// The copies of one call that is computed away from the GPU.
+// The copies of one call that the CPU computes in place of the GPU.
 #include "device/substrates/host_fallback.h"
 
 #include "device/calls/alias.h"
@@ -52,7 +52,7 @@ class HostFallback {
     }
   }
 
-  // The kernel's error is the one to tell.
+  // The kernel's error is the one to raise.
   void carry_back_after_error() noexcept {
     try {
       carry_back();

@@ -53,6 +53,14 @@ void fill(
     Write write,
     const GpuDraw* on_gpu = nullptr);
 
+// The same by a function of philox.h, with its numbers.
+template <class Operator, class Kernel, class... Numbers>
+void fill_by(at::TensorIteratorBase& iter, const MaybeGenerator& given, const char* kernel, Kernel* write, Numbers... numbers) {
+  fill(*Operator::rule, iter, given, kernel, [&](RandomState& state, void* out, int64_t n, ElementType type) {
+    write(state, out, n, type, numbers..., launch());
+  });
+}
+
 // One operator: its rule, known when its kernel is registered.
 template <class Operator>
 struct Drawing : HostKernel {
@@ -70,9 +78,7 @@ struct Filling : Drawing<Operator> {
 template <class Operator>
 struct ExponentialKernel {
   void operator()(at::TensorIterator& iter, double lambda, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "exponential", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_exponential(state, out, n, type, lambda, launch());
-    });
+    fill_by<Operator>(iter, given, "exponential", &fill_exponential, lambda);
   }
 };
 

@@ -27,36 +27,28 @@ template <class Operator>
 struct NormalKernel {
   void operator()(const at::TensorBase& self, double mean, double std, const MaybeGenerator& given) {
     auto iter = at::TensorIterator::borrowing_nullary_op(self);
-    fill(*Operator::rule, iter, given, "normal", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_normal(state, out, n, type, mean, std, launch());
-    });
+    fill_by<Operator>(iter, given, "normal", &fill_normal, mean, std);
   }
 };
 
 template <class Operator>
 struct CauchyKernel {
   void operator()(at::TensorIterator& iter, double median, double sigma, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "cauchy", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_cauchy(state, out, n, type, median, sigma, launch());
-    });
+    fill_by<Operator>(iter, given, "cauchy", &fill_cauchy, median, sigma);
   }
 };
 
 template <class Operator>
 struct LogNormalKernel {
   void operator()(at::TensorIterator& iter, double mean, double std, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "log_normal", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_log_normal(state, out, n, type, mean, std, launch());
-    });
+    fill_by<Operator>(iter, given, "log_normal", &fill_log_normal, mean, std);
   }
 };
 
 template <class Operator>
 struct GeometricKernel {
   void operator()(at::TensorIterator& iter, double p, const MaybeGenerator& given) {
-    fill(*Operator::rule, iter, given, "geometric", [&](RandomState& state, void* out, int64_t n, ElementType type) {
-      fill_geometric(state, out, n, type, p, launch());
-    });
+    fill_by<Operator>(iter, given, "geometric", &fill_geometric, p);
   }
 };
 

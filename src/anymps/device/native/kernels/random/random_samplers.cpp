@@ -14,49 +14,43 @@ namespace anymps {
 namespace drawing {
 namespace {
 
+// A tensor like this one, drawn by `sample(state, its data, kind)`.
+template <class Operator, class Sample>
+at::Tensor sampled(const at::Tensor& like, const MaybeGenerator& generator, const char* kernel, Sample&& sample) {
+  at::Tensor result = contiguous_like(like);
+  if (result.numel() != 0) {
+    draw(*Operator::rule, generator, [&](RandomState& state) {
+      sample(state, result.mutable_data_ptr(), element_type(kernel, result.scalar_type()));
+    });
+  }
+  return result;
+}
+
 struct StandardGamma : Drawing<StandardGamma> {
   static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
-    at::Tensor result = contiguous_like(self);
-    if (result.numel() != 0) {
-      const at::Tensor alpha = self.contiguous();
-      draw(*rule, generator, [&](RandomState& state) {
-        sample_standard_gamma(
-            state, result.mutable_data_ptr(), alpha.const_data_ptr(), result.numel(),
-            element_type("standard_gamma", result.scalar_type()), launch());
-      });
-    }
-    return result;
+    const at::Tensor alpha = self.contiguous();
+    return sampled<StandardGamma>(self, generator, "standard_gamma", [&](RandomState& state, void* out, ElementType type) {
+      sample_standard_gamma(state, out, alpha.const_data_ptr(), alpha.numel(), type, launch());
+    });
   }
 };
 
 struct SampleDirichlet : Drawing<SampleDirichlet> {
   static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
-    at::Tensor result = contiguous_like(self);
-    if (result.numel() != 0) {
-      const at::Tensor alpha = self.contiguous();
-      const int64_t columns = alpha.dim() > 0 ? alpha.size(-1) : 1;
-      draw(*rule, generator, [&](RandomState& state) {
-        sample_dirichlet(
-            state, result.mutable_data_ptr(), alpha.const_data_ptr(), result.numel() / columns, columns,
-            element_type("standard_dirichlet", result.scalar_type()), launch());
-      });
-    }
-    return result;
+    const at::Tensor alpha = self.contiguous();
+    const int64_t columns = alpha.dim() > 0 ? alpha.size(-1) : 1;
+    return sampled<SampleDirichlet>(self, generator, "standard_dirichlet", [&](RandomState& state, void* out, ElementType type) {
+      sample_dirichlet(state, out, alpha.const_data_ptr(), alpha.numel() / columns, columns, type, launch());
+    });
   }
 };
 
 struct Poisson : Drawing<Poisson> {
   static at::Tensor call(const at::Tensor& self, MaybeGenerator generator) {
-    at::Tensor result = contiguous_like(self);
-    if (result.numel() != 0) {
-      const at::Tensor rate = self.contiguous();
-      draw(*rule, generator, [&](RandomState& state) {
-        sample_poisson(
-            state, result.mutable_data_ptr(), rate.const_data_ptr(), result.numel(),
-            element_type("poisson", result.scalar_type()), launch());
-      });
-    }
-    return result;
+    const at::Tensor rate = self.contiguous();
+    return sampled<Poisson>(self, generator, "poisson", [&](RandomState& state, void* out, ElementType type) {
+      sample_poisson(state, out, rate.const_data_ptr(), rate.numel(), type, launch());
+    });
   }
 };
 
@@ -68,17 +62,11 @@ struct Binomial : Drawing<Binomial> {
     TORCH_CHECK_VALUE(
         c10::isFloatingType(prob.scalar_type()),
         "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
-    at::Tensor result = contiguous_like(count);
-    if (result.numel() != 0) {
-      const at::Tensor trials = count.contiguous();
-      const at::Tensor probability = prob.expand(count.sizes()).to(count.scalar_type()).contiguous();
-      draw(*rule, generator, [&](RandomState& state) {
-        sample_binomial(
-            state, result.mutable_data_ptr(), trials.const_data_ptr(), probability.const_data_ptr(), result.numel(),
-            element_type("standard_binomial", result.scalar_type()), launch());
-      });
-    }
-    return result;
+    const at::Tensor trials = count.contiguous();
+    const at::Tensor probability = prob.expand(count.sizes()).to(count.scalar_type()).contiguous();
+    return sampled<Binomial>(count, generator, "standard_binomial", [&](RandomState& state, void* out, ElementType type) {
+      sample_binomial(state, out, trials.const_data_ptr(), probability.const_data_ptr(), trials.numel(), type, launch());
+    });
   }
 };
 

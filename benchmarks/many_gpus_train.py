@@ -1,7 +1,7 @@
 """The language model of gpu_night_train.py, trained by several ranks that average their gradients.
 
-    anymps run --substrate cuda -m torch.distributed.run --standalone --nproc-per-node 2 benchmarks/many_cards_train.py
-    torchrun --standalone --nproc-per-node 2 benchmarks/many_cards_train.py --device cuda [--backend nccl]
+    anymps run --substrate cuda -m torch.distributed.run --standalone --nproc-per-node 2 benchmarks/many_gpus_train.py
+    torchrun --standalone --nproc-per-node 2 benchmarks/many_gpus_train.py --device cuda [--backend nccl]
 
 Ordinary torch for Macs: gradients go over gloo, by the CPU. Each rank takes its share of one global batch, so the
 losses are those of a single rank with all of it. `--fault` makes the last rank fail, to see what becomes of the others.

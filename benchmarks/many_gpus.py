@@ -1,8 +1,8 @@
-"""Ranks on NVIDIA cards, each a Mac of its own: losses, findings, cost beside plain CUDA, and what happens at a fault.
+"""Ranks on NVIDIA GPUs, each a Mac of its own: losses, findings, cost beside plain CUDA, and what happens at a fault.
 
-    python benchmarks/many_cards.py [--ranks N[:STEPS]...] [--steps N] [--timed N] [--fault-ranks N] [--out FOLDER]
+    python benchmarks/many_gpus.py [--ranks N[:STEPS]...] [--steps N] [--timed N] [--fault-ranks N] [--out FOLDER]
 
-Works with any number of cards: ranks share them if there are fewer. NCCL, which cannot share one, is measured where
+Works with any number of GPUs: ranks share them if there are fewer. NCCL, which cannot share one, is measured where
 every rank has its own. The losses of N ranks are compared with those of one that has the whole batch and trains for
 `--steps`, or for fewer with N ranks. A time is the median of the steps after the first five; the device's is with its
 recording.
@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).with_name("many_cards_train.py")
+SCRIPT = Path(__file__).with_name("many_gpus_train.py")
 MAC = "M2 16GB"
 TOLERANCE = 2e-3  # of a loss: sums in another order, hundreds of times
 LIMIT = 400.0  # seconds of a run
 PATIENCE = 20.0  # seconds that ranks wait for one that hangs
 LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-LEFT = {"a full card": 300 << 20, "a card that fills up": 7 << 29}
-"""Bytes of the first card that another process leaves; half of it where no two ranks share a card."""
+LEFT = {"a full GPU": 300 << 20, "a GPU that fills up": 7 << 29}
+"""Bytes of the first GPU that another process leaves; half of it where no two ranks share a GPU."""
 
 
 class Ended:
@@ -72,7 +72,7 @@ def plain(ranks: int, *words: str) -> Ended:
 
 
 def findings(record: Path) -> dict[str, Any]:
-    """Which processes there are, on which cards, and which lines are seen in which of them."""
+    """Which processes there are, on which GPUs, and which lines are seen in which of them."""
     from anymps.findings import find
     from anymps.record import Recording
 
@@ -86,16 +86,16 @@ def findings(record: Path) -> dict[str, Any]:
         }
 
 
-def one_side(ranks: int, steps: int, timed: int, cards: int, folder: Path, single: list[float]) -> dict[str, Any]:
+def one_side(ranks: int, steps: int, timed: int, gpus: int, folder: Path, single: list[float]) -> dict[str, Any]:
     """The device beside plain CUDA, with so many ranks. `single`: the losses of one rank, none for that one itself."""
     record = folder / f"ranks-{ranks}.anymps"
     told = device(ranks, record, "--steps", str(steps)).told
-    row = {"ranks": ranks, "cards": min(ranks, cards), "steps": steps, "device": told, **findings(record)}
-    backends = ["gloo", "nccl"] if 1 < ranks <= cards else ["gloo"]
+    row = {"ranks": ranks, "gpus": min(ranks, gpus), "steps": steps, "device": told, **findings(record)}
+    backends = ["gloo", "nccl"] if 1 < ranks <= gpus else ["gloo"]
     for backend in backends:
         row[backend] = plain(ranks, "--steps", str(timed), "--backend", backend).told
     usual, ms = row["gloo"]["seconds"], 1e3 * told["seconds"]
-    print(f"{ranks} ranks on {row['cards']} cards, {told['weights']:,} weights: {ms:.1f} ms a step on the device")
+    print(f"{ranks} ranks on {row['gpus']} GPUs, {told['weights']:,} weights: {ms:.1f} ms a step on the device")
     print(f"  plain CUDA: {1e3 * usual:.1f} ms, so the device costs {told['seconds'] / usual:.3f} times that")
     if "nccl" in row:
         nccl = row["nccl"]["seconds"]
@@ -130,7 +130,7 @@ time.sleep(3600)
 FAULTS = {"a rank is killed": "kill", "a rank hangs": "hang", "a Mac is full": "fill"}
 
 
-def faults(ranks: int, cards: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
+def faults(ranks: int, gpus: int, folder: Path, only: Sequence[str]) -> list[dict[str, Any]]:
     """What a user reads, and how long it took, when something fails."""
     rows = []
     for name, how in FAULTS.items():
@@ -141,7 +141,7 @@ def faults(ranks: int, cards: int, folder: Path, only: Sequence[str]) -> list[di
     for name, left in LEFT.items():
         if only and name not in only:
             continue
-        left = left // 2 if ranks <= cards else left
+        left = left // 2 if ranks <= gpus else left
         holder = subprocess.Popen([sys.executable, "-c", HOLD, str(left)], stdout=subprocess.PIPE, text=True)
         try:
             assert holder.stdout is not None
@@ -179,8 +179,8 @@ def main() -> int:
     parser.add_argument("--only-faults", default="", help="names, separated by commas; nothing else then")
     options = parser.parse_args()
     only = [name for name in options.only_faults.split(",") if name]
-    cards = int(os.environ.get("ANYMPS_GPUS", torch.cuda.device_count()))
-    about = {"torch": torch.__version__, "card": torch.cuda.get_device_name(0), "cards": cards}
+    gpus = int(os.environ.get("ANYMPS_GPUS", torch.cuda.device_count()))
+    about = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0), "gpus": gpus}
     print(about, flush=True)
     told: dict[str, Any] = {**about, "rows": [], "faults": []}
     with tempfile.TemporaryDirectory() as name:
@@ -188,13 +188,13 @@ def main() -> int:
         single: list[float] = []
         for asked in () if only else ("1", *options.ranks):
             ranks, _, steps = asked.partition(":")
-            row = one_side(int(ranks), int(steps or options.steps), options.timed, cards, folder, single)
+            row = one_side(int(ranks), int(steps or options.steps), options.timed, gpus, folder, single)
             single = single or row["device"]["losses"]
             told["rows"].append(row)
-            (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
+            (options.out / "many-gpus.json").write_text(json.dumps(told, indent=1) + "\n")
         if options.fault_ranks:
-            told["faults"] = faults(options.fault_ranks, cards, folder, only)
-            (options.out / "many-cards.json").write_text(json.dumps(told, indent=1) + "\n")
+            told["faults"] = faults(options.fault_ranks, gpus, folder, only)
+            (options.out / "many-gpus.json").write_text(json.dumps(told, indent=1) + "\n")
     apart = [row["ranks"] for row in told["rows"] if row.get("off", 0.0) > TOLERANCE]
     stuck = [row["fault"] for row in told["faults"] if row["status"] is None]
     print(f"losses that part: {apart or 'none'}; runs that hang: {stuck or 'none'}")
