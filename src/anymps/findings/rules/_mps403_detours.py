@@ -256,7 +256,7 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
         cost_ns=COPY.of(line.count, line.moved_bytes),
         fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],
-        edit=LineEdit(partial(_made_on_device, expression, bool(born.facts.get("number")))) if rule is BORN else None,
+        edit=LineEdit(partial(made_on_device, expression, bool(born.facts.get("number")))) if rule is BORN else None,
         safety=Safety.PROVED,
         written=_WRITTEN,
     )
@@ -354,7 +354,7 @@ _FROM_VALUES: Final = {"as_tensor": "full", "new_tensor": "new_full", "tensor": 
 _DEVICE: Final = re.compile(r"(?:\w+\.)*(?:device|DEVICE)")
 
 
-def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
+def made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
     """The statement in which `expression` makes a tensor, of one `number` or not, and `.to` moves it."""
     wanted = parse_expression(expression)
     same = ast.dump(wanted) if wanted is not None else ""
