@@ -197,7 +197,7 @@ def test_a_batch_that_stays(source: str) -> None:
     """MPS406: a batch that is the same in every step may as well lie on the device before the loop."""
     data = torch.rand(4)
     (finding,) = only(stepping(lambda step: data), "MPS406", source)
-    assert finding.fix == "Move what `table` is taken from to mps once, before the loop."
+    assert finding.fix == "Copy `table`, or what it is taken from, to mps once, before the loop."
 
 
 @SOURCES

@@ -12,7 +12,7 @@ import torch
 
 from anymps.capture._endings import ending_of
 from anymps.device import written_by_torch
-from anymps.findings import Finding, Outcome, Severity, Story, find
+from anymps.findings import RULES, Outcome, Severity, Story, find
 from anymps.findings._endings import ending_refusal
 from anymps.record import Recording, RecordingBuilder, RefusalKind, Site
 from anymps.report._words import verdict
@@ -465,7 +465,7 @@ def test_wrong_results_are_in_the_verdict() -> None:
     site = builder.site(SCRIPT, 7, "main", "y = x.cpu().to(torch.float16)")
     builder.entry("aten::relu", start_ns=0, duration_ns=5, site=site)
     recording = builder.close()
-    wrong = Finding("MPS601", Severity.ERROR, "", Site(SCRIPT, 7, "main"), 1, 0.0, (0, 0), "", "", "", "")
+    wrong = RULES["MPS601"].finding(Site(SCRIPT, 7, "main"), what="", count=1)
     assert (
         verdict(Story.of(recording), [wrong])[0] == "Would run on M3 Pro 18GB, with wrong results: train.py:7 (MPS601)."
     )

@@ -32,9 +32,8 @@ def test_missing_operator() -> None:
     text = "The operator 'aten::heaviside.out' is not currently implemented for the MPS device."
     finding = only(refused(RefusalKind.MISSING, "NotImplementedError", text, "aten::heaviside.out"))
     assert finding == Finding(
-        id="MPS101",
+        rule=RULES["MPS101"],
         severity=Severity.ERROR,
-        title="Operator without an MPS kernel",
         site=Site("train.py", 12, "main", "y = x.to(device) + labels"),
         count=1,
         per_step=0.0,

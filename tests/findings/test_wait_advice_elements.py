@@ -8,12 +8,10 @@ from anymps.findings import Finding, find
 from anymps.record import Fate, Phase, RecordingBuilder, Wait
 from findings.advised import advice
 
-ELEMENTS = "Read `z` once before the loop, `z.tolist()`, and index that: one wait instead of 3 a step."
-
-
-OVER = "Loop over `y.tolist()` instead of `y`: one wait instead of 3 a step, and its elements are then numbers."
-
-
+ELEMENTS = (
+    "Read what the loop does not change once before it, a tensor by `x.tolist()` and a list of tensors by "
+    "`torch.stack(xs).tolist()`, and go over those numbers: one wait instead of 3 a step."
+)
 KEEP = (
     "Keep the tensor, `seen['x'] = z[i].detach()`, and read it only where the number itself is needed; a log needs it "
     "every 10 steps."
@@ -39,13 +37,10 @@ def of_reads(text: str, *rows: int) -> Finding:
     ("above", "line", "fix"),
     [
         ("for i, y_i in enumerate(y):", "seen['x'] = z[i, 0].item()", ELEMENTS),
-        ("for i in range(len(y)):", "total += float(z[i])", ELEMENTS),
-        ("for y_i in y:", "seen['label'] = y_i.item()", OVER),
-        ("for i, y_i in enumerate(y):", "labels[i] = int(y_i)", OVER),
-        ("", "numbers = [z[i].item() for i in range(3)]", ELEMENTS),
-        ("", "numbers = [y_i.item() for y_i in y]", OVER),
+        ("for i, y_i in enumerate(y):", "labels[i] = int(y_i)", ELEMENTS),
+        ("", "numbers = [y_i.item() for y_i in y]", ELEMENTS),
         ("for x in batches:", "seen['x'] = z[i].item()", KEEP),
-        ("for i in range(3):\n    z = net(i)", "seen['x'] = z[i].item()", KEEP),
+        ("for i in range(3):", "seen['x'] = z[0].item()", KEEP.replace("z[i]", "z[0]")),
     ],
 )
 def test_a_tensor_that_is_read_by_its_elements(above: str, line: str, fix: str) -> None:

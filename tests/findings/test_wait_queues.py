@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anymps.findings import Finding, Severity, Story, find
+from anymps.findings import RULES, Finding, Severity, Story, find
 from anymps.findings._wait_places import Ahead
 from anymps.record import (
     Direction,
@@ -489,7 +489,7 @@ def test_copies_that_a_finding_is_about_do_not_belong() -> None:
     """A copy to the device of which MPS4xx says how to do without it is told apart from those that belong."""
     recording = loop(waiting(30, Wait.COPY_TO_MPS, 850), waiting(31, Wait.COPY_TO_MPS, 870)).close()
     copy = next(place.site for place in Story.of(recording).waits if place.site.line == 30)
-    avoidable = Finding("MPS404", Severity.WARNING, "copied", copy, 6, 1.0, (0, 0), "what", "why", "fix", "source")
+    avoidable = RULES["MPS404"].finding(copy, what="copied", count=6, per_step=1.0)
     tables, remarks = section_of(recording, avoidable)
     assert remarks == ("Copies to the device wait too; the findings say how to avoid that: train.py:30 (MPS404).",)
     assert [row[0] for row in tables["waits-belonging"].rows] == ["train.py:31"]

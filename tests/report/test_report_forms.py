@@ -195,13 +195,11 @@ def test_people_read_of_notes(form: str) -> None:
 
 def test_annotations_cannot_be_broken_out_of() -> None:
     """Characters that end a property, a message or a line are escaped, so a script's text starts no command."""
-    from anymps.findings import Finding, Severity
+    from anymps.findings import Rule
     from anymps.record import Site
 
-    finding = Finding(
-        id="MPS000", severity=Severity.ERROR, title="a: b, c%", site=Site("/p/a,b:%\n::error::x.py", 3), count=1,
-        per_step=0, cost_ns=(0, 0), what="50 % of it\r\n::warning::hi", why="w", fix="f", source="s",
-    )  # fmt: skip
+    rule = Rule("MPS000", "a: b, c%", "w", "f", "s", None)
+    finding = rule.finding(Site("/p/a,b:%\n::error::x.py", 3), what="50 % of it\r\n::warning::hi", count=1)
     recording = RecordingBuilder(meta={"directory": "/p"}).close()
     lines = "".join(renderer("github").pieces(Story.of(recording), [finding])).splitlines()
     assert lines[1:] == [

@@ -6,7 +6,7 @@ import pytest
 
 from anymps._errors import EnableError, UnsupportedTorchError
 from anymps.rules import NEWEST, SUPPORTED, check_supported, installed_torch, parse_torch_version, version_rules
-from anymps.rules._versions import CpuCopyToFloat64, Generation, generation
+from anymps.rules._versions import CpuCopyToFloat64, Generation
 
 RELEASES = ("2.11", "2.12", "2.13", "2.14", "2.15")
 
@@ -43,7 +43,7 @@ def test_other_releases_are_refused(text: str) -> None:
 def test_allocator_generations() -> None:
     """2.11 has five pools, 2.12 and 2.13 three, 2.14 and 2.15 placement heaps."""
     expected = [Generation.G1, Generation.G2, Generation.G2, Generation.G3, Generation.G3]
-    assert expected == [generation(release) for release in RELEASES]
+    assert expected == [version_rules(release).generation for release in RELEASES]
 
 
 def test_what_a_release_took_away() -> None:

@@ -9,7 +9,7 @@ from anymps._lazy import lazy_face
 if TYPE_CHECKING:
     from anymps.findings._judgement import Judgement, Outcome, unused
     from anymps.findings._model import Example, Finding, Rule, numbered
-    from anymps.findings._registry import RULES, find, is_refusal, nearest_rule, rule_of
+    from anymps.findings._registry import RULES, find, is_refusal, nearest_rule
     from anymps.findings._selection import Selection, read_baseline, roots, select, write_baseline
     from anymps.findings._settings import FAIL_ON, Settings, parse_fail_on, read_settings
     from anymps.findings._severity import Severity
@@ -24,7 +24,7 @@ if not TYPE_CHECKING:
         {
             "_judgement": "Judgement Outcome unused",
             "_model": "Example Finding Rule numbered",
-            "_registry": "RULES find is_refusal nearest_rule rule_of",
+            "_registry": "RULES find is_refusal nearest_rule",
             "_selection": "Selection read_baseline roots select write_baseline",
             "_settings": "FAIL_ON Settings parse_fail_on read_settings",
             "_severity": "Severity",

@@ -9,18 +9,10 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Final
 
-from anymps.findings._model import Finding, Rule, Severity
+from anymps.findings._model import Rule
 
 RULES: Final[dict[str, Rule]] = {}
 """Every rule by its id; filled by `_registry.py`, by which other packages have it."""
-
-
-_UNKNOWN: Final = Rule("", "", "", "", "", None, Severity.INFO)
-
-
-def rule_of(finding: Finding) -> Rule:
-    """The rule of a finding; one that says nothing for a finding of another anymps."""
-    return RULES.get(finding.id, _UNKNOWN)
 
 
 def nearest_rule(word: str) -> str:

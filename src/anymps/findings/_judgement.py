@@ -12,7 +12,6 @@ from enum import Enum
 
 from anymps.findings._endings import Ending, ending, ending_refusal, kernel_limit
 from anymps.findings._model import Finding, Severity
-from anymps.findings._registry import rule_of
 from anymps.findings.rules import asked_for_cuda, ended_by_sharing, rule_of_ending
 from anymps.record import NOWHERE, Recording, RefusalKind, Site
 
@@ -84,10 +83,10 @@ def judge(end: Judgement, findings: Sequence[Finding]) -> Judgement:
     # What ended the run comes before what a finding says of it, and both before what is wrong at its end.
     if end.outcome in (Outcome.RAISES, Outcome.NO_CUDA):
         return end
-    stopping = _first(finding for finding in findings if rule_of(finding).stops)
+    stopping = _first(finding for finding in findings if finding.rule.stops)
     if stopping is not None:
         return replace(end, outcome=Outcome.STOPS, site=stopping.site, finding=stopping)
-    wrong = _first(finding for finding in findings if rule_of(finding).wrong)
+    wrong = _first(finding for finding in findings if finding.rule.wrong)
     if wrong is not None and end.outcome is Outcome.RUNS:
         return replace(end, outcome=Outcome.WRONG, site=wrong.site, finding=wrong)
     return end

@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -92,7 +93,7 @@ _WRITTEN: Final = "Write `{new}`."
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing worth changing, at one place.
+    """One thing worth changing, at one place, by a rule.
 
     `count` is over the recorded run, `per_step` the count in a typical step, and the mean where half of the steps have
     none. `cost_ns` is the lowest and highest estimate, in ns, of what `count` costs on a Mac, (0, 0) if it stops the
@@ -100,15 +101,12 @@ class Finding:
     `related_sites` are other lines, such as the one that made the tensor; `related_as` says what they are, before a
     place: `made at`. `sequence` sorts findings of one rule where the order of the run matters. An unknown `site` has no
     file. `processes` are those in which it was seen, by name, where the recording is joined of several and these are
-    not all in which anything ran. `edit` is what a machine can do about
-    it and at which lines, `change` what that makes of the one that the recording holds; `fix` shows its code.
-    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package. `wrong`
-    is that of the rule.
+    not all in which anything ran. `edit` is what a machine can do about it and at which lines.
+    `caller` is the line of the user's that called, `train.py:12`, where `site` is one of an installed package.
     """
 
-    id: str
+    rule: Rule
     severity: Severity
-    title: str
     site: Site
     count: int
     per_step: float
@@ -121,15 +119,28 @@ class Finding:
     related_as: str = "made at"
     processes: tuple[str, ...] = ()
     edit: Placed | None = None
-    change: Change | None = None
     sequence: int = 0
     caller: str = ""
-    wrong: bool = False
+
+    @property
+    def id(self) -> str:
+        """That of its rule."""
+        return self.rule.id
+
+    @property
+    def title(self) -> str:
+        """That of its rule."""
+        return self.rule.title
+
+    @cached_property
+    def change(self) -> Change | None:
+        """What the edit makes of the lines that the recording holds; `fix` shows its code."""
+        return change_at(self.edit) if self.edit is not None else None
 
     @property
     def urgency(self) -> tuple[Severity, bool, bool]:
         """Sorts findings: the most severe first, of these the ones about wrong numbers, then those with a place."""
-        return self.severity, not self.wrong, not self.site.known
+        return self.severity, not self.rule.wrong, not self.site.known
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -145,7 +156,7 @@ class Finding:
         return round(low * share), round(high * share)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """One rule, with its documentation. Applies to torch release `since` to `until`, both included.
 
@@ -231,9 +242,8 @@ class Rule:
         placed = Placed(edit, sites, self.safety if safety is None else safety) if edit is not None else None
         change = change_at(placed) if placed is not None else None
         return Finding(
-            id=self.id,
+            rule=self,
             severity=self.severity if severity is None else severity,
-            title=self.title,
             site=site,
             count=count,
             per_step=per_step,
@@ -245,9 +255,7 @@ class Rule:
             related_sites=tuple(related for related in related_sites if related.known),
             related_as=related_as or self.related_as,
             edit=placed,
-            change=change,
             sequence=sequence,
-            wrong=self.wrong,
         )
 
 

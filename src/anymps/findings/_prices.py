@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anymps.findings._catalogue import rule_of
 from anymps.findings._loop import MIN_STEPS
 from anymps.findings._model import Finding, Rule
 from anymps.forecast import Forecast, Place, loop_forecasts, try_forecast
@@ -98,14 +97,14 @@ def cost_without(step: Forecast, places: Iterable[Place], waits: float) -> tuple
 def priced(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
     """The findings, those about waits and launches of a step with what they cost it on the recording's Mac."""
     found = list(findings)
-    if not any((rule_of(finding).waits or rule_of(finding).price) and finding.per_step for finding in found):
+    if not any((finding.rule.waits or finding.rule.price) and finding.per_step for finding in found):
         return found
     steps = steps_on_mac(recording)
     return [_priced(finding, steps, recording) for finding in found] if steps else found
 
 
 def _priced(finding: Finding, steps: list[Forecast], recording: Recording) -> Finding:
-    rule = rule_of(finding)
+    rule = finding.rule
     if not finding.per_step:
         return finding
     if rule.price is not None:

@@ -12,7 +12,6 @@ from anymps import _paths
 from anymps.findings._catalogue import RULES as RULES
 from anymps.findings._catalogue import by_id
 from anymps.findings._catalogue import nearest_rule as nearest_rule
-from anymps.findings._catalogue import rule_of as rule_of
 from anymps.findings._loop import MIN_STEPS, is_library, package_of
 from anymps.findings._model import Finding, Severity
 from anymps.findings._prices import priced
@@ -24,7 +23,7 @@ RULES.update(by_id(FAMILIES))
 
 def is_refusal(finding: Finding) -> bool:
     """Whether a finding is about a call that raised."""
-    return rule_of(finding).refusal and finding.severity is Severity.ERROR
+    return finding.rule.refusal and finding.severity is Severity.ERROR
 
 
 def find(recording: Recording) -> list[Finding]:
@@ -33,7 +32,7 @@ def find(recording: Recording) -> list[Finding]:
     findings = [finding for family in FAMILIES for finding in getattr(family, "find", lambda _: ())(recording)]
     for family in FAMILIES:
         findings += getattr(family, "find_after", lambda *_: ())(recording, tuple(findings))
-    findings = [finding for finding in findings if rule_of(finding).applies(torch_version)]
+    findings = [finding for finding in findings if finding.rule.applies(torch_version)]
     found = with_processes(recording, priced(recording, with_callers(recording, findings)))
     return sorted(found, key=lambda finding: finding.order)
 
@@ -81,7 +80,7 @@ def with_callers(recording: Recording, findings: Iterable[Finding]) -> list[Find
 
 
 def _with_caller(finding: Finding, caller: str, own: Set[str]) -> Finding:
-    rule = rule_of(finding)
+    rule = finding.rule
     if not caller or not rule.refusal:
         return finding
     finding = replace(finding, caller=caller)
@@ -90,7 +89,7 @@ def _with_caller(finding: Finding, caller: str, own: Set[str]) -> Finding:
         return finding
     # What a machine would write is a change of the package.
     fix = f"The line is in the package {package_of(finding.site)}: change the call at {caller}. {rule.fix}"
-    return replace(finding, fix=fix, edit=None, change=None)
+    return replace(finding, fix=fix, edit=None)
 
 
 def with_processes(recording: Recording, findings: Iterable[Finding]) -> list[Finding]:
@@ -124,7 +123,7 @@ def _seen(finding: Finding, lines: LinesByProcess) -> list[int]:
 
 def _evidence(finding: Finding, lines: LinesByProcess) -> Mapping[tuple[str, int], frozenset[int]]:
     """The kind of event that a finding is about: the same line may run in each process, and wait in one."""
-    rule = rule_of(finding)
+    rule = finding.rule
     if rule.refusal:
         return lines.refused
     return lines.waited if rule.about_waits else lines.called

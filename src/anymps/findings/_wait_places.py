@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import cost_of_wait
 from anymps.findings._loop import MIN_STEPS, is_every_step, package_of, waits_per_step
 from anymps.findings._model import Finding, Severity
@@ -130,7 +129,7 @@ def needless_places(places: Iterable[WaitPlace], findings: Iterable[Finding]) ->
     copies = {
         site.file_line: finding.per_step
         for finding in serious
-        if rule_of(finding).about_copies
+        if finding.rule.about_copies
         for site in (finding.site, *(finding.related_sites if finding.related_as == "also at" else ()))
     }
     return [

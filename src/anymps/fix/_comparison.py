@@ -9,6 +9,8 @@ from math import isclose, isnan
 from pathlib import Path
 from typing import Final
 
+from anymps._text import listed
+
 TOLERANCE = 1e-3
 """Relative, of all numbers that are compared: a fused kernel rounds otherwise, and steps carry that on."""
 _NOTHING = 1e-6
@@ -107,11 +109,8 @@ def agreement(before: Ran, after: Ran) -> str:
             (len(before.files), "file", "files"),
         ]
     words = [f"{count:,} {one if count == 1 else more}" for count, one, more in found if count]
-    if not words:
-        return ""
-    total = sum(count for count, _, _ in found)
-    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    return f"{listed} {'agrees' if total == 1 else 'agree'}"
+    agree = "agrees" if sum(count for count, _, _ in found) == 1 else "agree"
+    return f"{listed(words)} {agree}" if words else ""
 
 
 def _is_earlier(before: Trail, after: Trail) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from anymps._errors import UsageError
 from anymps._text import listed
-from anymps.findings import Finding, rule_of
+from anymps.findings import Finding
 from anymps.findings.edits import TYPE_WITH_MPS, Safety, chosen_by_name
 from anymps.fix._program import Program, source_files
 from anymps.fix._script import Script
@@ -78,10 +78,10 @@ def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterab
     modules that it imports, and of each device that is named as CUDA's in another file of the project that a finding is
     about. Other scripts of the folder are none of its business. What takes the new device for the CPU is changed, too.
     """
-    asking = next((finding for finding in findings if rule_of(finding).project is not None), None)
+    asking = next((finding for finding in findings if finding.rule.project is not None), None)
     if asking is None:
         return
-    rule = rule_of(asking)
+    rule = asking.rule
     named, asked = rule.project, rule.edit if asking.edit is None else asking.edit.edit
     known = (Path(file).resolve() for file in loaded if program.owns(Site(file, 1)))
     modules = list(dict.fromkeys((*source_files(program), *known)))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from anymps._text import listed
-from anymps.findings import Finding, Judgement, Outcome, Severity, Story, rule_of
+from anymps.findings import Finding, Judgement, Outcome, Severity, Story
 from anymps.record import Line
 from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
@@ -100,7 +100,7 @@ def needless_waits(story: Story, findings: Sequence[Finding]) -> float:
 
 def _needless(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:
     """That number, and the processes whose steps have so many where others have fewer."""
-    if not any(rule_of(finding).about_waits or rule_of(finding).about_copies for finding in findings):
+    if not any(finding.rule.about_waits or finding.rule.about_copies for finding in findings):
         return 0, []
     needless = story.needless(findings)
     lines = story.processes

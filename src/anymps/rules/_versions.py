@@ -171,14 +171,6 @@ def check_supported(version: str | TorchVersion) -> TorchVersion:
     return found
 
 
-def generation(version: str | TorchVersion) -> Generation:
-    """The allocator generation of a supported torch version; UnsupportedTorchError outside the range."""
-    release = READING.nearest(check_supported(version).release)
-    if release <= (2, 11):
-        return Generation.G1
-    return Generation.G2 if release <= (2, 13) else Generation.G3
-
-
 def version_rules(version: str | TorchVersion) -> VersionRules:
     """What the MPS backend of a supported torch version does; UnsupportedTorchError outside the range."""
     found = check_supported(version)
@@ -187,7 +179,7 @@ def version_rules(version: str | TorchVersion) -> VersionRules:
     since_14, since_15 = release >= (2, 14), release >= (2, 15)
     return VersionRules(
         version=found,
-        generation=generation(found),
+        generation=Generation.G3 if since_14 else Generation.G2 if since_12 else Generation.G1,
         oldest_macos=15 if since_15 else 14,
         newest_minor_of_macos_26=4 if since_15 else 0,
         shared_pool_only=since_12,

@@ -20,7 +20,7 @@ class Place:
     """A statement's code at `line` and `column` (from 1; 0 where the margin is not known).
 
     `tests` are those of the `if`s around it and in their chains, `loop` the head of the innermost loop, `inner` the
-    statements of the block that its code is the head of, `looped` those of the loop above it, as far as they are known.
+    statements of the block that its code is the head of, as far as they are known.
     """
 
     code: Code
@@ -31,7 +31,6 @@ class Place:
     loop: ast.For | None = None
     inner: tuple[ast.AST, ...] = ()
     function: str = ""
-    looped: tuple[ast.AST, ...] = ()
 
     @property
     def counter(self) -> str:
@@ -81,7 +80,6 @@ def place_in_file(text: str, tree: ast.Module, line: int) -> Place | None:
         loops[-1] if loops else None,
         tuple(getattr(statement, "body", ())) if _is_block(statement) else (),
         functions[-1] if functions else "<module>",
-        tuple(loops[-1].body) if loops else (),
     )
 
 
@@ -98,10 +96,10 @@ def place_in_lines(lines: Mapping[int, str], line: int, source: str, function: s
     first, last, code = found
     margin = _margin(lines[first])
     known = statements_in(lines)
-    tests, loop, looped = _around(lines, dict(known), first, margin)
+    tests, loop = _around(lines, dict(known), first, margin)
     names = names_in_lines([(first, code.statement), *known])
     inner = tuple(_below(lines, dict(known), last, margin))
-    return Place(code, names, first, margin + 1, tuple(tests), loop, inner, function, looped)
+    return Place(code, names, first, margin + 1, tuple(tests), loop, inner, function)
 
 
 def statements_in(lines: Mapping[int, str]) -> tuple[tuple[int, ast.AST], ...]:
@@ -163,17 +161,14 @@ def _margin(line: str) -> int:
 
 def _around(
     lines: Mapping[int, str], known: Mapping[int, ast.AST], first: int, margin: int
-) -> tuple[list[ast.expr], ast.For | None, tuple[ast.AST, ...]]:
-    """The tests and the loop of the blocks around a line, and what stands in the loop above the line."""
+) -> tuple[list[ast.expr], ast.For | None]:
+    """The tests and the loop of the blocks around a line."""
     tests: list[ast.expr] = []
     loop: ast.For | None = None
-    looped: list[ast.AST] = []
     for row in range(first - 1, first - _FAR, -1):
         if row not in lines:
             break
         text, statement = lines[row], known.get(row)
-        if statement is not None and loop is None:
-            looped.append(statement)
         if not text.strip() or _margin(text) >= margin:
             continue
         if isinstance(statement, ast.If):
@@ -181,7 +176,7 @@ def _around(
         if isinstance(statement, ast.For) and loop is None:
             loop = statement
         margin = _margin(text)
-    return tests, loop, tuple(looped) if loop is not None else ()
+    return tests, loop
 
 
 def _below(lines: Mapping[int, str], known: Mapping[int, ast.AST], last: int, margin: int) -> Iterator[ast.AST]:

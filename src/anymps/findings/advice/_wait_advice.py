@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine, number
@@ -14,7 +14,7 @@ from anymps.findings.advice._library_advice import Advice, in_library, in_torch
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Phase, Site
-from anymps.source import LineEdit, Place, assignments_in, names_given, names_in, without_comment
+from anymps.source import LineEdit, Place, names_given, names_in, without_comment
 
 KEPT: Final = LineEdit(without_read)
 _COLLECTED: Final = LineEdit(collected)
@@ -37,6 +37,11 @@ _WHERE: Final = "only where the number itself is needed; a log needs it every 10
 _TOGETHER: Final = (
     "Keep the values of several steps as tensors, and read them at once: `torch.stack(values).tolist()` is one wait. "
     "Compute on the CPU what the program needs as a number in every step."
+)
+_SEVERAL: Final = 2  # elements a step
+_ELEMENTS: Final = (
+    "Read what the loop does not change once before it, a tensor by `x.tolist()` and a list of tensors by "
+    "`torch.stack(xs).tolist()`, and go over those numbers: one wait instead of {} a step."
 )
 _SIZE: Final = (
     "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
@@ -305,56 +310,15 @@ def _in_value(line: UserLine, at: AtLine) -> Advice:
     return Advice(what, _TOGETHER)
 
 
-_WHOLE: Final = (ast.Name, ast.Attribute)
-_SEVERAL: Final = 2  # elements a step
-
-
-class _Loop(NamedTuple):
-    """A loop or a part of a comprehension: its variables, what it runs over, and the names that change in it."""
-
-    variables: frozenset[str]
-    target: ast.expr
-    over: ast.expr
-    changed: frozenset[str]
-
-
 def elements_advice(line: AtLine) -> str:
-    """What to do where the loop around a line reads a tensor element by element; empty where it does not."""
+    """What to do where the loop around a line reads what it runs over element by element; empty where it does not."""
     place = place_at(line.site)
     if place is None or 0 < line.per_step < _SEVERAL:
         return ""
-    loops = list(_loops(place))
-    user = UserLine(place.code.text, place.code)
-    one = f"one wait instead of {number(line.per_step)} a step" if line.per_step else "one wait instead of one each"
-    for tensor in user.read:
-        for loop in loops:
-            name = tensor.value if isinstance(tensor, ast.Subscript) else None
-            if isinstance(name, _WHOLE) and isinstance(tensor, ast.Subscript):
-                whole = ast.unparse(name)
-                if names_in(tensor.slice) & loop.variables and whole.partition(".")[0] not in loop.changed:
-                    return f"Read `{whole}` once before the loop, `{whole}.tolist()`, and index that: {one}."
-            over = _element_of(loop, tensor)
-            if over:
-                return f"Loop over `{over}.tolist()` instead of `{over}`: {one}, and its elements are then numbers."
-    return ""
-
-
-def _loops(place: Place) -> Iterator[_Loop]:
-    for node in ast.walk(place.code.statement):
-        if isinstance(node, ast.comprehension):
-            yield _Loop(names_in(node.target), node.target, node.iter, names_in(node.target))
-    if place.loop is not None:
-        target = place.loop.target
-        changed = (each.target for statement in place.looped for each in assignments_in(statement))
-        yield _Loop(names_in(target), target, place.loop.iter, names_in(target, *changed))
-
-
-def _element_of(loop: _Loop, tensor: ast.expr) -> str:
-    """What a loop runs over, if `tensor` is its variable: `y` of `for y_i in y` and `for i, y_i in enumerate(y)`."""
-    over, target = loop.over, loop.target
-    if isinstance(over, ast.Call) and ast.unparse(over.func) == "enumerate" and over.args:
-        if not isinstance(target, ast.Tuple) or len(target.elts) != len(("index", "element")):
-            return ""
-        over, target = over.args[0], target.elts[1]
-    same = isinstance(tensor, ast.Name) and isinstance(target, ast.Name) and tensor.id == target.id
-    return ast.unparse(over) if same and isinstance(over, _WHOLE) else ""
+    loops = [node.target for node in ast.walk(place.code.statement) if isinstance(node, ast.comprehension)]
+    variables = names_in(*loops, *([] if place.loop is None else [place.loop.target]))
+    read = UserLine(place.code.text, place.code).read
+    elements = [tensor.slice if isinstance(tensor, ast.Subscript) else tensor for tensor in read]
+    if not any(variables & names_in(element) for element in elements if not isinstance(element, ast.Call)):
+        return ""
+    return _ELEMENTS.format(number(line.per_step) if line.per_step else "many")

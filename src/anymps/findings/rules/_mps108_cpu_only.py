@@ -134,7 +134,7 @@ _TEXTS: Final = (
     ),
     (NUMPY, _pattern(*(numpy_of(device) for device in ("mps:0", "mps")))),
     (PINNED, _pattern(pinned_factory(), pinned(f"MPS{_ANY}"))),
-    (ELSEWHERE, _pattern(*map(called_per_element, ("apply_", "map_", "map2_")))),
+    (ELSEWHERE, _pattern(*(called_per_element(name) for name in ("apply_", "map_", "map2_")))),
 )
 _OF_TORCH: Final = ("RuntimeError", "NotImplementedError", "TypeError", "AttributeError")
 _NAMES_MPS: Final = re.compile(r"(?<![\w/.])mps\b(?![./]\w)|\bMPS")

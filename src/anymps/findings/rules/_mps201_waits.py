@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from anymps._errors import UnsupportedTorchError
-from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY, ITEM, SYNCHRONIZE, cost_of_wait
 from anymps.findings._loop import (
     AtLine,
@@ -223,7 +222,7 @@ _PRINTED: Final = "Keep the results of several rounds on the device and print th
 def find_after(recording: Recording, others: Sequence[Finding]) -> Iterator[Finding]:
     """Findings about host waits in every step, and in each round of other loops."""
     away = Counter[tuple[str, int]]()  # copies to the CPU of round trips, which have a finding of their own
-    for trip in (finding for finding in others if rule_of(finding).both_lines):
+    for trip in (finding for finding in others if finding.rule.both_lines):
         for site in trip.related_sites:
             away[site.file_line] += trip.count
     yield from _in_steps(recording, away)

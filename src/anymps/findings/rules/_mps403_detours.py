@@ -18,8 +18,8 @@ from anymps.findings._loop import MIN_STEPS, AtLine, by_line, count_of, is_every
 from anymps.findings._model import Example, Finding, Rule, Severity, at
 from anymps.findings._release import release_of
 from anymps.findings.advice import UserLine
-from anymps.findings.edits import Safety, place_at
-from anymps.record import Direction, Noted, Recording, Site, Wait
+from anymps.findings.edits import Safety
+from anymps.record import Direction, Noted, Recording, Wait
 from anymps.rules import Kind, coverage
 from anymps.source import (
     LineEdit,
@@ -27,9 +27,7 @@ from anymps.source import (
     Rewritten,
     Splice,
     argument,
-    fits,
     last_name,
-    names_given,
     parse_expression,
     unpacks,
 )
@@ -209,25 +207,11 @@ def _constant(recording: Recording, constants: list[Noted], line: AtLine) -> Fin
             else f'Write `self.register_buffer("{attribute[1]}", ..., persistent=False)` where the module makes it; '
             "`.to()` of the module then moves it, once."
             if attribute and line.modules
-            else _copied_once(name, line.site)
+            else f"Copy `{name}`, or what it is taken from, to mps once, before the loop."
+            if name.isidentifier()
+            else ""
         ),
     )
-
-
-def _copied_once(name: str, site: Site) -> str:
-    """The copy before the loop, as a line where `device` is a name that the loop's own line has."""
-    if not name.isidentifier():
-        return ""
-    line, place = f"{name} = {name}.to(device)", place_at(site)
-    if place is not None and name in _made_in_loop(place):
-        return f"Move what `{name}` is taken from to mps once, before the loop."
-    shown = place is not None and fits(line, place)
-    return f"Copy it once, before the loop: `{line}`." if shown else f"Copy `{name}` to mps once, before the loop."
-
-
-def _made_in_loop(place: Place) -> frozenset[str]:
-    """The names that the innermost loop around a line gives values to: before it they stand for something else."""
-    return names_given(*([place.loop.target] if place.loop is not None else []), *place.looped)
 
 
 def _bytes(constant: Noted) -> int:
@@ -256,7 +240,7 @@ def _born(recording: Recording, born: Noted, line: AtLine) -> Finding:
         cost_ns=COPY.of(line.count, line.moved_bytes),
         fix="" if rule is DRAWN else _fix(born, expression),
         related_sites=[born.other] if made != "here" else [],
-        edit=LineEdit(partial(_made_on_device, expression, bool(born.facts.get("number")))) if rule is BORN else None,
+        edit=LineEdit(partial(made_on_device, expression, bool(born.facts.get("number")))) if rule is BORN else None,
         safety=Safety.PROVED,
         written=_WRITTEN,
     )
@@ -354,7 +338,7 @@ _FROM_VALUES: Final = {"as_tensor": "full", "new_tensor": "new_full", "tensor": 
 _DEVICE: Final = re.compile(r"(?:\w+\.)*(?:device|DEVICE)")
 
 
-def _made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
+def made_on_device(expression: str, number: bool, place: Place) -> Rewritten | None:
     """The statement in which `expression` makes a tensor, of one `number` or not, and `.to` moves it."""
     wanted = parse_expression(expression)
     same = ast.dump(wanted) if wanted is not None else ""

@@ -196,12 +196,10 @@ def _asking(line: _Answered, users: Sequence[_Answered], edit: LineEdit) -> Find
 
 def _in_words(source: str) -> str:
     """What to do about a line for which no code can be built."""
-    typed = _TYPED.search(source)
-    if typed is not None and typed[1] in _DTYPES:
-        made = f"`torch.empty(size, dtype=torch.{_DTYPES[typed[1]]}, device=device)`"
-        return f"Create it with a function that takes a device: {made}, or `torch.tensor(...)` for values."
+    if _TYPED.search(source):
+        return _MADE
     called = _CALLED.search(source)
-    if called is not None and called[1] in _INSTEAD:
+    if called is not None:
         return f"Where mps is available, call `torch.{_INSTEAD[called[1]]}()` instead."
     return _MOVED if ".cuda(" in source else _WITHOUT_CODE
 
@@ -254,16 +252,15 @@ _WITHOUT_CODE: Final = "Use mps first where it is available, and keep CUDA-only 
 _MOVED: Final = (
     "Write `.to(device)` for `.cuda()`, with a `device` that is chosen once: mps where there is one, else CUDA."
 )
-_TYPED: Final = re.compile(r"\bcuda\.([A-Z]\w*)Tensor\b")
-_DTYPES: Final = {
-    "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Double": "float32", "Float": "float32",
-    "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
-}  # fmt: skip
-"""Of the types of `torch.cuda`; mps has no float64."""
-_CALLED: Final = re.compile(r"\bcuda\.(\w+)\(")
+_TYPED: Final = re.compile(r"\bcuda\.[A-Z]\w*Tensor\b")
+_MADE: Final = (
+    "Create it with a function that takes a device: `torch.empty(size, dtype=..., device=device)`, or "
+    "`torch.tensor(...)` for values. mps has no float64."
+)
 _INSTEAD: Final = {
     "empty_cache": "mps.empty_cache", "reset_peak_memory_stats": "accelerator.reset_peak_memory_stats",
 }  # fmt: skip
+_CALLED: Final = re.compile(rf"\bcuda\.({'|'.join(_INSTEAD)})\(")
 _SEEDING: Final = "Write `{new}`, which seeds every device."
 _SEEDED: Final = (
     "Leave or delete it: `torch.manual_seed` has the same seed, and seeds mps and CUDA, too.",
@@ -271,8 +268,14 @@ _SEEDED: Final = (
 )
 """Of a statement, and of the head of a block of such."""
 _SEEDS: Final = frozenset({"manual_seed", "manual_seed_all"})
-_ZERO: Final = frozenset({"max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved"})
-"""What torch answers where CUDA was never used."""
+_SILENT: Final = frozenset({"autocast", "GradScaler", "empty_cache", *_SEEDS})
+_ASKING: Final = frozenset(
+    {
+        "is_available", "device_count", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
+        "memory_reserved",
+    }
+)  # fmt: skip
+"""What torch answers with no or 0 where CUDA was never used."""
 _WHY: Final = "Only `--cuda-as-mps` lets this line use the Mac's GPU. "
 
 
@@ -298,30 +301,15 @@ def _why(place: Place | None) -> str:
     if place is None:
         return ""
     names = _words_of(place)
-    if "autocast" in names:
-        return "Only `--cuda-as-mps` makes it act on mps. Without it, autocast for CUDA does nothing on a Mac."
-    if "GradScaler" in names:
-        return (
-            "Only `--cuda-as-mps` makes it act on mps. Without it, a GradScaler for CUDA switches itself off on a Mac."
-        )
+    if names & _SILENT:
+        return "Only `--cuda-as-mps` makes it act on mps. Without it, this does nothing on a Mac."
     if chooses_device(place) and any(isinstance(node, ast.IfExp) for node in place.code.nodes):
         other = "" if "is_available" in names else ", or stops where it uses this device"
         return f"{_WHY}Without it the script chooses the CPU{other}."
     if _only_names(place):
         return f"{_WHY}Without it the script stops where it uses this device."
-    if "is_available" in names:
-        return f"{_WHY}Without it the answer is no, and the script does what it does on a CPU."
-    if "device_count" in names and "current_device" not in names:
-        return f"{_WHY}Without it the answer is 0, and the script does what it does on a CPU."
-    if names & _SEEDS:
-        return (
-            "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac, where "
-            "`torch.manual_seed` seeds mps, too."
-        )
-    if names & _ZERO and "current_device" not in names:
-        return f"{_WHY}Without it the answer is 0 on a Mac."
-    if "empty_cache" in names:
-        return "Only `--cuda-as-mps` makes it act on mps. Without it, the call does nothing on a Mac."
+    if names & _ASKING and "current_device" not in names:
+        return f"{_WHY}Without it the answer is no or 0, and the script does what it does on a CPU."
     return f"{_WHY}Without it the line raises{', if the script reaches it' if place.tests else ''}."
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from anymps._text import duration, percent
-from anymps.findings._catalogue import rule_of
 from anymps.findings._costs import COPY
 from anymps.findings._loop import AtLine, by_line, is_every_step, is_library, some_steps, times
 from anymps.findings._model import Example, Finding, Rule, Severity
@@ -97,7 +96,7 @@ def _found(recording: Recording, step: Forecast, part: float, lines: Sequence[At
 
 def _copying(recording: Recording, others: Sequence[Finding]) -> list[AtLine]:
     """The lines of the program that copy to mps, and that no other rule is about."""
-    about = (finding for finding in others if rule_of(finding).about_copies)
+    about = (finding for finding in others if finding.rule.about_copies)
     told = {site.file_line for finding in about for site in (finding.site, *finding.related_sites)}
     return [
         line

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from anymps._text import percent
-from anymps.findings import Finding, Story, WaitPlace, rule_of
+from anymps.findings import Finding, Story, WaitPlace
 from anymps.record import Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._predicted import standing_seconds
@@ -92,9 +92,7 @@ def _findings_about(place: WaitPlace, findings: Sequence[Finding]) -> list[str]:
     """The findings that say of waits in no training step's routine that they need not be."""
     moves = _moves(place)
     at = place.site.file_line
-    told = (
-        finding for finding in findings if (rule_of(finding).about_copies if moves else rule_of(finding).about_loops)
-    )
+    told = (finding for finding in findings if (finding.rule.about_copies if moves else finding.rule.about_loops))
     return [finding.id for finding in told if at in [site.file_line for site in _lines(finding)]]
 
 

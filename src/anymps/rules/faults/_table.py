@@ -76,14 +76,14 @@ def all_hazards() -> tuple[Hazard, ...]:
 def _hazard(given: dict[str, Any]) -> Hazard:
     """A row of the file. `limit` names the one in `OPERATOR_LIMITS` whose text and first release it has."""
     limit = OPERATOR_LIMITS[given.pop("limit")] if "limit" in given else None
-    taken = {} if limit is None else {"text": limit.text, "since": limit.since}
     words = {
         "outcome": Outcome[given["outcome"].upper()],
         "family": Family[given["family"].upper()] if "family" in given else None,
         "macos": tuple(map(_range, given.get("macos", ()))),
         "metal_families": frozenset(given.get("metal_families", ())),
     }
-    return replace(ranged(Hazard, {"operators": (), "issues": (), **given, **words}), **taken)
+    hazard = ranged(Hazard, {"operators": (), "issues": (), **given, **words})
+    return hazard if limit is None else replace(hazard, text=limit.text, since=limit.since)
 
 
 def _range(macos: list[str]) -> tuple[Release, Release]:

@@ -102,7 +102,7 @@ std::string same_gpu_text(const Rule& rule, const std::string& argument, size_t 
 
 }  // namespace
 
-// Texts by family: torch 2.13, see anymps/rules/texts/_calls.py for the source of each.
+// Texts by family: torch 2.13, see anymps/rules/texts for their source.
 void check_foreign(const Rule& rule, const at::Tensor& tensor, size_t position, int& cpu_scalars, bool sparse) {
   const bool scalar = tensor.is_cpu() && tensor.dim() == 0;
   if ((rule.flags & kCpuIndexOk) && tensor.is_cpu() && (position == 1 || scalar)) {
