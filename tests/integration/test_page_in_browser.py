@@ -11,7 +11,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Recording
-from anymps.report import compare, diff_document, rendered, renderer
+from anymps.report import compare, diff_document, rendered, report_pieces
 from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
 from report.test_report_numbers import predicted
@@ -110,7 +110,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, file: Path, shown: Recording | Plan, **context: Any) -> tuple[Page, list[str]]:
     """The page of a recording or plan in the browser, and all that it complained about or asked the network for."""
     if isinstance(shown, Recording):
-        return opened_text(browser, file, "".join(renderer("html").pieces(Story.of(shown), find(shown))), **context)
+        return opened_text(browser, file, "".join(report_pieces("html", Story.of(shown), find(shown))), **context)
     return opened_text(browser, file, plan_page(shown), **context)
 
 

@@ -18,7 +18,7 @@ from anymps.findings import RULES, Story, find
 from anymps.findings.advice._user_line import without_read
 from anymps.findings.edits import Safety
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import Renderer, compare, diff_document, render_diff_json, renderer
+from anymps.report import compare, diff_document, render_diff_json, report_pieces
 from anymps.report import rendered as as_form
 from anymps.source import Insert, LineEdit, Place, Rewritten, Splice
 from recordings import META, hostile, refusing, small, training
@@ -32,9 +32,7 @@ FORMS = [form for form in FORMATS if form != "terminal"]  # that one has a file 
 
 def rendered(form: str, recording: Recording, root: str | None = None) -> str:
     """The whole report."""
-    shape: Renderer = renderer(form, root)
-    assert shape.name == form
-    return "".join(shape.pieces(Story.of(recording), find(recording)))
+    return "".join(report_pieces(form, Story.of(recording), find(recording), root))
 
 
 def comparable(form: str, report: str) -> str:
@@ -185,7 +183,7 @@ def test_people_read_of_notes(form: str) -> None:
     """The least severity is a note in what people read, as in the count of findings; `info` is its name in settings."""
     recording = once("loader", times=5, workers=0, pin_memory=True, persistent=False, guarded=True)
     report = re.sub(
-        r"<style>.*</style>", "", "".join(renderer(form).pieces(Story.of(recording), find(recording))), flags=re.DOTALL
+        r"<style>.*</style>", "", "".join(report_pieces(form, Story.of(recording), find(recording))), flags=re.DOTALL
     )
     assert "1 note." in report
     assert re.search(
@@ -203,7 +201,7 @@ def test_annotations_cannot_be_broken_out_of() -> None:
         per_step=0, cost_ns=(0, 0), what="50 % of it\r\n::warning::hi", why="w", fix="f", source="s",
     )  # fmt: skip
     recording = RecordingBuilder(meta={"directory": "/p"}).close()
-    lines = "".join(renderer("github").pieces(Story.of(recording), [finding])).splitlines()
+    lines = "".join(report_pieces("github", Story.of(recording), [finding])).splitlines()
     assert lines[1:] == [
         "::error file=a%2Cb%3A%25%0A\\x3a%3Aerror%3A%3Ax.py,line=3,title=MPS000 a%3A b%2C c%25::"
         "50 %25 of it\\r\\n\\x3a:warning::hi%0AWhy: w%0AFix: f"
@@ -264,7 +262,7 @@ def test_sarif_offers_the_new_line(edit: LineEdit | None, safety: Safety, fixed:
     site = Site("/job/train.py", 3, "main", source.strip(), first=2, around=f"for x in loader:\n{source}\nprint()")
     finding = RULES["MPS201"].finding(site, what="It waits.", count=1, edit=edit, safety=safety)
     recording = small()
-    (run,) = json.loads("".join(renderer("sarif").pieces(Story.of(recording), [finding])))["runs"]
+    (run,) = json.loads("".join(report_pieces("sarif", Story.of(recording), [finding])))["runs"]
     schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
     jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
     (result,) = run["results"]

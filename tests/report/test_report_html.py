@@ -11,7 +11,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
-from anymps.report import renderer
+from anymps.report import report_pieces
 from recordings import small
 
 EVIL = "\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>"
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 def page(recording: Recording) -> Page:
     """The page of a recording with its own findings."""
-    return Page("".join(renderer("html").pieces(Story.of(recording), find(recording))))
+    return Page("".join(report_pieces("html", Story.of(recording), find(recording))))
 
 
 def evil() -> Recording:
@@ -125,7 +125,7 @@ def quoted(text: str, recorded: str, line: int = 3) -> list[str]:
     site = builder.site("/p/train.py", line, "main", recorded, text=text)
     builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0, site=site)
     recording = builder.close()
-    report = "".join(renderer("html").pieces(Story.of(recording), find(recording)))
+    report = "".join(report_pieces("html", Story.of(recording), find(recording)))
     block = re.search(r"<pre[^>]*>(.*?)</pre>", report, re.DOTALL)
     rows = re.findall(r'class="no">(.*?)</span><code>(.*?)</code>', block[1]) if block is not None else []
     return [f"{number}: {text}" for number, text in rows]

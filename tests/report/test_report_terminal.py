@@ -9,7 +9,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Fate, Flag, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait
-from anymps.report import Renderer, print_terminal, render_terminal, renderer
+from anymps.report import print_document, render_terminal, report_pieces, run_document
 from anymps.report._words import limits
 from anymps.report.document import NARROWEST, WIDEST, Document, Section, Table, as_text
 from anymps.report.run._waits import belonging_table, hurting_table
@@ -452,7 +452,7 @@ def test_verdict_on_a_run_without_mps(ending: dict[str, object], lines: list[str
     builder.note("loader", start_ns=5, workers=0, pin_memory=False)
     recording = builder.close()
     assert report(recording).splitlines()[:2] == lines
-    assert f'<span class="state {mark}"' in "".join(renderer("html").pieces(Story.of(recording), ()))
+    assert f'<span class="state {mark}"' in "".join(report_pieces("html", Story.of(recording), ()))
 
 
 def test_verdict_on_a_real_mac() -> None:
@@ -575,7 +575,7 @@ def test_pipe_gets_the_plain_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "70")
     recording = training().close()
     stream = Terminal(terminal=False)
-    print_terminal(Story.of(recording), find(recording), stream)
+    print_document(run_document(Story.of(recording), find(recording)), stream)
     assert stream.text == WITH_FINDINGS
 
 
@@ -589,7 +589,7 @@ def test_terminal_gets_colour_and_its_own_width(monkeypatch: pytest.MonkeyPatch)
     for variable, value, plain in (("NO_COLOR", "", False), ("NO_COLOR", "1", True), ("TERM", "dumb", True)):
         monkeypatch.setenv(variable, value)
         stream = Terminal(terminal=True)
-        print_terminal(Story.of(recording), find(recording), stream)
+        print_document(run_document(Story.of(recording), find(recording)), stream)
         assert stream.text == (report(recording, 70) if plain else expected)
         monkeypatch.setenv("NO_COLOR", "")
 
@@ -599,15 +599,8 @@ def test_stream_that_knows_few_characters() -> None:
     builder = RecordingBuilder(meta=META)
     builder.entry("aten::mm", start_ns=0, site=builder.site(SCRIPT, 1, "main", "größe = x.größe()"))
     stream = Terminal(terminal=False, encoding="ascii")
-    print_terminal(Story.of(builder.close()), [], stream)
+    print_document(run_document(Story.of(builder.close()), []), stream)
     assert "gr??e = x.gr??e()" in stream.text
-
-
-def test_terminal_renderer_is_a_renderer() -> None:
-    """The renderer fits the protocol that every form of a report has."""
-    shape: Renderer = renderer("terminal")
-    recording = training().close()
-    assert (shape.name, "".join(shape.pieces(Story.of(recording), find(recording)))) == ("terminal", WITH_FINDINGS)
 
 
 PLACES = ("models/transformers/modeling_qwen2_vl.py:1234", "train.py:36")

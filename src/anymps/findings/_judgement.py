@@ -53,6 +53,11 @@ class Judgement:
         """Whether the script ran to its end as it should."""
         return self.outcome is Outcome.RUNS
 
+    @property
+    def stops(self) -> bool:
+        """Whether the run ends early on a Mac, so that no time is shown."""
+        return self.outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
+
 
 def unused(recording: Recording) -> bool:
     """Whether nothing reached mps in the whole run."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from anymps.findings import Finding, Severity, Story
+from anymps.findings import Finding, Judgement, Severity
 from anymps.record import Site
 from anymps.report import _text as text
-from anymps.report._words import cost, seen_in, times
+from anymps.report._words import times
 from anymps.report.document import Note, SourceLine, Spot, State
 
 _LONGEST: Final = 400  # characters of a line of source that are shown
@@ -19,9 +20,14 @@ STATES: Final[dict[Severity | None, State]] = {
 }
 
 
-def note(anchor: str, finding: Finding, story: Story) -> Note:
+def state_of(findings: Sequence[Finding], judged: Judgement) -> State:
+    """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
+    none = None if judged.good else Severity.INFO
+    return STATES[min((finding.severity for finding in findings), default=none)]
+
+
+def note(anchor: str, finding: Finding, directory: str, *, cost: str, seen_in: str) -> Note:
     """Everything that a report of one run says of a finding."""
-    directory = story.run.directory
     return Note(
         anchor=anchor,
         id=finding.id,
@@ -32,8 +38,8 @@ def note(anchor: str, finding: Finding, story: Story) -> Note:
         times=times(finding),
         related_as=finding.related_as,
         related=tuple(_spot(site, directory, function=False) for site in finding.related_sites),
-        seen_in=seen_in(story, finding),
-        cost=cost(finding, story),
+        seen_in=seen_in,
+        cost=cost,
         why=text.clean(finding.why),
         fix=text.clean(finding.fix),
         source=text.clean(finding.source),

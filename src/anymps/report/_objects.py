@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
+from anymps._version import __version__
 from anymps.findings import Finding
 from anymps.record import Site
 
@@ -43,3 +45,14 @@ def _plain(value: object) -> object:
     if is_dataclass(value):
         return record_object(value)
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def as_json(name: str, content: Mapping[str, object]) -> str:
+    """A JSON form, by its schema in `docs/schema`: what it is, then its content; indented by two blanks.
+
+    Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all. The version goes up
+    when a field changes its meaning or goes away; new fields do not count.
+    """
+    generator = {"name": "anymps", "version": __version__}
+    head = {"format": f"anymps-{name}", "version": 1, "generator": generator}
+    return json.dumps({**head, **content}, indent=2, allow_nan=False) + "\n"

@@ -17,7 +17,7 @@ from anymps._settings import Settings
 from anymps.commands._judge import Judge
 from anymps.findings import Story, unused
 from anymps.record import Recording
-from anymps.report import Renderer, Running, write_file
+from anymps.report import Running, report_pieces, write_file
 
 
 def write_pages(order: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ def write_pages(order: dict[str, Any]) -> None:
         findings = judge.judge(recording).findings
         story = Story.of(recording)
         for page in order["pages"]:
-            write_file(Renderer("html", running=running).pieces(story, findings), Path(page))
+            write_file(report_pieces("html", story, findings, running=running), Path(page))
 
 
 def _main() -> int:

@@ -44,7 +44,7 @@ def _log(story: Story, findings: Sequence[Finding], root: str) -> dict[str, Any]
         },
         "invocations": [_invocation(story, findings)],
         "results": [
-            _result(finding, mark, places[finding.id], root, expected(story, finding))
+            _result(finding, mark, places[finding.id], root, expected(finding, story.run.suite))
             for finding, mark in zip(findings, marks, strict=True)
         ],
         "columnKind": "unicodeCodePoints",
