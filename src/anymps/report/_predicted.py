@@ -8,7 +8,7 @@ from typing import Final
 from anymps._text import duration, estimate
 from anymps.findings import Story
 from anymps.forecast import Forecast
-from anymps.record import Phase
+from anymps.record import Phase, StepTable
 from anymps.report._text import percent
 
 ON_MAC = "on the Mac"
@@ -26,7 +26,7 @@ def predicted_sentence(story: Story) -> str:
     if loops := story.loop_forecasts:
         return " ".join(f"In loop {number} of {len(loops)}, {_told(found)}" for number, found in enumerate(loops, 1))
     found = story.forecast
-    return found.sentence if found is not None else why_no_prediction(story)
+    return found.sentence if found is not None else why_no_prediction(story.step_table, story.no_forecast)
 
 
 def _told(found: Forecast | None) -> str:
@@ -34,10 +34,9 @@ def _told(found: Forecast | None) -> str:
     return f"{sentence[0].lower()}{sentence[1:]}"
 
 
-def why_no_prediction(story: Story) -> str:
+def why_no_prediction(table: StepTable, why: str) -> str:
     """Why there is no prediction, in one sentence; empty where there is one, and for a run without work in steps."""
-    works = any(share.on_mps or share.on_cpu or share.waits for share in story.step_table.typical)
-    return story.no_forecast if works else ""
+    return why if any(share.on_mps or share.on_cpu or share.waits for share in table.typical) else ""
 
 
 def predicted_in_short(story: Story) -> str:

@@ -219,7 +219,8 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
         )
         if story.run.on_mac:
             sentences.append(_device_time(story.wait_calls, story.device_times))
-    sentences += [told.in_full for told in (own_kernels(story), numbers(story)) if told is not None]
+    made = story.run, story.operators
+    sentences += [told.in_full for told in (own_kernels(*made), numbers(*made)) if told is not None]
     if story.parts:
         names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(

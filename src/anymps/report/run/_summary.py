@@ -81,7 +81,8 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield Text(step)
     if joined := processes(story):
         yield Text(joined)
-    yield from (Text(told.in_short) for told in (own_kernels(story), numbers(story)) if told is not None)
+    made = story.run, story.operators
+    yield from (Text(told.in_short) for told in (own_kernels(*made), numbers(*made)) if told is not None)
     if whole:
         # In one piece, however long: it is a command to copy.
         yield Text.assemble("Full report: ", (text.clean(whole), "bold"), no_wrap=True, overflow="ignore")
