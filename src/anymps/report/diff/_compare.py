@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from anymps.findings import Finding, Story
 from anymps.record import Fate, PhaseShare
-from anymps.report._identity import Key, key
+from anymps.report._objects import Key, key
 from anymps.report._predicted import mac_seconds
 from anymps.report._step import by_place, step_title, total
 from anymps.report._text import path

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from anymps.findings import Finding, Story
-from anymps.report._identity import fingerprints
-from anymps.report._objects import as_json, finding_object, record_object
+from anymps.report._objects import as_json, finding_object, fingerprints, record_object
 from anymps.report._text import clean
 from anymps.report.diff._compare import Diff
 

@@ -12,7 +12,7 @@ from anymps.findings import Finding, Severity, Story
 from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
 from anymps.report._words import seen_in, verdict
-from anymps.report.run._location import below
+from anymps.report.run._sarif import below
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from anymps.findings import Finding, Story, WaitPlace
 from anymps.record import Line, WaitQueue
 from anymps.report._checked import numbers_object, own_kernels_object
-from anymps.report._identity import fingerprints
-from anymps.report._objects import as_json, finding_object, record_object, site_object
+from anymps.report._objects import as_json, finding_object, fingerprints, record_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._words import limits, verdict
 
