@@ -14,13 +14,10 @@ import jsonschema
 import pytest
 
 from anymps._settings import FORMATS
-from anymps.findings import RULES, Story, find
-from anymps.findings.advice._user_line import without_read
-from anymps.findings.edits import Safety
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
 from anymps.report import compare, diff_document, render_diff_json, report_pieces
 from anymps.report import rendered as as_form
-from anymps.source import Insert, LineEdit, Place, Rewritten, Splice
 from recordings import META, hostile, refusing, small, training
 from rule_loops import once
 
@@ -194,7 +191,6 @@ def test_people_read_of_notes(form: str) -> None:
 def test_annotations_cannot_be_broken_out_of() -> None:
     """Characters that end a property, a message or a line are escaped, so a script's text starts no command."""
     from anymps.findings import Finding, Severity
-    from anymps.record import Site
 
     finding = Finding(
         id="MPS000", severity=Severity.ERROR, title="a: b, c%", site=Site("/p/a,b:%\n::error::x.py", 3), count=1,
@@ -240,41 +236,6 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
     none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
     if suite["tests"] and status < 2:
         assert "None of 3 tests used mps, so this says nothing about M3 Pro 18GB." in rendered("terminal", none)
-
-
-def needing_device(place: Place) -> Rewritten:
-    """An edit that needs a line below the imports."""
-    return Rewritten((Splice(0, 0, "device; "),), (Insert("device", "device = 1"),))
-
-
-@pytest.mark.parametrize(
-    ("edit", "safety", "fixed"),
-    [
-        (LineEdit(without_read), Safety.PROVED, "    total = total + loss.detach()  # sum"),
-        (LineEdit(without_read), Safety.ADVICE, None),
-        (LineEdit(needing_device), Safety.SAFE, None),  # a line elsewhere is needed, too
-        (None, Safety.SAFE, None),
-    ],
-)
-def test_sarif_offers_the_new_line(edit: LineEdit | None, safety: Safety, fixed: str | None) -> None:
-    """As a replacement in its columns, which editors apply; only what a machine may make, and in one place."""
-    source = "    total += loss.item()  # sum"
-    site = Site("/job/train.py", 3, "main", source.strip(), first=2, around=f"for x in loader:\n{source}\nprint()")
-    finding = RULES["MPS201"].finding(site, what="It waits.", count=1, edit=edit, safety=safety)
-    recording = small()
-    (run,) = json.loads("".join(report_pieces("sarif", Story.of(recording), [finding])))["runs"]
-    schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
-    jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
-    (result,) = run["results"]
-    if fixed is None:
-        assert "fixes" not in result
-        return
-    ((change,),) = (fix["artifactChanges"] for fix in result["fixes"])
-    assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
-    (replacement,) = change["replacements"]
-    region = replacement["deletedRegion"]
-    first, last = region["startColumn"] - 1, region["endColumn"] - 1
-    assert (region["startLine"], source[:first] + replacement["insertedContent"]["text"] + source[last:]) == (3, fixed)
 
 
 WHY = "expected by m.txt:3 (test_it.py::test_load)"

@@ -49,11 +49,6 @@ class Judgement:
     refused: int = 0
 
     @property
-    def good(self) -> bool:
-        """Whether the script ran to its end as it should."""
-        return self.outcome is Outcome.RUNS
-
-    @property
     def stops(self) -> bool:
         """Whether the run ends early on a Mac, so that no time is shown."""
         return self.outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)

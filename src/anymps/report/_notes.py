@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from anymps.findings import Finding, Judgement, Severity
+from anymps.findings import Finding, Judgement, Outcome, Severity
 from anymps.record import Site
 from anymps.report import _text as text
 from anymps.report._words import times
@@ -22,7 +22,7 @@ STATES: Final[dict[Severity | None, State]] = {
 
 def state_of(findings: Sequence[Finding], judged: Judgement) -> State:
     """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
-    none = None if judged.good else Severity.INFO
+    none = None if judged.outcome is Outcome.RUNS else Severity.INFO
     return STATES[min((finding.severity for finding in findings), default=none)]
 
 

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from anymps._version import __version__
 from anymps.findings import RULES, Finding, Rule, Severity, Story
-from anymps.findings.edits import Safety
 from anymps.record import Site
 from anymps.report._objects import fingerprints
 from anymps.report._suite import expected
@@ -99,9 +98,6 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": _plain(expected)}]
     if finding.site.known:
         result["locations"] = [_location(finding.site, root)]
-    fix = _fix(finding, root)
-    if fix is not None:
-        result["fixes"] = [fix]
     related = [site for site in finding.related_sites if site.known]
     if related:
         what = finding.related_as.removesuffix(" at")
@@ -114,31 +110,6 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
             for number, site in enumerate(related, start=1)
         ]
     return result
-
-
-def _fix(finding: Finding, root: str) -> dict[str, Any] | None:
-    """The finding's change, where a machine may make it and it needs nothing elsewhere in the file."""
-    change = finding.change
-    if change is None or finding.edit is None or finding.edit.safety is Safety.ADVICE:
-        return None
-    if not change.column or change.inserts:
-        return None
-    rows = change.old.split("\n")
-    last = change.column + len(rows[0]) if len(rows) == 1 else 1 + len(rows[-1])
-    region = {"startLine": change.line, "startColumn": change.column}
-    region |= {"endLine": change.line + len(rows) - 1} if len(rows) > 1 else {}
-    site = next((place for place in finding.edit.sites if place.file == change.file), finding.site)
-    return {
-        "description": {"text": _plain(finding.fix)},
-        "artifactChanges": [
-            {
-                "artifactLocation": _artifact(site, root),
-                "replacements": [
-                    {"deletedRegion": {**region, "endColumn": last}, "insertedContent": {"text": change.new}}
-                ],
-            }
-        ],
-    }
 
 
 def _plain(message: str) -> str:
