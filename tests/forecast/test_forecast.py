@@ -126,7 +126,7 @@ def test_a_fallback_takes_what_it_took_here() -> None:
     assert found.time.seconds == pytest.approx(10 * PRODUCT + 80e-3 * SPEED, rel=0.02)
 
 
-def test_own_code_counts_by_its_shortest_gap() -> None:
+def test_own_code_counts_by_its_usual_gap() -> None:
     """4 ms of Python in each step but one, in which something else held the machine up."""
     steps = Steps()
     for number in range(6):
