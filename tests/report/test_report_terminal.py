@@ -21,7 +21,27 @@ def report(recording: Recording, width: int = 100) -> str:
     return render_terminal(Story.of(recording), find(recording), width=width)
 
 
-WITH_FINDINGS = """\
+LINES = """\
+Your script, line by line  counts of the whole run
+
+  nets/model.py
+  line  on mps  on CPU  switches  waits  source
+    18   1,000                           x = torch.relu(self.conv1(x))
+    19              10        20     10  x = x * torch.heaviside(x.detach(), self.zero)
+
+  train.py
+  line  on mps  on CPU  switches  waits  source
+    31                               20  images, labels = images.to(device), labels.to(device)
+    36      10                       10  running += loss.item()
+
+  timm/layers/drop.py
+  line  on mps  on CPU  switches  waits  source
+    88      10                           random_tensor.div_(keep_prob)
+
+  Not from your lines: 2,010 on mps.
+"""
+
+WITH_FINDINGS = f"""\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
 2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
 waits are needless; without them the host could run 277 operators ahead, not 202.
@@ -89,24 +109,7 @@ Waits  2 lines in the steps
   Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
 
-Your script, line by line  counts of the whole run
-
-  nets/model.py
-  line  on mps  on CPU  switches  waits  source
-    18   1,000                           x = torch.relu(self.conv1(x))
-    19              10        20     10  x = x * torch.heaviside(x.detach(), self.zero)
-
-  train.py
-  line  on mps  on CPU  switches  waits  source
-    31                               20  images, labels = images.to(device), labels.to(device)
-    36      10                       10  running += loss.item()
-
-  timm/layers/drop.py
-  line  on mps  on CPU  switches  waits  source
-    88      10                           random_tensor.div_(keep_prob)
-
-  Not from your lines: 2,010 on mps.
-
+{LINES}
 Environment
 
   Mac        Apple M3 Pro (18-core GPU), 18 GB, macOS 26.4: working set 13.32 GiB, largest buffer
@@ -209,7 +212,7 @@ Limits
 """
 
 
-BRIEF = """\
+BRIEF = f"""\
 Would run on M3 Pro 18GB, with 1 operator on the CPU.
 2 warnings. Change first: nets/model.py:19 (MPS102, about 332 to 660 us a step). 2 of a step's 4
 waits are needless; without them the host could run 277 operators ahead, not 202.
@@ -250,24 +253,7 @@ Waits  2 lines in the steps
   Fine as they are:
   train.py:31  copy to mps  20  the loop's data on its way to the device
 
-Your script, line by line  counts of the whole run
-
-  nets/model.py
-  line  on mps  on CPU  switches  waits  source
-    18   1,000                           x = torch.relu(self.conv1(x))
-    19              10        20     10  x = x * torch.heaviside(x.detach(), self.zero)
-
-  train.py
-  line  on mps  on CPU  switches  waits  source
-    31                               20  images, labels = images.to(device), labels.to(device)
-    36      10                       10  running += loss.item()
-
-  timm/layers/drop.py
-  line  on mps  on CPU  switches  waits  source
-    88      10                           random_tensor.div_(keep_prob)
-
-  Not from your lines: 2,010 on mps.
-
+{LINES}
 -v shows each finding's line, fix and reason, this machine's own times, the Mac and the versions.
 """
 

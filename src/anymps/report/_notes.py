@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from anymps.findings import Finding, Judgement, Outcome, Severity
@@ -48,20 +49,11 @@ def note(anchor: str, finding: Finding, directory: str, *, cost: str, seen_in: s
 
 def brief_note(anchor: str, finding: Finding, times: str, directory: str, *, brief: str, fix: bool) -> Note:
     """What a comparison says of a finding."""
-    line = text.clean(finding.site.source.strip())
-    return Note(
-        anchor=anchor,
-        id=finding.id,
-        severity=STATES[finding.severity],
-        title=text.clean(finding.title),
-        spot=Spot(
-            text.place(finding.site, directory), line=line, excerpt=(SourceLine(0, line, False),) if line else ()
-        ),
-        what=text.clean(finding.what),
-        times=times,
-        fix=text.clean(finding.fix) if fix else "",
-        brief=brief,
-    )
+    whole = note(anchor, finding, directory, cost="", seen_in="")
+    line = whole.spot.line
+    spot = replace(whole.spot, function="", excerpt=(SourceLine(0, line, False),) if line else ())
+    told = whole.fix if fix else ""
+    return replace(whole, spot=spot, times=times, related=(), why="", fix=told, source="", brief=brief)
 
 
 def _spot(site: Site, directory: str, *, function: bool = True) -> Spot:

@@ -13,7 +13,7 @@ from anymps.plan import Choice, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
-from anymps.report.plan._words import INTERVAL, rate
+from anymps.report.plan._words import INTERVAL, largest_batch, rate
 
 TITLE: Final = "Which Mac?"
 
@@ -68,22 +68,15 @@ def by_memory(plan: Plan) -> str:
 def _memory_row(row: Row) -> str:
     """`fails`, `tight, batch 8`, or `batch 36` where it fits."""
     verdict = row.outcome.verdict
-    largest = largest_batch(row.largest_batch, row.larger_unknown) if row.largest_batch else ""
+    largest = largest_batch(row.largest_batch) if row.largest_batch else ""
     if not largest:
         return verdict.value
     return f"batch {largest}" if verdict is Verdict.FITS else f"{verdict.value}, batch {largest}"
 
 
-def largest_batch(number: int | None, larger_unknown: bool) -> str:
-    """`8`, `65,536+` where larger ones were not looked at, `none`, and nothing where it is not known."""
-    if number is None:
-        return ""
-    return f"{number:,}{'+' if larger_unknown else ''}" if number else "none"
-
-
 def said(choice: Choice) -> str:
     """A Mac above its bar, in few characters: `M5 16GB: tight, batch up to 8, 48/s`."""
-    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    largest = largest_batch(choice.largest_batch)
     parts = [choice.verdict.value]
     if choice.largest_batch:
         parts.append(f"batch up to {largest}")
@@ -126,7 +119,7 @@ def _name(choice: Choice) -> str:
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
-    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
         return name, choice.verdict.value, largest, "", "", "", "", "", ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from anymps.cost import WalkedStep
-from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
+from anymps.plan import LARGEST_BATCH, Batches, Change, Choice, Fix, MacTime, Plan, Row
 from anymps.record import Category, Moment, Site
 from anymps.report._objects import as_json
 
@@ -99,7 +99,7 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "gpu_cores": choice.mac.gpu_cores,
         "verdict": choice.verdict.value,
         "largest_batch": choice.largest_batch,
-        "larger_unknown": choice.larger_unknown,
+        "larger_unknown": choice.largest_batch == LARGEST_BATCH,
         **_seconds(time),
         "samples_per_second": choice.samples,
         "bound": time.bound if time else None,
@@ -124,7 +124,7 @@ def _mac(row: Row) -> dict[str, Any]:
         "message": outcome.message,
         "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
         "largest_batch": row.largest_batch,
-        "larger_unknown": row.larger_unknown,
+        "larger_unknown": row.largest_batch == LARGEST_BATCH,
         "recovery": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
     }
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from anymps._text import estimate, step_name
 from anymps.forecast import bound_words
-from anymps.plan import Kind, NoLarger, Outcome, Plan, Row, Verdict
+from anymps.plan import LARGEST_BATCH, Kind, NoLarger, Outcome, Plan, Row, Verdict
 from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -217,11 +217,17 @@ def mac_table(plan: Plan) -> Table:
             verdict(outcome) + (f", then {_after_failure(row)}" if row.recovery is not None else ""),
         ]
         if batches:
-            largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
-            cells.append(f"{largest}+" if row.larger_unknown else largest)
+            cells.append(largest_batch(row.largest_batch) or "?")
         rows.append(tuple(cells))
     caption = "The working set is what Metal recommends; the peak is that of the heaps"
     return Table("mac-table", columns, tuple(rows), caption=caption, rest=" ".join(_on_macs(plan)))
+
+
+def largest_batch(number: int | None) -> str:
+    """`8`, `65,536+` where larger ones were not looked at, `none`, and nothing where it is not known."""
+    if number is None:
+        return ""
+    return f"{number:,}{'+' if number == LARGEST_BATCH else ''}" if number else "none"
 
 
 def time_table(plan: Plan) -> Table:

@@ -100,7 +100,8 @@ def run_document(
 def _sections(
     story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
 ) -> Iterator[Section]:
-    page, timed = Form.PAGE in forms, Form.PAGE in forms and not story.judge(findings).stops
+    page = Form.PAGE in forms
+    timed = page and not story.judge(findings).stops
     if timed and (bar := step_bar(story.timed)) is not None:
         drawn = Drawing("timeline_drawing", bar)
         yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
