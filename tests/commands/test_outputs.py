@@ -16,7 +16,7 @@ from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import Output, Outputs, renderer
+from anymps.report import Output, Outputs, report_pieces
 from processes import clean_environment
 
 ENVIRONMENT = clean_environment()
@@ -38,7 +38,7 @@ def recording(tmp_path: Path) -> Path:
 def expected(recording: Path, form: str) -> str:
     """What the renderer makes of it."""
     with Recording.open(recording) as opened:
-        return "".join(renderer(form).pieces(Story.of(opened), find(opened)))
+        return "".join(report_pieces(form, Story.of(opened), find(opened)))
 
 
 @pytest.mark.parametrize("form", FORMATS)

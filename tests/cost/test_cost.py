@@ -7,13 +7,18 @@ import re
 import pytest
 
 from anymps import CostError, Mac, parse_mac
-from anymps.cost import OperatorCall, predict_operator
+from anymps.cost import OperatorCall, OperatorTime, predict_operator
 from anymps.cost._coefficients import shipped, torch_release
 from anymps.cost._predict import runs_own_kernel, wait_seconds, works_of
 from anymps.mac import all_macs
 from cost.calls import COEFFICIENTS, M1, ROOT, TORCH, call, product
 
 M4_MAX = parse_mac("M4 Max 40-core GPU 64GB")
+
+
+def time_of(text: str, mac: Mac = M1, torch: str = TORCH) -> OperatorTime:
+    """The predicted time of a call."""
+    return predict_operator(call(text), mac, torch)
 
 
 def test_a_large_product_is_bound_by_compute() -> None:
@@ -28,23 +33,21 @@ def test_a_large_product_is_bound_by_compute() -> None:
 
 def test_a_large_sum_of_two_tensors_is_bound_by_bandwidth() -> None:
     """Three tensors of 256 MiB pass the memory at 40 % to all of its rate."""
-    time = predict_operator(
-        call("aten::add.Tensor(float32[8192, 8192], float32[8192, 8192]) -> (float32[8192, 8192])"), M1, TORCH
-    )
+    time = time_of("aten::add.Tensor(float32[8192, 8192], float32[8192, 8192]) -> (float32[8192, 8192])")
     assert (time.bound, time.kind) == ("bandwidth", "elementwise")
     assert 0.4 < 3 * 4 * 8192**2 / time.device / M1.memory_bandwidth < 1.0001
 
 
 def test_a_tiny_operator_is_bound_by_its_launch() -> None:
     """One element: the kernel takes some microseconds, and the host longer to dispatch it."""
-    time = predict_operator(call("aten::relu(float32[1]) -> (float32[1])"), M1, TORCH)
+    time = time_of("aten::relu(float32[1]) -> (float32[1])")
     assert time.bound == "launch"
     assert 0.5e-6 < time.device < 5e-6 < time.host < 30e-6
 
 
 def test_a_view_costs_nothing_on_the_device() -> None:
     """Only the host has work with it."""
-    time = predict_operator(call("aten::view(float32[64, 64]) -> (float32[4096])"), M1, TORCH)
+    time = time_of("aten::view(float32[64, 64]) -> (float32[4096])")
     assert (time.device, time.low, time.high, time.bound) == (0, 0, 0, "nothing")
     assert 0 < time.host < 10e-6
 
@@ -52,19 +55,19 @@ def test_a_view_costs_nothing_on_the_device() -> None:
 def test_a_fused_kernel_moves_its_buffers_once() -> None:
     """As an elementwise operator with the same tensors; a person's own Metal kernel may do anything."""
     buffers = "float32[4096, 4096], float32[4096, 4096]"
-    fused = predict_operator(call(f"metal::generated_kernel_0.threads_16777216_group_1024({buffers}) -> ()"), M1, TORCH)
-    assert fused == predict_operator(call("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"), M1, TORCH)
+    fused = time_of(f"metal::generated_kernel_0.threads_16777216_group_1024({buffers}) -> ()")
+    assert fused == time_of("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])")
     with pytest.raises(CostError) as raised:
-        predict_operator(call(f"metal::mine.threads_8_group_8({buffers}) -> ()"), M1, TORCH)
+        time_of(f"metal::mine.threads_8_group_8({buffers}) -> ()")
     assert str(raised.value) == "anymps: metal::mine.threads_8_group_8 has no class of cost: its time is not predicted"
 
 
 def test_in_place_counts_what_is_written() -> None:
     """`relu_` moves as many bytes as `relu`, and `zero_` half of them."""
-    there = predict_operator(call("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])"), M1, TORCH)
-    in_place = predict_operator(call("aten::relu_(float32[4096, 4096]) -> ()"), M1, TORCH)
+    there = time_of("aten::relu(float32[4096, 4096]) -> (float32[4096, 4096])")
+    in_place = time_of("aten::relu_(float32[4096, 4096]) -> ()")
     assert there == in_place
-    assert predict_operator(call("aten::zero_(float32[4096, 4096]) -> ()"), M1, TORCH).device < there.device
+    assert time_of("aten::zero_(float32[4096, 4096]) -> ()").device < there.device
 
 
 def moved(text: str) -> list[tuple[str, int]]:
@@ -117,19 +120,10 @@ def test_a_depthwise_convolution_is_a_product_for_each_channel() -> None:
 
 def test_a_convolution_counts_as_a_product() -> None:
     """128 channels, 3 x 3: 2 * 8*56*56 * 128 * 128*9 operations; backward makes two such products and a sum."""
-    forward = predict_operator(
-        call("aten::convolution(float32[8, 128, 56, 56], float32[128, 128, 3, 3]) -> (float32[8, 128, 56, 56])"),
-        M4_MAX,
-        TORCH,
-    )
-    backward = predict_operator(
-        call(
-            "aten::convolution_backward(float32[8, 128, 56, 56], float32[8, 128, 56, 56], float32[128, 128, 3, 3]) -> "
-            "(float32[8, 128, 56, 56], float32[128, 128, 3, 3], float32[128])"
-        ),
-        M4_MAX,
-        TORCH,
-    )
+    given, weight = "float32[8, 128, 56, 56]", "float32[128, 128, 3, 3]"
+    forward = time_of(f"aten::convolution({given}, {weight}) -> ({given})", M4_MAX)
+    results = f"{given}, {weight}, float32[128]"
+    backward = time_of(f"aten::convolution_backward({given}, {given}, {weight}) -> ({results})", M4_MAX)
     assert forward.kind == "conv"
     assert M4_MAX.fp32_peak is not None
     assert 0.4 < 2 * 8 * 56 * 56 * 128 * 128 * 9 / forward.device / M4_MAX.fp32_peak < 1
@@ -138,22 +132,10 @@ def test_a_convolution_counts_as_a_product() -> None:
 
 def test_a_linear_layer_counts_as_its_product() -> None:
     """`linear` of 3-D input is one product; its backward makes two and sums the bias."""
-    forward = predict_operator(
-        call("aten::linear(float32[8, 512, 768], float32[3072, 768], float32[3072]) -> (float32[8, 512, 3072])"),
-        M1,
-        TORCH,
-    )
-    same = predict_operator(
-        call("aten::mm(float32[4096, 768], float32[768, 3072]) -> (float32[4096, 3072])"), M1, TORCH
-    )
-    backward = predict_operator(
-        call(
-            "aten::linear_backward(float32[8, 512, 768], float32[8, 512, 3072], float32[3072, 768]) -> "
-            "(float32[8, 512, 768], float32[3072, 768], float32[3072])"
-        ),
-        M1,
-        TORCH,
-    )
+    given, made, weight = "float32[8, 512, 768]", "float32[8, 512, 3072]", "float32[3072, 768]"
+    forward = time_of(f"aten::linear({given}, {weight}, float32[3072]) -> ({made})")
+    same = time_of("aten::mm(float32[4096, 768], float32[768, 3072]) -> (float32[4096, 3072])")
+    backward = time_of(f"aten::linear_backward({given}, {made}, {weight}) -> ({given}, {weight}, float32[3072])")
     assert forward.device == pytest.approx(same.device, rel=0.01)
     assert 1.9 < backward.device / forward.device < 2.6
 
@@ -163,7 +145,7 @@ def test_a_product_of_few_rows_takes_the_time_of_reading_the_matrix(rows: int) -
     """14.48 GB of weights pass an M5's memory in 129 ms for each token of Mistral-7B: at 73 % of its bandwidth."""
     mac = parse_mac("M5 24GB")
     text = f"aten::linear(float16[1, {rows}, 4096], float16[14336, 4096]) -> (float16[1, {rows}, 14336])"
-    time = predict_operator(call(text), mac, "2.8")
+    time = time_of(text, mac, "2.8")
     assert (time.kind, time.bound) == ("few_rows", "bandwidth")
     assert 0.65 < 2 * 4096 * 14336 / time.device / mac.memory_bandwidth < 0.8
     larger = call(text.replace(f"{rows}, 4096", "17, 4096").replace(f"{rows}, 14336", "17, 14336"))
@@ -192,7 +174,7 @@ def test_where_the_axis_lies_is_read_from_the_shapes() -> None:
 
 def test_a_copy_from_the_cpu_is_time_of_the_host() -> None:
     """The queue of the device does nothing meanwhile."""
-    time = predict_operator(call("aten::copy_(float32[1000000] on cpu, float32[1000000]) -> ()"), M1, TORCH)
+    time = time_of("aten::copy_(float32[1000000] on cpu, float32[1000000]) -> ()")
     assert (time.kind, time.device) == ("transfer", 0)
     assert time.host == pytest.approx(20e-6 + 4e6 / 50e9)
 
@@ -265,7 +247,7 @@ def test_more_work_takes_longer() -> None:
 def test_what_is_not_known_is_told(text: str, mac: str, torch: str, message: str) -> None:
     """No number without a ground: one line says what is missing."""
     with pytest.raises(CostError) as caught:
-        predict_operator(call(text), parse_mac(mac), torch)
+        time_of(text, parse_mac(mac), torch)
     assert str(caught.value) == message
 
 
@@ -288,7 +270,7 @@ def test_nonsense_is_refused(tensor: str, message: str) -> None:
 def test_results_that_were_not_recorded_are_missed() -> None:
     """Without its result the bytes of a call are not known; what works in place, or is given the result, has none."""
     with pytest.raises(CostError) as caught:
-        predict_operator(call("aten::relu(float32[64]) -> ()"), M1, TORCH)
+        time_of("aten::relu(float32[64]) -> ()")
     assert str(caught.value) == "anymps: the results of aten::relu were not recorded: its time is not predicted"
     given = call("aten::mm.out(float32[512, 256], float32[256, 128], float32[512, 128]) -> ()")
     made = call("aten::mm(float32[512, 256], float32[256, 128]) -> (float32[512, 128])")
@@ -335,7 +317,7 @@ def test_a_plain_convolution_takes_no_longer_on_an_older_torch() -> None:
 def test_a_kernel_of_its_own_is_dispatched_in_less_time_than_a_graph() -> None:
     """By release: `gelu` was a graph in torch 2.12, and `tanh` in 2.6; half of a training step's calls changed so."""
     times = {
-        (name, torch): predict_operator(call(f"aten::{name}(float32[64]) -> (float32[64])"), M1, torch).host
+        (name, torch): time_of(f"aten::{name}(float32[64]) -> (float32[64])", M1, torch).host
         for name, torch in (("gelu", "2.12"), ("gelu", "2.13"), ("tanh", "2.6"), ("tanh", "2.15"), ("sign", "2.15"))
     }
     graph, own = COEFFICIENTS["microseconds"]["host"], COEFFICIENTS["common"]["kernel_host"]
@@ -360,7 +342,7 @@ def test_gradients_of_input_and_weight_are_a_graph_each() -> None:
     shapes = "float32[8, 32, 9, 9], float32[8, 16, 9, 9], float32[32, 16, 3, 3]"
     convolution = f"aten::convolution_backward({shapes}) -> (float32[8, 16, 9, 9], float32[32, 16, 3, 3], float32[32])"
     texts = [f"aten::linear_backward({given}) -> {both}", f"aten::linear_backward({given}) -> {one}", convolution]
-    hosts = [1e6 * predict_operator(call(text), M1, TORCH).host for text in texts]
+    hosts = [1e6 * time_of(text).host for text in texts]
     graph = COEFFICIENTS["microseconds"]["host"]["2.10"]
     assert hosts == pytest.approx([2 * graph, graph, 2 * graph])
 
@@ -431,8 +413,7 @@ def test_a_depthwise_convolution_is_as_quick_as_its_memory() -> None:
     """5 x 5 over 32 pictures takes 1 to 2 ms on an M4 (Kornia's box filter); 8 filters a channel are a product."""
     shapes = "float32[32, 3, 260, 260], float32[{}, 1, 5, 5]) -> (float32[32, {}, 256, 256])"
     found = [
-        predict_operator(call(f"aten::convolution({shapes.format(filters, filters)}"), parse_mac("M4 32GB"), TORCH)
-        for filters in (3, 24)
+        time_of(f"aten::convolution({shapes.format(filters, filters)}", parse_mac("M4 32GB")) for filters in (3, 24)
     ]
     assert [time.kind for time in found] == ["conv_depthwise", "conv"]
     assert 0.7e-3 < found[0].device < 2e-3

@@ -15,7 +15,7 @@ from anymps.commands import main
 from anymps.commands._judge import FINDINGS, UNUSED, Judge
 from anymps.findings import Finding, Severity, Story, find
 from anymps.record import Fate, RecordingBuilder
-from anymps.report import render_summary, render_terminal, renderer
+from anymps.report import render_summary, render_terminal, report_pieces
 from anymps.report._words import verdict
 from recordings import META
 
@@ -222,7 +222,7 @@ def test_steps_of_which_nothing_ran_on_mps_have_no_table() -> None:
     recording = builder.close()
     findings = list(find(recording))
     assert "phase" not in render_terminal(Story.of(recording), findings, width=100)
-    assert "step-table" not in "".join(renderer("html").pieces(Story.of(recording), findings))
+    assert "step-table" not in "".join(report_pieces("html", Story.of(recording), findings))
     assert "A step" not in render_summary(Story.of(recording), findings, whole="anymps report")
 
 

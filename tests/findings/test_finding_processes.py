@@ -9,7 +9,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Fate, Recording, RecordingBuilder, RecordingWriter, RefusalKind, Wait, join
-from anymps.report import render_summary, renderer
+from anymps.report import render_summary, report_pieces
 
 META: dict[str, object] = {"torch_version": "2.13.0", "mac": "M1 8GB", "virtual": True, "rounds": True}
 
@@ -90,7 +90,7 @@ def test_each_form_says_it(refused: list[int], said: str) -> None:
     found = find(recording)
 
     def form(name: str) -> str:
-        return "".join(renderer(name).pieces(Story.of(recording), found))
+        return "".join(report_pieces(name, Story.of(recording), found))
 
     assert " ".join(f"seen in {said}".split()) in " ".join(form("terminal").split())
     assert f"<dt>Seen in</dt><dd>{said}</dd>" in form("html")
@@ -146,5 +146,5 @@ def test_a_part_of_a_run_is_that_of_each_process() -> None:
         join([("rank 0", rank()), ("rank 1", rank())], writer)
         writer.set_meta("steps", [2, 5])
         writer.set_meta("steps_seen", 4)
-    whole = "".join(renderer("terminal").pieces(Story.of(writer.recording()), []))
+    whole = "".join(report_pieces("terminal", Story.of(writer.recording()), []))
     assert "12 complete steps (steps 2:5 of each process)" in " ".join(whole.split())

@@ -86,13 +86,13 @@ def test_a_new_rule_is_one_file(tmp_path: Path) -> None:
         sys.path.insert(0, {str(tmp_path)!r})
         from anymps.findings import RULES, Story, find, nearest_rule
         from anymps.record import RecordingWriter
-        from anymps.report import rule_page, renderer
+        from anymps.report import report_pieces, rule_page
         recording = RecordingWriter.in_memory({{"virtual": True, "mac": "M1 8GB"}}).recording()
         found = find(recording)
         print([(it.id, it.what) for it in found], list(RULES)[-1], nearest_rule("MPS989"))
         print(rule_page(RULES["MPS998"]).splitlines()[0])
         for findings in (found, []):
-            log = json.loads("".join(renderer("sarif").pieces(Story.of(recording), findings)))
+            log = json.loads("".join(report_pieces("sarif", Story.of(recording), findings)))
             print([rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]])
     """)
     assert result.lines == [

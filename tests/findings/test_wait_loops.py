@@ -6,7 +6,7 @@ import pytest
 
 from anymps.findings import Finding, Severity, Story, find
 from anymps.record import Fate, Phase, Recording, RecordingBuilder, Wait
-from anymps.report import renderer
+from anymps.report import report_pieces
 from processes import ENABLE, run_with_torch
 
 SCRIPT, LIBRARY = "evaluate.py", "/venv/lib/python3.11/site-packages/timm/utils.py"
@@ -189,14 +189,14 @@ def test_fallbacks(rounds: int, rule: str) -> None:
         assert finding.what == (
             "`aten::_linalg_svd.U` ran on the CPU 10 times in a loop without a training step: 20 device switches."
         )
-        text = "".join(renderer("html").pieces(Story.of(recording), [finding]))
+        text = "".join(report_pieces("html", Story.of(recording), [finding]))
         assert "the findings say how to avoid that: timm/utils.py:12 (MPS102)." in text
 
 
 def test_in_a_report() -> None:
     """The waits that a finding is about are not among those that belong."""
     recording = Run().rounds(10).rounds(3, "print(x.item())", line=20).close()
-    text = "".join(renderer("html").pieces(Story.of(recording), find(recording)))
+    text = "".join(report_pieces("html", Story.of(recording), find(recording)))
     assert (
         "Loops without a training step wait too; the findings say how to avoid that: evaluate.py:12 (MPS207)." in text
     )

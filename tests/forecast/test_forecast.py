@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from anymps import CostError, parse_mac
@@ -26,24 +28,25 @@ def seen(recording: Recording) -> Forecast:
     return found
 
 
+def alike(step: Callable[[Steps], None], **meta: object) -> Recording:
+    """Three steps that do the same."""
+    steps = Steps(**meta)
+    for _ in range(3):
+        step(steps)
+        steps.end()
+    return steps.close()
+
+
 def test_compute_binds_a_step() -> None:
     """Ten products: their time, and a sentence with the interval."""
-    steps = Steps()
-    for _ in range(3):
-        steps.product(10)
-        steps.end()
-    found = seen(steps.close())
+    found = seen(alike(lambda it: it.product(10)))
     assert found.time.seconds == pytest.approx(10 * PRODUCT)
     assert found.sentence == ("A step would take about 33.7 ms on an M3 Pro 18GB (22.7 to 50.0 ms), bound by compute.")
 
 
 def test_launches_bind_a_step() -> None:
     """Small calls, and one large one that hides behind none of them."""
-    steps = Steps()
-    for _ in range(3):
-        steps.small(1000)
-        steps.end()
-    assert seen(steps.close()).bound == "launches"
+    assert seen(alike(lambda it: it.small(1000))).bound == "launches"
 
 
 def test_one_step_alone_has_no_time() -> None:
@@ -82,20 +85,12 @@ def test_a_step_with_other_work_says_nothing_of_the_typical_one() -> None:
 @pytest.mark.parametrize("meta", [{"virtual": False}, {"virtual": True, "real_calls": {"aten::relu": 1}}])
 def test_what_this_cpu_did_not_compute_says_nothing_of_a_macs(meta: dict[str, object]) -> None:
     """A Mac's own device, and PyTorch's own kernels."""
-    steps = Steps(**meta)
-    for _ in range(3):
-        steps.small(1000)
-        steps.end()
-    assert seen(steps.close()).on_cpu is None
+    assert seen(alike(lambda it: it.small(1000), **meta)).on_cpu is None
 
 
 def test_large_operators_say_nothing_of_a_macs_cpu() -> None:
     """How many cores share them, and how these are built, is not known."""
-    steps = Steps(virtual=True)
-    for _ in range(3):
-        steps.product(10)
-        steps.end()
-    assert seen(steps.close()).on_cpu is None
+    assert seen(alike(lambda it: it.product(10), virtual=True)).on_cpu is None
 
 
 def test_a_read_costs_what_the_step_takes_without_it() -> None:
@@ -126,7 +121,7 @@ def test_a_fallback_takes_what_it_took_here() -> None:
     assert found.time.seconds == pytest.approx(10 * PRODUCT + 80e-3 * SPEED, rel=0.02)
 
 
-def test_own_code_counts_by_its_shortest_gap() -> None:
+def test_own_code_counts_by_its_usual_gap() -> None:
     """4 ms of Python in each step but one, in which something else held the machine up."""
     steps = Steps()
     for number in range(6):
@@ -182,11 +177,7 @@ def test_paging_has_no_time() -> None:
 
 def test_other_macs_have_other_times() -> None:
     """The same recording on a faster one."""
-    steps = Steps()
-    for _ in range(3):
-        steps.product(10)
-        steps.end()
-    recording = steps.close()
+    recording = alike(lambda it: it.product(10))
     assert forecast(recording, parse_mac("M4 Max 64GB")).time.seconds < 0.6 * forecast(recording).time.seconds
     tracks = forecast(recording).time
     assert len(tracks.device_track) == 10
@@ -442,11 +433,7 @@ def test_calls_have_the_layout_and_axis_of_the_recording() -> None:
 
 def test_another_release_of_torch() -> None:
     """Its own times for the same calls; whoever asks for none gets that of the recording."""
-    steps = Steps()
-    for _ in range(3):
-        steps.small(1000)
-        steps.end()
-    recording = steps.close()
+    recording = alike(lambda it: it.small(1000))
     older = forecast(recording, torch="2.4")
     assert (older.torch, forecast(recording).torch) == ("2.4", "2.13.0+cpu")
     assert older.time.seconds > 1.2 * forecast(recording).time.seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Recording
-from anymps.report import compare, diff_document, rendered, renderer
+from anymps.report import compare, diff_document, rendered, report_pieces
 from plans import evil, plan_page, planned, resting
 from recordings import hostile, refusing, small, training
 from report.test_report_numbers import predicted
@@ -36,6 +36,18 @@ RECORDINGS = {
 }
 
 PLANS = {"plan": planned, "hostile plan": evil, "plan that fits": resting}
+
+
+def diff_page(before: Recording, after: Recording) -> str:
+    """The page of a comparison."""
+    found = compare(Story.of(before), Story.of(after), find(before), find(after))
+    return "".join(rendered(diff_document(found), "html"))
+
+
+DIFFS = {
+    "diff": lambda: diff_page(training().close(), small()),
+    "hostile diff": lambda: diff_page(training(clean=True).close(), hostile()),
+}
 
 # Contrast of all text by the formula of WCAG 2.1 (relative luminance), over the nearest background that is not clear.
 # Colours may come in any notation, so a canvas of one pixel turns them into numbers.
@@ -107,11 +119,11 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def opened(browser: Browser, file: Path, shown: Recording | Plan, **context: Any) -> tuple[Page, list[str]]:
-    """The page of a recording or plan in the browser, and all that it complained about or asked the network for."""
+def opened(browser: Browser, file: Path, shown: Recording | Plan | str, **context: Any) -> tuple[Page, list[str]]:
+    """A page, of a recording or a plan, in the browser, and all that it complained about or asked the network for."""
     if isinstance(shown, Recording):
-        return opened_text(browser, file, "".join(renderer("html").pieces(Story.of(shown), find(shown))), **context)
-    return opened_text(browser, file, plan_page(shown), **context)
+        return opened_text(browser, file, "".join(report_pieces("html", Story.of(shown), find(shown))), **context)
+    return opened_text(browser, file, shown if isinstance(shown, str) else plan_page(shown), **context)
 
 
 def opened_text(
@@ -134,16 +146,18 @@ def opened_text(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 820, 1440])
-@pytest.mark.parametrize("name", [*RECORDINGS, *PLANS])
+@pytest.mark.parametrize("name", [*RECORDINGS, *PLANS, *DIFFS])
 def test_page(browser: Browser, tmp_path: Path, name: str, width: int, scheme: Any) -> None:
     """On a phone, a tablet and a desk, by day and by night: readable, nothing wider than the screen, no complaint."""
     context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    page, troubles = opened(browser, tmp_path / "page.html", {**RECORDINGS, **PLANS}[name](), **context)
+    page, troubles = opened(browser, tmp_path / "page.html", {**RECORDINGS, **PLANS, **DIFFS}[name](), **context)
     assert troubles == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     assert page.evaluate(NAMELESS) == []
     assert page.evaluate(CUT_OFF) == []
+    links = page.eval_on_selector_all("nav a", "them => them.map(it => it.getAttribute('href'))")
+    assert [link for link in links if page.query_selector(link) is None] == []
     page.context.close()
 
 
@@ -168,26 +182,6 @@ def test_what_matters_is_on_the_screen(browser: Browser, tmp_path: Path, width: 
     """)
     assert "nets/model.py:19" in dict(names)
     assert [name for name, lines in names if lines > 1] == []
-    page.context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("hostility", [False, True])
-def test_diff_page(browser: Browser, tmp_path: Path, hostility: bool, width: int, scheme: Any) -> None:
-    """The page of a comparison is as readable, and interprets nothing of a script's either."""
-    before, after = (training(clean=True).close(), hostile()) if hostility else (training().close(), small())
-    text = "".join(
-        rendered(diff_document(compare(Story.of(before), Story.of(after), find(before), find(after))), "html")
-    )
-    context = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-    page, troubles = opened_text(browser, tmp_path / "diff.html", text, **context)
-    assert troubles == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate(CONTRAST) == []
-    assert page.evaluate(NAMELESS) == []
-    links = page.eval_on_selector_all("nav a", "them => them.map(it => it.getAttribute('href'))")
-    assert [link for link in links if page.query_selector(link) is None] == []
     page.context.close()
 
 
@@ -250,35 +244,21 @@ def test_paper_is_wide_enough(browser: Browser, tmp_path: Path) -> None:
     page.context.close()
 
 
-def test_print(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "folded"), [(lambda: training().close(), "#spans"), (planned, "#mac-table")], ids=["run", "plan"]
+)
+def test_print(browser: Browser, tmp_path: Path, make: Callable[[], Recording | Plan], folded: str) -> None:
     """On paper the page is light, has all of its tables, and no navigation; it becomes a PDF."""
-    page, _ = opened(browser, tmp_path / "page.html", training().close(), color_scheme="dark", unfolded=False)
+    page, _ = opened(browser, tmp_path / "page.html", make(), color_scheme="dark", unfolded=False)
     page.emulate_media(media="print")
     assert page.locator("nav").is_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("#spans").is_visible()
+    assert page.locator(folded).is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("#spans").is_hidden()
+    assert page.locator(folded).is_hidden()
     assert page.evaluate(CONTRAST) == []
     assert page.pdf(format="A4").startswith(b"%PDF-")
-    page.context.close()
-
-
-def test_plan_by_keyboard_and_on_paper(browser: Browser, tmp_path: Path) -> None:
-    """The first stop leads past the navigation to the plan; on paper it is light and whole, and becomes a PDF."""
-    page, troubles = opened(browser, tmp_path / "page.html", planned(), color_scheme="dark", java_script_enabled=True)
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "choice-table-caption"
-    page.emulate_media(media="print")
-    assert page.locator("nav").is_hidden()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.evaluate(CONTRAST) == []
-    assert page.pdf(format="A4").startswith(b"%PDF-")
-    assert troubles == []
     page.context.close()
 
 

@@ -180,15 +180,15 @@ def test_the_words_of_a_share() -> None:
 def test_a_recording_without_real_kernels_says_nothing() -> None:
     """No sentence in any report, and null for programs."""
     recording = training().close()
-    assert own_kernels(Story.of(recording)) is None
-    assert own_kernels_object(Story.of(recording)) is None
+    assert own_kernels(recording.run, recording.operators()) is None
+    assert own_kernels_object(recording.run, recording.operators()) is None
     assert "own kernels" not in render_terminal(Story.of(recording), []) + render_summary(Story.of(recording), [])
 
 
 def test_a_recording_with_real_kernels_says_it_everywhere() -> None:
     """The short report has the count, the whole one what it is worth, too."""
     recording = training(real_calls={"aten::add.Tensor": 12}).close()
-    share = own_kernels(Story.of(recording))
+    share = own_kernels(recording.run, recording.operators())
     assert share is not None
     assert share.in_full == f"{share.in_short} {WORTH}"
     assert share.in_short in render_summary(Story.of(recording), [])

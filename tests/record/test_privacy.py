@@ -23,7 +23,7 @@ from anymps.findings import Story, find
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind
 from anymps.record._redact import redact, redact_arguments, redact_source
 from anymps.record._secret_forms import HIDDEN, hide_forms
-from anymps.report import renderer
+from anymps.report import report_pieces
 
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\nAAAAB3NzaC1\n-----END OPENSSH PRIVATE KEY-----"
 WEB = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"
@@ -241,7 +241,7 @@ def test_no_part_of_a_recording_holds_a_secret(tmp_path: Path) -> None:
     builder.close().close()
     assert b"hunter2" not in (tmp_path / "run").read_bytes()
     with Recording.open(tmp_path / "run") as recording:
-        reports = ["".join(renderer(form).pieces(Story.of(recording), find(recording))) for form in FORMATS]
+        reports = ["".join(report_pieces(form, Story.of(recording), find(recording))) for form in FORMATS]
         assert recording.meta["arguments"] == ["--password", "***", "https://***@host"]
     assert not any("hunter2" in report for report in reports)
 

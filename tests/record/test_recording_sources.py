@@ -15,7 +15,7 @@ from anymps._settings import FORMATS
 from anymps.commands import main
 from anymps.findings import Settings, Story, find, select
 from anymps.record import Recording, RecordingBuilder, RecordingWriter, RefusalKind, Site
-from anymps.report import renderer
+from anymps.report import report_pieces
 from anymps.source import Quote, quote_file, quote_text
 
 TEXT = """\
@@ -129,7 +129,7 @@ def test_a_recording_does_not_say_which_files_are_read(form: str, tmp_path: Path
     with Recording.open(tmp_path / "run.anymps") as recording:
         findings = select(find(recording), Settings(tmp_path), (str(tmp_path),)).findings
         assert findings
-        report = "".join(renderer(form, str(tmp_path)).pieces(Story.of(recording), findings))
+        report = "".join(report_pieces(form, Story.of(recording), findings, str(tmp_path)))
     assert not any(line in report for line in KEY[1:])
 
 
@@ -170,10 +170,10 @@ def test_paths_for_code_scanning_do_not_leave_the_root(file: str, uri: str) -> N
     site = builder.site(file, 3, "main", "x = 1")
     builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0, site=site)
     recording = builder.close()
-    report = "".join(renderer("sarif", "/p").pieces(Story.of(recording), find(recording)))
+    report = "".join(report_pieces("sarif", Story.of(recording), find(recording), "/p"))
     assert f'"uri": "{uri}"' in report
     assert ".." not in report.split('"results"')[1]
-    annotations = "".join(renderer("github", "/p").pieces(Story.of(recording), find(recording)))
+    annotations = "".join(report_pieces("github", Story.of(recording), find(recording), "/p"))
     assert ("file=a.py" in annotations) is (uri == "a.py")
     assert "file=.." not in annotations
 

@@ -6,7 +6,7 @@ import json
 
 from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, Role
-from anymps.report import renderer
+from anymps.report import report_pieces
 from recordings import META, MODEL, SCRIPT
 
 MIB = 1 << 20
@@ -32,7 +32,7 @@ def run() -> Recording:
 def rendered(form: str) -> str:
     """The whole report."""
     recording = run()
-    return "".join(renderer(form).pieces(Story.of(recording), find(recording)))
+    return "".join(report_pieces(form, Story.of(recording), find(recording)))
 
 
 def test_terminal_has_the_peak_and_what_held_it() -> None:
@@ -88,7 +88,7 @@ def test_rounding_is_told_apart() -> None:
     builder.end_step(1000)
     recording = builder.close()
     section = (
-        "".join(renderer("terminal").pieces(Story.of(recording), ()))
+        "".join(report_pieces("terminal", Story.of(recording), ()))
         .partition("\nMemory\n")[2]
         .partition("\nYour script")[0]
     )
@@ -107,6 +107,6 @@ def test_rounding_is_told_apart() -> None:
         "    size  requested  buffers  what       operator  where\n"
         "  19 MiB      3 MiB        1  gradients  aten::mm  train.py:30\n"
     )
-    peak = json.loads("".join(renderer("json").pieces(Story.of(recording), ())))["memory_peak"]
+    peak = json.loads("".join(report_pieces("json", Story.of(recording), ())))["memory_peak"]
     assert (peak["allocated_bytes"], peak["rounding_bytes"]) == (19 * MIB, 16 * MIB)
     assert [(line["bytes"], line["requested_bytes"]) for line in peak["lines"]] == [(19 * MIB, 3 * MIB)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from anymps.findings import Story
 from anymps.record import Fate, Recording, RecordingBuilder
 from anymps.report._checked import numbers, own_kernels
 from anymps.rules import has_metal_kernel
@@ -33,7 +32,8 @@ def recorded(**meta: object) -> Recording:
 def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(kernels: str, said: str) -> None:
     """Of the release whose numbers the run had, which need not be the installed one."""
     assert not has_metal_kernel(NEWER, (2, 13))
-    told = numbers(Story.of(recorded(kernels_torch=kernels)))
+    made = recorded(kernels_torch=kernels)
+    told = numbers(made.run, made.operators())
     assert told is not None
     assert said in told.in_full
     assert ("MPSGraph" in told.in_full) is bool(said)
@@ -42,13 +42,14 @@ def test_the_share_of_mpsgraph_is_that_of_the_kernels_release(kernels: str, said
 def test_a_run_without_calls_has_no_share_of_kernels() -> None:
     """`0 of 0` says nothing."""
     builder = RecordingBuilder(meta={"torch_version": "2.13.0", "kernels_torch": "2.15.0", "real_calls": {}})
-    share = own_kernels(Story.of(builder.close()))
+    share = own_kernels(builder.close().run, ())
     assert share is not None
     assert share.in_short == share.in_full == "No calls ran on mps, so the kernels of torch 2.15.0 computed none."
 
 
 def test_another_release_is_named() -> None:
     """Where the share is of another release than the installed one."""
-    told = numbers(Story.of(recorded(torch_version="2.15.0", kernels_torch="2.13.0")))
+    made = recorded(torch_version="2.15.0", kernels_torch="2.13.0")
+    told = numbers(made.run, made.operators())
     assert told is not None
     assert " On a Mac with torch 2.13.0, MPSGraph computes 75 % of the calls, and " in told.in_full

@@ -14,13 +14,10 @@ import jsonschema
 import pytest
 
 from anymps._settings import FORMATS
-from anymps.findings import RULES, Story, find
-from anymps.findings.advice._user_line import without_read
-from anymps.findings.edits import Safety
+from anymps.findings import Story, find
 from anymps.record import Phase, Recording, RecordingBuilder, RecordingWriter, Site, Wait
-from anymps.report import Renderer, compare, diff_document, render_diff_json, renderer
+from anymps.report import compare, diff_document, render_diff_json, report_pieces
 from anymps.report import rendered as as_form
-from anymps.source import Insert, LineEdit, Place, Rewritten, Splice
 from recordings import META, hostile, refusing, small, training
 from rule_loops import once
 
@@ -32,9 +29,7 @@ FORMS = [form for form in FORMATS if form != "terminal"]  # that one has a file 
 
 def rendered(form: str, recording: Recording, root: str | None = None) -> str:
     """The whole report."""
-    shape: Renderer = renderer(form, root)
-    assert shape.name == form
-    return "".join(shape.pieces(Story.of(recording), find(recording)))
+    return "".join(report_pieces(form, Story.of(recording), find(recording), root))
 
 
 def comparable(form: str, report: str) -> str:
@@ -185,7 +180,7 @@ def test_people_read_of_notes(form: str) -> None:
     """The least severity is a note in what people read, as in the count of findings; `info` is its name in settings."""
     recording = once("loader", times=5, workers=0, pin_memory=True, persistent=False, guarded=True)
     report = re.sub(
-        r"<style>.*</style>", "", "".join(renderer(form).pieces(Story.of(recording), find(recording))), flags=re.DOTALL
+        r"<style>.*</style>", "", "".join(report_pieces(form, Story.of(recording), find(recording))), flags=re.DOTALL
     )
     assert "1 note." in report
     assert re.search(
@@ -196,12 +191,11 @@ def test_people_read_of_notes(form: str) -> None:
 def test_annotations_cannot_be_broken_out_of() -> None:
     """Characters that end a property, a message or a line are escaped, so a script's text starts no command."""
     from anymps.findings import Rule
-    from anymps.record import Site
 
     rule = Rule("MPS000", "a: b, c%", "w", "f", "s", None)
     finding = rule.finding(Site("/p/a,b:%\n::error::x.py", 3), what="50 % of it\r\n::warning::hi", count=1)
     recording = RecordingBuilder(meta={"directory": "/p"}).close()
-    lines = "".join(renderer("github").pieces(Story.of(recording), [finding])).splitlines()
+    lines = "".join(report_pieces("github", Story.of(recording), [finding])).splitlines()
     assert lines[1:] == [
         "::error file=a%2Cb%3A%25%0A\\x3a%3Aerror%3A%3Ax.py,line=3,title=MPS000 a%3A b%2C c%25::"
         "50 %25 of it\\r\\n\\x3a:warning::hi%0AWhy: w%0AFix: f"
@@ -240,41 +234,6 @@ def test_a_session_is_told_by_its_tests(suite: dict[str, object], status: int, s
     none = RecordingBuilder(meta={**META, "suite": suite, "ending": {"status": status}}).close()
     if suite["tests"] and status < 2:
         assert "None of 3 tests used mps, so this says nothing about M3 Pro 18GB." in rendered("terminal", none)
-
-
-def needing_device(place: Place) -> Rewritten:
-    """An edit that needs a line below the imports."""
-    return Rewritten((Splice(0, 0, "device; "),), (Insert("device", "device = 1"),))
-
-
-@pytest.mark.parametrize(
-    ("edit", "safety", "fixed"),
-    [
-        (LineEdit(without_read), Safety.PROVED, "    total = total + loss.detach()  # sum"),
-        (LineEdit(without_read), Safety.ADVICE, None),
-        (LineEdit(needing_device), Safety.SAFE, None),  # a line elsewhere is needed, too
-        (None, Safety.SAFE, None),
-    ],
-)
-def test_sarif_offers_the_new_line(edit: LineEdit | None, safety: Safety, fixed: str | None) -> None:
-    """As a replacement in its columns, which editors apply; only what a machine may make, and in one place."""
-    source = "    total += loss.item()  # sum"
-    site = Site("/job/train.py", 3, "main", source.strip(), first=2, around=f"for x in loader:\n{source}\nprint()")
-    finding = RULES["MPS201"].finding(site, what="It waits.", count=1, edit=edit, safety=safety)
-    recording = small()
-    (run,) = json.loads("".join(renderer("sarif").pieces(Story.of(recording), [finding])))["runs"]
-    schema = json.loads((DATA / "sarif-2.1.0-rtm.5.json").read_text())
-    jsonschema.Draft4Validator(schema).validate({"version": "2.1.0", "runs": [run]})
-    (result,) = run["results"]
-    if fixed is None:
-        assert "fixes" not in result
-        return
-    ((change,),) = (fix["artifactChanges"] for fix in result["fixes"])
-    assert change["artifactLocation"] == result["locations"][0]["physicalLocation"]["artifactLocation"]
-    (replacement,) = change["replacements"]
-    region = replacement["deletedRegion"]
-    first, last = region["startColumn"] - 1, region["endColumn"] - 1
-    assert (region["startLine"], source[:first] + replacement["insertedContent"]["text"] + source[last:]) == (3, fixed)
 
 
 WHY = "expected by m.txt:3 (test_it.py::test_load)"

@@ -11,7 +11,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Fate, Flag, Phase, Recording, RecordingBuilder, RefusalKind, Wait
-from anymps.report import renderer
+from anymps.report import report_pieces
 from recordings import small
 
 EVIL = "\"'><script>alert(1)</script></style><img src=x onerror=alert(1)>\u202e\n</title>"
@@ -49,10 +49,35 @@ class Page(HTMLParser):
     def values(self, attribute: str) -> list[str]:
         return [str(attrs[attribute]) for _, attrs in self.tags if attribute in attrs]
 
+    @property
+    def drawings(self) -> list[dict[str, str | None]]:
+        return [attrs for tag, attrs in self.tags if tag == "svg" and attrs.get("role") == "img"]
+
+    def check_harmless(self, other: Page, *more: str) -> None:
+        """Nothing of a hostile script is an element or attribute: there are no others than on the `other` page."""
+        assert {tag for tag, _ in self.tags} <= {tag for tag, _ in other.tags} | set(more)
+        assert [tag for tag, _ in self.tags].count("script") == 1
+        assert not any(name.startswith("on") for _, attrs in self.tags for name in attrs)
+        assert "\u202e" not in self.text
+        assert self.blocks == other.blocks
+
+    def check_landmarks(self) -> None:
+        """Landmarks, one first heading, heads with a scope, ids that are there once, links within the page alone."""
+        tags = [tag for tag, _ in self.tags]
+        assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
+        assert all(attrs.get("scope") in ("col", "row") for tag, attrs in self.tags if tag == "th")
+        identities = self.values("id")
+        assert len(set(identities)) == len(identities)
+        links = {value[1:] for value in self.values("href") if value.startswith("#")}
+        assert links | set(self.values("aria-labelledby")) <= set(identities)
+        assert all(value.startswith(("#", "data:")) for name in ("href", "src") for value in self.values(name))
+        assert self.values("style") == []
+        assert all(attrs["aria-label"] for attrs in self.drawings)
+
 
 def page(recording: Recording) -> Page:
     """The page of a recording with its own findings."""
-    return Page("".join(renderer("html").pieces(Story.of(recording), find(recording))))
+    return Page("".join(report_pieces("html", Story.of(recording), find(recording))))
 
 
 def evil() -> Recording:
@@ -78,12 +103,8 @@ def evil() -> Recording:
 def test_nothing_from_the_script_is_markup() -> None:
     """Paths, names, source, operators and messages are shown as they are and make no element or attribute."""
     shown, harmless = page(evil()), page(small())
-    assert {tag for tag, _ in shown.tags} <= {tag for tag, _ in harmless.tags}
-    assert [tag for tag, _ in shown.tags].count("script") == 1
-    assert not any(name.startswith("on") for _, attrs in shown.tags for name in attrs)
+    shown.check_harmless(harmless)
     assert shown.text.count(SHOWN) > 20
-    assert "\u202e" not in shown.text
-    assert shown.blocks == harmless.blocks
 
 
 def test_policy_allows_the_own_style_and_script_alone() -> None:
@@ -97,26 +118,17 @@ def test_policy_allows_the_own_style_and_script_alone() -> None:
         f"default-src 'none'; style-src 'sha256-{hashes['style']}'; script-src 'sha256-{hashes['script']}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    assert all(value.startswith(("#", "data:")) for name in ("href", "src") for value in shown.values(name))
-    assert shown.values("style") == []
     assert not re.search(r"url\((?!#)|@import|https?:", shown.blocks["style"] + shown.blocks["script"])
 
 
 def test_landmarks_and_heads() -> None:
-    """The page has its landmarks, one first heading, table heads with a scope, and ids that are there once."""
+    """Each row of a table has one head."""
     shown = page(small())
+    shown.check_landmarks()
     tags = [tag for tag, _ in shown.tags]
-    assert [tags.count(tag) for tag in ("header", "nav", "main", "footer", "h1")] == [1, 1, 1, 1, 1]
-    assert all(attrs.get("scope") in ("col", "row") for tag, attrs in shown.tags if tag == "th")
     rows = "".join({"tr": "/", "th": "h", "td": "d"}.get(tag, "") for tag in tags).split("/")[1:]
     assert {row.count("h") for row in rows if "d" in row} == {1}
-    identities = shown.values("id")
-    assert len(set(identities)) == len(identities)
-    links = {value for value in shown.values("href") if value.startswith("#")}
-    assert {value[1:] for value in links} | set(shown.values("aria-labelledby")) <= set(identities)
-    drawings = [attrs for tag, attrs in shown.tags if tag == "svg" and attrs.get("role") == "img"]
-    assert len(drawings) == 3
-    assert all(attrs["aria-label"] for attrs in drawings)
+    assert len(shown.drawings) == 3
 
 
 def quoted(text: str, recorded: str, line: int = 3) -> list[str]:
@@ -125,7 +137,7 @@ def quoted(text: str, recorded: str, line: int = 3) -> list[str]:
     site = builder.site("/p/train.py", line, "main", recorded, text=text)
     builder.refusal(RefusalKind.DTYPE, "TypeError", "no", operator="aten::mm", start_ns=0, site=site)
     recording = builder.close()
-    report = "".join(renderer("html").pieces(Story.of(recording), find(recording)))
+    report = "".join(report_pieces("html", Story.of(recording), find(recording)))
     block = re.search(r"<pre[^>]*>(.*?)</pre>", report, re.DOTALL)
     rows = re.findall(r'class="no">(.*?)</span><code>(.*?)</code>', block[1]) if block is not None else []
     return [f"{number}: {text}" for number, text in rows]

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from anymps.findings import Story, find
 from anymps.record import Recording, RefusalKind
-from anymps.report import compare, diff_document, plan_document, renderer
+from anymps.report import compare, diff_document, plan_document, report_pieces
 from anymps.report import rendered as as_form
 from anymps.report.document._markdown import escaped
 from plans import evil
@@ -48,7 +48,7 @@ def tokens(markdown: str) -> list[Token]:
 
 def rendered(recording: Recording) -> str:
     """The whole report."""
-    return "".join(renderer("markdown").pieces(Story.of(recording), find(recording)))
+    return "".join(report_pieces("markdown", Story.of(recording), find(recording)))
 
 
 def compared() -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from anymps.findings import Story, find
 from anymps.record import Recording
-from anymps.report import render_summary, renderer
+from anymps.report import render_summary, report_pieces
 from anymps.report._text import count, duration
 from recordings import small, training
 from timed_steps import MS, Steps
@@ -107,7 +107,7 @@ def forms(recording: Recording) -> dict[str, str]:
     """The report in every form that has the numbers."""
     found = find(recording)
     names = ("terminal", "markdown", "html", "json")
-    texts = {name: "".join(renderer(name).pieces(Story.of(recording), found)) for name in names}
+    texts = {name: "".join(report_pieces(name, Story.of(recording), found)) for name in names}
     return {**texts, "summary": render_summary(Story.of(recording), found)}
 
 

@@ -21,7 +21,7 @@ from anymps.report import (
     render_summary,
     render_terminal,
     rendered,
-    renderer,
+    report_pieces,
 )
 from anymps.report._predicted import predicted_sentence
 from recordings import META
@@ -68,15 +68,15 @@ def test_a_step_is_predicted_on_the_mac_of_the_run() -> None:
     assert "A step: about 81.9 ms (55.0 to 121 ms), bound by compute." in render_summary(Story.of(made), []).replace(
         "\n", " "
     )
-    assert shown.replace("'", "&#39;") in "".join(renderer("html").pieces(Story.of(made), []))
-    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
+    assert shown.replace("'", "&#39;") in "".join(report_pieces("html", Story.of(made), []))
+    report = json.loads("".join(report_pieces("json", Story.of(made), [])))
     assert report["predicted_step"]["seconds"] == time.time.seconds
     assert report["predicted_step"]["bound"] == "compute"
     assert report["predicted_step"]["left_out"] == []
     assert report["predicted_step"]["graphs"] == 1
     said = "The first step there also compiles a graph, about 2.12 ms (1.61 to 4.91 ms). These times leave that out."
     assert said in words(render_terminal(Story.of(made), []))
-    assert "also compiles a graph" in "".join(renderer("html").pieces(Story.of(made), []))
+    assert "also compiles a graph" in "".join(report_pieces("html", Story.of(made), []))
 
 
 def test_what_stops_on_a_mac_takes_no_time_there() -> None:
@@ -91,14 +91,14 @@ def test_the_step_table_has_a_column_of_the_macs_time() -> None:
     """In the terminal and on the page; without a prediction there is no such column."""
     made, without = recording(20, 0), recording(8, 2)
     assert "on the Mac" in render_terminal(Story.of(made), [])
-    assert ">on the Mac</th>" in "".join(renderer("html").pieces(Story.of(made), []))
+    assert ">on the Mac</th>" in "".join(report_pieces("html", Story.of(made), []))
     assert "On the Mac: what a phase adds to the predicted step of an M3 Pro 18GB." in render_terminal(
         Story.of(made), []
     )
     shown = render_terminal(Story.of(made), [], brief=True)
     assert ("on the Mac" in shown, "share" in shown, "first step" in shown) == (True, False, True)
     assert "on the Mac" not in render_terminal(Story.of(without), [])
-    assert ">on the Mac</th>" not in "".join(renderer("html").pieces(Story.of(without), []))
+    assert ">on the Mac</th>" not in "".join(report_pieces("html", Story.of(without), []))
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_without_ground_a_sentence_says_why(known: int, unknown: int, meta: dict
     assert try_forecast(made) is None
     assert predicted_sentence(Story.of(made)) == reason
     assert render_terminal(Story.of(made), []).replace("\n", " ").count(reason) == 1
-    assert "".join(renderer("html").pieces(Story.of(made), [])).count(reason.replace("'", "&#39;")) == 1
-    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
+    assert "".join(report_pieces("html", Story.of(made), [])).count(reason.replace("'", "&#39;")) == 1
+    report = json.loads("".join(report_pieces("json", Story.of(made), [])))
     assert (report["predicted_step"], report["no_predicted_step"]) == (None, reason)
     assert "o time is" not in render_summary(Story.of(made), [])
 
@@ -140,7 +140,7 @@ def test_one_step_alone_tells_programs_what_the_gpu_does() -> None:
     steps.product(10, gap=500_000_000)
     steps.end()
     made = steps.close()
-    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
+    report = json.loads("".join(report_pieces("json", Story.of(made), [])))
     jsonschema.validate(report, json.loads((SCHEMAS / "report-1.json").read_text(encoding="utf-8")))
     step = report["predicted_step"]
     assert (step["seconds"], step["host_seconds"], step["shares"], step["phases"]) == (None, None, [], [])
@@ -152,7 +152,7 @@ def test_a_run_without_steps_needs_no_reason() -> None:
     """No loop came round: there is no step of which a time could be told."""
     made = RecordingBuilder(meta=META).close()
     assert predicted_sentence(Story.of(made)) == ""
-    report = json.loads("".join(renderer("json").pieces(Story.of(made), [])))
+    report = json.loads("".join(report_pieces("json", Story.of(made), [])))
     assert (report["predicted_step"], report["no_predicted_step"]) == (None, "")
 
 
@@ -173,7 +173,7 @@ def test_a_step_without_work_for_the_gpu_has_no_time() -> None:
 
 def test_a_few_calls_may_be_unknown() -> None:
     """One in eleven: the number stands, and JSON tells what it leaves out."""
-    report = json.loads("".join(renderer("json").pieces(Story.of(recording(10, 1)), [])))
+    report = json.loads("".join(report_pieces("json", Story.of(recording(10, 1)), [])))
     reason = "aten::linalg_svd has no class of cost: its time is not predicted"
     assert report["predicted_step"]["left_out"] == [{"reason": reason, "calls": 1}]
 
@@ -206,22 +206,6 @@ def test_a_comparison_has_the_macs_times() -> None:
     assert json.loads(render_diff_json(other))["step"][-1]["predicted_seconds"] is None
 
 
-def test_a_trace_has_the_step_in_the_macs_time() -> None:
-    """A process of its own with host and GPU; none without a prediction."""
-    events = json.loads("".join(renderer("trace").pieces(Story.of(recording(20, 0)), [])))["traceEvents"]
-    ours = [event for event in events if event["pid"] == 2]
-    names = [event["args"]["name"] for event in ours if event["ph"] == "M"]
-    assert names == ["the typical step (number 2) on an M3 Pro 18GB, predicted", "host", "GPU"]
-    device = [event for event in ours if event["ph"] == "X" and event["tid"] == 2]
-    assert [event["name"] for event in device] == ["aten::mm"] * 19
-    one = predict_operator(PRODUCT, parse_mac("M3 Pro 18GB"), "2.13")
-    assert device[0]["dur"] == pytest.approx(1e6 * one.device, abs=0.01)
-    assert device[0]["args"] == {"bound by": "compute"}
-    assert {event["name"] for event in ours if event["ph"] == "X" and event["tid"] == 1} >= {"launches", "waits"}
-    plain = json.loads("".join(renderer("trace").pieces(Story.of(recording(8, 2)), [])))["traceEvents"]
-    assert {event["pid"] for event in plain} == {1}
-
-
 def test_the_page_begins_with_the_time_of_the_mac() -> None:
     """This machine's is in the table of the step alone."""
     for operator, first in (("aten::mm", "a step on the Mac"), ("aten::other", "its operators on mps")):
@@ -230,6 +214,6 @@ def test_the_page_begins_with_the_time_of_the_mac() -> None:
             for _ in range(10):
                 steps.entry(operator, 1000, inputs=(SIDE, SIDE), outputs=(SIDE,))
             steps.end()
-        page = "".join(renderer("html").pieces(Story.of(steps.close()), []))
+        page = "".join(report_pieces("html", Story.of(steps.close()), []))
         names = re.findall(r"<dt>([^<]*)</dt>", page)
         assert names[0] == first

@@ -139,5 +139,5 @@ def test_a_stream_that_is_no_terminal() -> None:
     """A pipe gets 100 columns and no colour; a character that it cannot take becomes a question mark."""
     recording = training(clean=True).close()
     stream = io.StringIO()
-    print_summary(Story.of(recording), [], stream, whole="anymps report")
+    print_summary(Story.of(recording), [], stream, "anymps report")
     assert stream.getvalue() == CLEAN

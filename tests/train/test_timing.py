@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -52,46 +53,28 @@ def timing_of(*milliseconds: float, **more: object) -> Timing:
     return Timing(**{"name": "step", "device": "cpu", "runs": runs, **more})  # type: ignore[arg-type]
 
 
+def measured(world: World, work: Callable[[], None], **numbers: float) -> Timing:
+    """What a function takes in that world."""
+    given: dict[str, Any] = {"min_time": 0, **numbers}
+    return timing.measure(work, device="cpu", clock=world.clock, synchronize=world.synchronize, **given)
+
+
 def test_both_times_and_the_first_call_apart() -> None:
     """The host is free long before the device is done; the compiling first call and the warm-up do not count."""
     world = World()
-    found = timing.measure(
-        world.work("step", 500, 9),
-        device="cpu",
-        warmup=3,
-        repeat=8,
-        min_time=0,
-        clock=world.clock,
-        synchronize=world.synchronize,
-    )
+    found = measured(world, world.work("step", 500, 9), warmup=3, repeat=8)
     assert found.first == Run(1 * MS, 501 * MS)
     assert found.runs == (Run(1 * MS, 10 * MS),) * 8
     assert (found.median_ns, found.queue_ns, found.iqr_ns, found.n) == (10 * MS, 1 * MS, 0, 8)
     # Idle before each run and done after it.
-    assert (
-        world.log
-        == [*["synchronize", "step", "synchronize"], "step", "step"]
-        + [
-            "synchronize",
-            "step",
-            "synchronize",
-        ]
-        * 8
-    )
+    one = ["synchronize", "step", "synchronize"]
+    assert world.log == [*one, "step", "step", *one * 8]
 
 
 def test_time_is_of_one_call() -> None:
     """Several calls between two synchronises: the result is for one of them."""
     world = World()
-    found = timing.measure(
-        world.work("step", 3),
-        device="cpu",
-        repeat=2,
-        min_time=0,
-        calls=10,
-        clock=world.clock,
-        synchronize=world.synchronize,
-    )
+    found = measured(world, world.work("step", 3), repeat=2, calls=10)
     # The host queues for 1 ms a call, and the device begins after the first.
     assert (found.median_ns, found.queue_ns) == (3.1 * MS, 1 * MS)
 
@@ -99,16 +82,7 @@ def test_time_is_of_one_call() -> None:
 def test_min_time_adds_runs() -> None:
     """Short runs are repeated until they took long enough together."""
     world = World()
-    step = world.work("step", 4)
-    found = timing.measure(
-        step,
-        device="cpu",
-        repeat=2,
-        min_time=0.1,
-        clock=world.clock,
-        synchronize=world.synchronize,
-    )
-    assert found.n == 20
+    assert measured(world, world.work("step", 4), repeat=2, min_time=0.1).n == 20
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ def show_document(shown: Document, outputs: Outputs, whole: Document, as_json: C
 
 def show(story: Story, findings: Sequence[Finding], stream: TextIO, *, brief: bool = False) -> None:
     """Write the terminal report to ``stream``. Raises UsageError if it cannot be written."""
-    from anymps.report import print_terminal
+    from anymps.report import print_document, run_document
 
     with _shown(stream):
-        print_terminal(story, findings, stream, brief=brief)
+        print_document(run_document(story, findings, brief=brief), stream)
         stream.flush()
 
 
@@ -54,7 +54,7 @@ def show_summary(story: Story, findings: Sequence[Finding], whole: str, stream: 
     from anymps.report import print_summary
 
     with _shown(stream):
-        print_summary(story, findings, stream, whole=whole)
+        print_summary(story, findings, stream, whole)
         stream.flush()
 
 

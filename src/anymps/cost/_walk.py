@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import fsum
 from operator import eq
-from typing import Final, Literal, NamedTuple
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from anymps._errors import CostError
 from anymps.cost._by_release import Layouts
@@ -79,15 +79,18 @@ class Happening(NamedTuple):
     place: Hashable = None
 
 
+_Place = TypeVar("_Place", bound=Hashable)
+
+
 @dataclass(frozen=True)
-class WaitCost:
+class WaitCost(Generic[_Place]):
     """What the waits at one place cost a step: it would be `seconds` shorter without them.
 
     `stands` is how many seconds the host is idle there, which is mostly longer: the GPU's work still has to be done.
     `after` is how many it then spends on what waited, such as a copy.
     """
 
-    place: Hashable
+    place: _Place
     waits: int
     seconds: float
     stands: float = 0.0
@@ -123,7 +126,7 @@ class WalkedStep:
     bound: StepBound
     shares: tuple[tuple[StepBound, float], ...]
     parts: dict[Hashable, float]
-    waits: tuple[WaitCost, ...]
+    waits: tuple[WaitCost[Hashable], ...]
     all_waits: float
     calls: int
     predicted: int

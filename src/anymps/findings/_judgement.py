@@ -48,9 +48,9 @@ class Judgement:
     refused: int = 0
 
     @property
-    def good(self) -> bool:
-        """Whether the script ran to its end as it should."""
-        return self.outcome is Outcome.RUNS
+    def stops(self) -> bool:
+        """Whether the run ends early on a Mac, so that no time is shown."""
+        return self.outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
 
 
 def unused(recording: Recording) -> bool:

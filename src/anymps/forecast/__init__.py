@@ -5,7 +5,6 @@ from __future__ import annotations
 from anymps.forecast._fewer_kernels import with_fused_optimizer, without_fills
 from anymps.forecast._forecast import (
     Forecast,
-    PlacedWait,
     bound_words,
     forecast,
     loop_forecasts,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import fsum
-from typing import Final
+from typing import Final, cast
 
 from anymps._errors import CostError
 from anymps._text import duration, estimate, listed, percent
-from anymps.cost import Happening, StepBound, WalkedStep, walk_step
+from anymps.cost import Happening, StepBound, WaitCost, WalkedStep, walk_step
 from anymps.forecast._happenings import Place, StepSeen, happenings
 from anymps.forecast._looks import Speeds
 from anymps.mac import Mac
@@ -41,20 +41,6 @@ def bound_words(bound: StepBound) -> str:
 
 
 @dataclass(frozen=True)
-class PlacedWait:
-    """The `waits` of a step at one place, and how many seconds shorter the step would be without them.
-
-    `stands` is how many seconds the host is idle there, `after` how many it then spends on what waited, such as a copy.
-    """
-
-    place: Place
-    waits: int
-    seconds: float
-    stands: float = 0.0
-    after: float = 0.0
-
-
-@dataclass(frozen=True)
 class Forecast:
     """What the typical step, number `step`, would take on a Mac with a release of torch.
 
@@ -79,13 +65,10 @@ class Forecast:
     """The release of torch that made the recording, where `torch` is another one."""
 
     @property
-    def waits(self) -> tuple[PlacedWait, ...]:
+    def waits(self) -> tuple[WaitCost[Place], ...]:
         """What the waits at each line and of each kind cost a step, the costliest first."""
-        return tuple(
-            PlacedWait(wait.place, wait.waits, wait.seconds, wait.stands, wait.after)
-            for wait in self.time.waits
-            if isinstance(wait.place, Place)
-        )
+        placed = tuple(wait for wait in self.time.waits if isinstance(wait.place, Place))
+        return cast("tuple[WaitCost[Place], ...]", placed)
 
     @property
     def bound(self) -> str:

@@ -16,7 +16,7 @@ from anymps._text import tell
 from anymps.capture import record
 from anymps.findings import Finding, Settings, Severity, Story, find, read_settings, roots, select
 from anymps.record import Recording
-from anymps.report import plural, print_summary, render_terminal, renderer, write_file
+from anymps.report import plural, print_summary, render_terminal, report_pieces, write_file
 
 if TYPE_CHECKING:
     from anymps.capture import Capture
@@ -103,8 +103,8 @@ class Steps:
         story = Story.of(recording)
         text, page = render_terminal(story, found, width=120), self._folder / "report.html"
         write_file([text], self._folder / "report.txt")
-        write_file(renderer("html").pieces(story, found), page)
-        print_summary(story, found, sys.stderr, whole=str(page))
+        write_file(report_pieces("html", story, found), page)
+        print_summary(story, found, sys.stderr, str(page))
         return Judged(found, _numbers(story, found), text, page, self._folder / "steps.anymps")
 
     def __enter__(self) -> Steps:

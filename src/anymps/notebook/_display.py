@@ -9,7 +9,7 @@ from typing import Any
 from anymps.findings import Finding, Story, find, read_settings, roots, select
 from anymps.plan import Plan
 from anymps.record import Recording
-from anymps.report import Diff, diff_document, plan_document, render_summary, rendered, renderer
+from anymps.report import Diff, diff_document, plan_document, render_summary, rendered, report_pieces
 
 # Scripts of the page itself run, and reach nothing of the notebook.
 _STYLE = "width: 100%; height: 640px; border: 1px solid #8884"
@@ -28,7 +28,7 @@ def markdown(thing: Recording | Plan | Diff) -> str:
 
 def _whole(thing: Recording | Plan | Diff, form: str) -> str:
     if isinstance(thing, Recording):
-        return "".join(renderer(form).pieces(Story.of(thing), _findings(thing)))
+        return "".join(report_pieces(form, Story.of(thing), _findings(thing)))
     return "".join(rendered(plan_document(thing) if isinstance(thing, Plan) else diff_document(thing), form))
 
 

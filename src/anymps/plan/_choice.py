@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anymps.cost import Ratio, WalkedStep, speed_ratio
 from anymps.mac import Mac
 from anymps.plan._times import MacTime
-from anymps.plan._trace import LARGEST_BATCH, Outcome, Verdict
+from anymps.plan._trace import Outcome, Verdict
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,6 @@ class Choice:
     samples: float | None = None
     speed: Ratio | None = None
     own: bool = False
-
-    @property
-    def larger_unknown(self) -> bool:
-        """Whether larger batches than `largest_batch` were not looked at."""
-        return self.largest_batch == LARGEST_BATCH
 
 
 @dataclass(frozen=True)

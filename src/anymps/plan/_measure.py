@@ -12,10 +12,9 @@ from anymps._errors import PlanError
 from anymps._text import error_words, first_line, last_line
 from anymps.forecast import StepWork, step_work
 from anymps.mac import Mac
-from anymps.plan._other_allocations import Kind
 from anymps.plan._scenario import Scenario
 from anymps.plan._shapes import Shapes
-from anymps.plan._trace import Trace
+from anymps.plan._trace import Kind, Trace
 from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind
 from anymps.record.format import Picked
 from anymps.runs import Order, run

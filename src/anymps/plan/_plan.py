@@ -15,10 +15,9 @@ from anymps.plan._batches import Batches, Growth, batch_times
 from anymps.plan._choice import Choice, Own, choices
 from anymps.plan._fixes import Fix, first_fixes
 from anymps.plan._measure import BATCH, Measured, Stopped, measure
-from anymps.plan._other_allocations import OtherAllocations, other_allocations
 from anymps.plan._scenario import Scenario
 from anymps.plan._times import MacTime, mac_time, step_times
-from anymps.plan._trace import LARGEST_BATCH, Outcome, Stretch, Verdict
+from anymps.plan._trace import OtherAllocations, Outcome, Stretch, Verdict, other_allocations
 from anymps.runs import Order, Runner
 
 ACCEPTED = (Verdict.FITS, Verdict.TIGHT)
@@ -53,11 +52,6 @@ class Row:
     """None if the batch is not known, or changes the course of the run."""
     recovery: Recovery | None = None
     """What the script does after it fails, where it was seen to go on."""
-
-    @property
-    def larger_unknown(self) -> bool:
-        """Whether larger batches than `largest_batch` were not looked at."""
-        return self.largest_batch == LARGEST_BATCH
 
 
 @dataclass(frozen=True)

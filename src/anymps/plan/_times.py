@@ -10,8 +10,7 @@ from anymps.cost import WalkedStep, walk_step
 from anymps.forecast import StepWork
 from anymps.mac import Mac, all_macs
 from anymps.plan._measure import Measured
-from anymps.plan._other_allocations import Kind
-from anymps.plan._trace import Outcome, Verdict
+from anymps.plan._trace import Kind, Outcome, Verdict
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Final
 
 from anymps.device import native
 from anymps.mac import Mac
-from anymps.plan._other_allocations import Kind, other_allocations
 from anymps.record import Allocation, MemoryStory
 
 HIGH_WATERMARK: Final = 1.7
@@ -25,11 +24,51 @@ LARGEST_BATCH: Final = 1 << 16
 """Beyond this batch size nobody looks for a larger one."""
 
 
+class Kind(str, Enum):
+    """What a model reads, by which its logs differ."""
+
+    TOKENS = "tokens"
+    """It looks up embeddings: a language model."""
+    OTHER = "other"
+    """Pictures, sound, tables."""
+
+
+@dataclass(frozen=True)
+class OtherAllocations:
+    """What Metal counts for the process beside PyTorch's heaps: MPSGraph's graphs and their buffers first.
+
+    A share of all memory in use, and at least so many bytes; how many of the public logs stay below it. They have
+    torch's out-of-memory error, which names both parts, and are listed in docs/evidence.md.
+    """
+
+    kind: Kind
+    share: float
+    least: int
+    below: int
+    logs: int
+
+    def beside(self, heaps: int) -> int:
+        """Bytes beside heaps of so many bytes."""
+        return max(self.least, round(heaps * self.share / (1 - self.share)))
+
+
+_TOKENS: Final = OtherAllocations(Kind.TOKENS, 0.37, 0, 5, 7)
+_UP_TO_2_11: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: OtherAllocations(Kind.OTHER, 0.18, 0, 10, 12)}
+# From torch 2.12 on the logs are of trainings that never change their sizes: up to 86 MiB. What a language model takes
+# whose sizes change, only the older logs tell.
+_FROM_2_12: Final = {Kind.TOKENS: _TOKENS, Kind.OTHER: OtherAllocations(Kind.OTHER, 0.0, 256 << 20, 3, 3)}
+
+
+def other_allocations(kind: Kind, torch_minor: int) -> OtherAllocations:
+    """What to expect of a kind of model on torch 2.`torch_minor`."""
+    return (_UP_TO_2_11 if torch_minor <= 11 else _FROM_2_12)[kind]
+
+
 class Verdict(str, Enum):
     """How a run fits a Mac."""
 
     FITS = "fits"
-    """With other allocations as large as public logs let expect (`_other_allocations.py`)."""
+    """With other allocations as large as public logs let expect (`other_allocations`)."""
     TIGHT = "tight"
     """Only without them, or above nine tenths of the working set."""
     PAGES = "pages"

@@ -9,37 +9,27 @@ from anymps._text import clean, plural, size
 
 if TYPE_CHECKING:
     from anymps.report._checked import own_kernels_sentence
-    from anymps.report._kernel import kernel_document
-    from anymps.report._kernel_families import kernel_families
+    from anymps.report._kernel import kernel_document, kernel_families
     from anymps.report._outputs import STDOUT, Output, Outputs, check_file, write_file
     from anymps.report._rule_page import rule_page
     from anymps.report.comparison import comparison_document, comparison_json
     from anymps.report.diff import Diff, compare, diff_document, render_diff_json
-    from anymps.report.document import Document, print_document, rendered
+    from anymps.report.document import Document, Running, print_document, rendered
     from anymps.report.plan import plan_document, plan_json
-    from anymps.report.run import (
-        Renderer,
-        Running,
-        print_summary,
-        print_terminal,
-        render_summary,
-        render_terminal,
-        renderer,
-    )
+    from anymps.report.run import print_summary, render_summary, render_terminal, report_pieces, run_document
 
 if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
             "_checked": "own_kernels_sentence",
-            "_kernel": "kernel_document",
-            "_kernel_families": "kernel_families",
+            "_kernel": "kernel_document kernel_families",
             "_outputs": "Output Outputs STDOUT check_file write_file",
             "_rule_page": "rule_page",
             "comparison": "comparison_document comparison_json",
             "diff": "Diff compare diff_document render_diff_json",
-            "document": "Document print_document rendered",
+            "document": "Document Running print_document rendered",
             "plan": "plan_document plan_json",
-            "run": ("Renderer Running print_summary print_terminal render_summary render_terminal renderer"),
+            "run": "print_summary render_summary render_terminal report_pieces run_document",
         },
     )

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from anymps._text import step_name
-from anymps.findings import Story
 from anymps.record import Category, MemoryStory, Sample, StepSum
 from anymps.report import _text as text
 from anymps.report._lanes import TICKS, round_
@@ -24,9 +23,8 @@ _TALLEST: Final = 4  # times the ordinary bar
 _BAR_TOP, _BAR_BOTTOM = 24, 112
 
 
-def runs_drawing(story: Story) -> dict[str, Any] | None:
+def runs_drawing(sums: Sequence[StepSum], *, on_mac: bool) -> dict[str, Any] | None:
     """The length of every step of the run; None if there are fewer than two."""
-    sums = story.step_sums
     if len(sums) < 2:
         return None
     size = -(-len(sums) // _MOST_BARS)
@@ -52,7 +50,7 @@ def runs_drawing(story: Story) -> dict[str, Any] | None:
     each = f" Each bar is the longest of {size} steps." if size > 1 else ""
     waits = sorted({step.waits for step in sums})
     spread = text.plural(waits[0], "wait") if len(waits) == 1 else f"{waits[0]} to {waits[-1]} waits"
-    here = " Times are this machine's." if not story.run.on_mac else ""
+    here = " Times are this machine's." if not on_mac else ""
     sentence = f"{text.plural(len(sums), 'step')}, {spread} in each.{_cut_off(sums, longest)}{each}{here}"
     return {
         "sentence": sentence,

@@ -1,15 +1,18 @@
-"""How a compiled Metal kernel is called, as a document: its operator, its buffers with their fields, and positions."""
+"""Compiled Metal kernels: how one is called, as a document, and those of a release at a glance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, TextIO
 
 from anymps.report._text import plural
-from anymps.report.document import Column, Document, Facts, Form, Section, Table
+from anymps.report.document import Column, Document, Facts, Form, Section, Table, look_of
 
 if TYPE_CHECKING:
     from anymps.kernels import Signature, StoredKernel, StructField
+
+_BETWEEN = 3  # blanks
 
 
 def kernel_document(
@@ -63,3 +66,45 @@ def _fields(fields: Sequence[StructField], of: str, start: int) -> Iterator[tupl
         at = start + field.offset
         yield str(at), name, f"{field.type}{'*' if field.is_pointer else ''}"
         yield from _fields(field.fields, f"{of}.{field.name}", at)
+
+
+def kernel_families(families: Mapping[str, int], dtypes: Mapping[str, int], release: str, target: TextIO) -> str:
+    """The families, by a pattern each, and the dtypes, with their numbers of kernels: as wide as fits `target`.
+
+    The last line says how to see names.
+    """
+    width, _ = look_of(target)
+    cells = [(pattern, f"{count:,}") for pattern, count in families.items()]
+    most = next(number for number in range(len(cells), 0, -1) if number == 1 or _width(cells, number) <= width)
+    columns = [_column(part) for part in _parts(cells, most)]
+    lines = [
+        (" " * _BETWEEN).join(column[row] for column in columns if row < len(column)) for row in range(len(columns[0]))
+    ]
+    told = ", ".join(f"{name} {count:,}" for name, count in dtypes.items()) or "none in the names"
+    return "\n".join(
+        (
+            f"torch {release} has {plural(sum(families.values()), 'Metal kernel')}; by the first word of the name:",
+            "",
+            *lines,
+            "",
+            *wrap(f"dtypes: {told}", width),
+            f"names: anymps kernels list '{cells[0][0]}', or --all for every one",
+        )
+    )
+
+
+def _parts(cells: list[tuple[str, str]], columns: int) -> list[list[tuple[str, str]]]:
+    """The cells from top to bottom, in no more than so many columns, all but the last of one length."""
+    rows = -(-len(cells) // columns)
+    return [cells[at : at + rows] for at in range(0, len(cells), rows)]
+
+
+def _column(cells: list[tuple[str, str]]) -> list[str]:
+    """Patterns to the left, counts to the right."""
+    left, right = (max(len(cell[side]) for cell in cells) for side in (0, 1))
+    return [f"{pattern:<{left}}  {count:>{right}}" for pattern, count in cells]
+
+
+def _width(cells: list[tuple[str, str]], columns: int) -> int:
+    parts = [len(_column(part)[0]) for part in _parts(cells, columns)]
+    return sum(parts) + _BETWEEN * (len(parts) - 1)

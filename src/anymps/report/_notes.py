@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from anymps.findings import Finding, Severity, Story
+from anymps.findings import Finding, Judgement, Outcome, Severity
 from anymps.record import Site
 from anymps.report import _text as text
-from anymps.report._words import cost, seen_in, times
+from anymps.report._words import times
 from anymps.report.document import Note, SourceLine, Spot, State
 
 _LONGEST: Final = 400  # characters of a line of source that are shown
@@ -19,9 +21,14 @@ STATES: Final[dict[Severity | None, State]] = {
 }
 
 
-def note(anchor: str, finding: Finding, story: Story) -> Note:
+def state_of(findings: Sequence[Finding], judged: Judgement) -> State:
+    """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
+    none = None if judged.outcome is Outcome.RUNS else Severity.INFO
+    return STATES[min((finding.severity for finding in findings), default=none)]
+
+
+def note(anchor: str, finding: Finding, directory: str, *, cost: str, seen_in: str) -> Note:
     """Everything that a report of one run says of a finding."""
-    directory = story.run.directory
     return Note(
         anchor=anchor,
         id=finding.id,
@@ -32,8 +39,8 @@ def note(anchor: str, finding: Finding, story: Story) -> Note:
         times=times(finding),
         related_as=finding.related_as,
         related=tuple(_spot(site, directory, function=False) for site in finding.related_sites),
-        seen_in=seen_in(story, finding),
-        cost=cost(finding, story),
+        seen_in=seen_in,
+        cost=cost,
         why=text.clean(finding.why),
         fix=text.clean(finding.fix),
         source=text.clean(finding.source),
@@ -42,20 +49,11 @@ def note(anchor: str, finding: Finding, story: Story) -> Note:
 
 def brief_note(anchor: str, finding: Finding, times: str, directory: str, *, brief: str, fix: bool) -> Note:
     """What a comparison says of a finding."""
-    line = text.clean(finding.site.source.strip())
-    return Note(
-        anchor=anchor,
-        id=finding.id,
-        severity=STATES[finding.severity],
-        title=text.clean(finding.title),
-        spot=Spot(
-            text.place(finding.site, directory), line=line, excerpt=(SourceLine(0, line, False),) if line else ()
-        ),
-        what=text.clean(finding.what),
-        times=times,
-        fix=text.clean(finding.fix) if fix else "",
-        brief=brief,
-    )
+    whole = note(anchor, finding, directory, cost="", seen_in="")
+    line = whole.spot.line
+    spot = replace(whole.spot, function="", excerpt=(SourceLine(0, line, False),) if line else ())
+    told = whole.fix if fix else ""
+    return replace(whole, spot=spot, times=times, related=(), why="", fix=told, source="", brief=brief)
 
 
 def _spot(site: Site, directory: str, *, function: bool = True) -> Spot:

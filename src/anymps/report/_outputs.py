@@ -97,9 +97,9 @@ class Outputs:
 
         Raises UsageError for the first that could not be written.
         """
-        from anymps.report.run import renderer  # which takes its time to load
+        from anymps.report.run import report_pieces  # which takes its time to load
 
-        self._write(lambda form: renderer(form, self.root).pieces(story, findings), stdout)
+        self._write(lambda form: report_pieces(form, story, findings, self.root), stdout)
 
     def write_document(self, document: Document, as_json: Callable[[], str], stdout: TextIO) -> None:
         """The same for another document than the report of a run; its formats are fewer."""

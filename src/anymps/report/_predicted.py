@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from anymps._text import duration, estimate
-from anymps.findings import Finding, Outcome, Story
+from anymps.findings import Story
 from anymps.forecast import Forecast
-from anymps.record import Phase
+from anymps.record import Phase, StepTable
 from anymps.report._text import percent
 
 ON_MAC = "on the Mac"
@@ -21,17 +21,12 @@ _NAMED: Final = 3  # phases in a line
 _LEAST: Final = 0.1  # of a step: what a phase takes that is named
 
 
-def stops(story: Story, findings: Sequence[Finding]) -> bool:
-    """Whether the run ends early on a Mac, so that no time is shown."""
-    return story.judge(findings).outcome in (Outcome.RAISES, Outcome.STOPS, Outcome.NO_CUDA)
-
-
 def predicted_sentence(story: Story) -> str:
     """The prediction in words, or why there is none; the empty text for a run without steps."""
     if loops := story.loop_forecasts:
         return " ".join(f"In loop {number} of {len(loops)}, {_told(found)}" for number, found in enumerate(loops, 1))
     found = story.forecast
-    return found.sentence if found is not None else why_no_prediction(story)
+    return found.sentence if found is not None else why_no_prediction(story.step_table, story.no_forecast)
 
 
 def _told(found: Forecast | None) -> str:
@@ -39,10 +34,9 @@ def _told(found: Forecast | None) -> str:
     return f"{sentence[0].lower()}{sentence[1:]}"
 
 
-def why_no_prediction(story: Story) -> str:
+def why_no_prediction(table: StepTable, why: str) -> str:
     """Why there is no prediction, in one sentence; empty where there is one, and for a run without work in steps."""
-    works = any(share.on_mps or share.on_cpu or share.waits for share in story.step_table.typical)
-    return story.no_forecast if works else ""
+    return why if any(share.on_mps or share.on_cpu or share.waits for share in table.typical) else ""
 
 
 def predicted_in_short(story: Story) -> str:
@@ -65,15 +59,14 @@ def _in_short(found: Forecast | None, of: str = "") -> str:
     return f"A step{of}{step}: about {about} ({span}), bound by {found.bound}.{more}"
 
 
-def mac_seconds(story: Story) -> dict[Phase, float]:
+def mac_seconds(found: Forecast | None) -> dict[Phase, float]:
     """What each phase of the typical step takes on the Mac; empty where none can be told."""
-    found = story.timed
     return {} if found is None else {phase: found.time.parts.get(phase, 0.0) for phase in PHASES}
 
 
-def time_on_mac(story: Story) -> str:
+def time_on_mac(found: Forecast | None) -> str:
     """`Time on the Mac: 41 % loss read · 41 % move · 18 % rest`; empty where none can be told."""
-    seconds = mac_seconds(story)
+    seconds = mac_seconds(found)
     whole = sum(seconds.values())
     largest = sorted(seconds.items(), key=lambda part: -part[1])[:_NAMED]
     named = [(phase.label, part) for phase, part in largest if part >= _LEAST * whole and phase is not Phase.OTHER]
@@ -84,24 +77,23 @@ def time_on_mac(story: Story) -> str:
     return f"Time on the Mac: {' · '.join(f'{percent(part, whole)} {label}' for label, part in named)}"
 
 
-def mac_times(story: Story) -> Callable[[Phase | None], str]:
+def mac_times(found: Forecast | None) -> Callable[[Phase | None], str]:
     """What a phase of the typical step, or all of it, takes on the Mac, as a cell; empty where none can be told."""
-    seconds = mac_seconds(story)
+    seconds = mac_seconds(found)
     return lambda phase: duration(1e9 * (sum(seconds.values()) if phase is None else seconds.get(phase, 0.0)))
 
 
-def standing_seconds(story: Story) -> dict[tuple[str, int], float]:
+def standing_seconds(found: Forecast | None) -> dict[tuple[str, int], float]:
     """For how long the host is idle at each line of the typical step on the Mac; empty where none can be told."""
     seconds: dict[tuple[str, int], float] = {}
-    for wait in story.timed.waits if story.timed is not None else ():
+    for wait in found.waits if found is not None else ():
         at = wait.place.file, wait.place.line
         seconds[at] = seconds.get(at, 0.0) + wait.stands
     return seconds
 
 
-def predicted_object(story: Story) -> dict[str, object] | None:
+def predicted_object(found: Forecast | None) -> dict[str, object] | None:
     """The prediction for programs."""
-    found = story.forecast
     if found is None:
         return None
     time, told = found.time, not found.no_time

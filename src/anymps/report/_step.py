@@ -8,7 +8,8 @@ from typing import Final
 from anymps._text import estimate, listed
 from anymps.cost import compile_time
 from anymps.findings import Story
-from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, StepTable
+from anymps.forecast import Forecast
+from anymps.record import PHASE_NUMBERS, Phase, PhaseShare, RareWork, StepSum, StepTable
 from anymps.report import _text as text
 from anymps.report._predicted import ON_MAC, PHASES, mac_times
 from anymps.report.document import Block, Column, Form, Prose, Section, Table
@@ -33,11 +34,11 @@ _WHERE_ANY: Final = ("by fallback", ON_MAC)  # columns that are left out where t
 NO_STEP: Final = "No complete step was recorded: no loop with work on mps completed a round."
 
 
-def title(story: Story) -> str:
+def step_title(table: StepTable, *, trains: bool) -> str:
     """What the table is of."""
-    if not story.step_table.first:
+    if not table.first:
         return "Steps"
-    return "The training step" if story.trains else "One round of the loop"
+    return "The training step" if trains else "One round of the loop"
 
 
 def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
@@ -48,12 +49,13 @@ def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
     table = story.step_table
     if is_idle(table):
         return
+    title = step_title(table, trains=story.trains)
     if not table.first:
         none = Prose((NO_STEP,))
-        yield Section("step", title(story), (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
+        yield Section("step", title, (none,), nav="Step", forms=Form.TERMINAL | Form.PAGE)
         return
     shares, of = table.typical, caption(table)
-    whole, on_mac = total(shares), mac_times(story)
+    whole, on_mac = total(shares), mac_times(story.timed)
     rows = [
         (share.phase.label, *cells(share, whole.time_ns, on_mac(share.phase))) for share in sorted(shares, key=by_place)
     ]
@@ -70,9 +72,9 @@ def step_section(story: Story, *, brief: bool = False) -> Iterator[Section]:
     title_of = f"{of[0].upper()}{of[1:]}: operators, waits, bytes and wall clock by phase"
     whole_table = Table("step-table", _TABLE, tuple(rows), caption=title_of, sums=tuple(sums))
     blocks: list[Block] = [whole_table.of_columns(kept)]
-    if told := remarks(story, table):
+    if told := _remarks(table, story.timed, story.step_sums):
         blocks.append(Prose(tuple(told), look="quiet", joined=True))
-    yield Section("step", title(story), tuple(blocks), nav="Step", remark=of)
+    yield Section("step", title, tuple(blocks), nav="Step", remark=of)
 
 
 def is_idle(table: StepTable) -> bool:
@@ -113,11 +115,10 @@ def total(shares: Sequence[PhaseShare]) -> PhaseShare:
     return PhaseShare(Phase.OTHER, *(sum(getattr(share, field) for share in shares) for field in PHASE_NUMBERS))
 
 
-def remarks(story: Story, table: StepTable) -> list[str]:
+def _remarks(table: StepTable, found: Forecast | None, steps: Sequence[StepSum]) -> list[str]:
     """What the numbers of the table do not say by themselves."""
     whole = total(table.typical)
     sentences = []
-    found = story.timed
     if found is not None:
         sentences.append(
             f"{ON_MAC[0].upper()}{ON_MAC[1:]}: what a phase adds to the predicted step of an {found.mac.name}."
@@ -130,7 +131,7 @@ def remarks(story: Story, table: StepTable) -> list[str]:
             )
     if whole.views:
         sentences.append(f"{text.count(whole.views)} of the operators on mps only view other memory: no kernel runs.")
-    changes = [2 * step.on_cpu for step in story.step_sums]
+    changes = [2 * step.on_cpu for step in steps]
     if any(changes):
         sentences.append(f"Each fallback switches from the GPU to the CPU and back: {_spread(changes)} a step.")
     if table.rare is not None:

@@ -23,12 +23,10 @@ def timeline_drawing(story: Story) -> dict[str, Any] | None:
     line, queues = story.timeline, story.queues
     if line is None or queues is None or line.step.end_ns is None or line.step.end_ns <= line.step.start_ns:
         return None
-    on_mac = timeline_on_mac(story) if not story.run.on_mac else None
-    return on_mac or _timeline_here(story, line, queues, line.step.end_ns - line.step.start_ns)
-
-
-def _timeline_here(story: Story, line: StepTimeline, queues: StepQueues, length: int) -> dict[str, Any]:
-    start, directory = line.step.start_ns, story.run.directory
+    if story.timed is not None and not story.run.on_mac:
+        return timeline_on_mac(story.timed, story.run.directory)
+    start, length, directory = line.step.start_ns, line.step.end_ns - line.step.start_ns, story.run.directory
+    hurting = story.in_typical(place for place in story.waits if place.hurts)
     caption = (
         "Times are this machine's: the device works inside each call. On a Mac its work is queued, and each wait lasts "
         "until the queue is empty."
@@ -38,17 +36,16 @@ def _timeline_here(story: Story, line: StepTimeline, queues: StepQueues, length:
     return drawing(
         _lanes(line, queues, start, length, directory),
         length,
-        _sentence(story, line, length),
+        _sentence(line, hurting, length),
         f"{caption} Calls closer than a thousandth of the step are drawn as one.",
         list(_rows(line, start, directory)),
     )
 
 
-def _sentence(story: Story, line: StepTimeline, length: int) -> str:
+def _sentence(line: StepTimeline, hurting: int, length: int) -> str:
     """How long the step is, and how often it waits and leaves the device."""
     waits = sum(wait.count for wait in line.waits)
     on_cpu = sum(fallback.count for fallback in line.on_cpu)
-    hurting = story.in_typical(place for place in story.waits if place.hurts)
     which = step_name(line.step.step).capitalize()
     sentence = f"{which}, {text.duration(length)} long: a typical step. {text.plural(waits, 'wait')}"
     if hurting:

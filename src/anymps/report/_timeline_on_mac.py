@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from anymps.cost import StepBound
-from anymps.findings import Story, numbered
+from anymps.findings import numbered
 from anymps.forecast import BusySpan, Forecast, Place, PredictedTimeline, bound_words, timeline_of
 from anymps.report import _text as text
 from anymps.report._lanes import calls_words, drawing, lane, round_, row, span
@@ -23,13 +23,10 @@ _HOST: Final[dict[StepBound, tuple[str, str]]] = {
 }
 
 
-def timeline_on_mac(story: Story) -> dict[str, Any] | None:
-    """The predicted step on its tracks; None where no time can be predicted."""
-    found = story.timed
-    if found is None:
-        return None
+def timeline_on_mac(found: Forecast, directory: str) -> dict[str, Any]:
+    """The predicted step on its tracks."""
     line = timeline_of(found)
-    directory, length = story.run.directory, 1e9 * line.length
+    length = 1e9 * line.length
 
     def spans(of: tuple[BusySpan, ...], look: str, name: str = "") -> list[dict[str, Any]]:
         return [_span(part, length, name or part.operator, look, directory) for part in of]
@@ -61,9 +58,9 @@ def timeline_on_mac(story: Story) -> dict[str, Any] | None:
     return drawing(lanes, length, _sentence(found, line), _caption(found, line), rows, legend)
 
 
-def step_bar(story: Story) -> dict[str, Any] | None:
+def step_bar(found: Forecast | None) -> dict[str, Any] | None:
     """The predicted step as one bar of its phases; None where no time can be predicted."""
-    found, seconds = story.timed, mac_seconds(story)
+    seconds = mac_seconds(found)
     length = sum(seconds.values())
     if found is None or not length:
         return None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from anymps._text import listed
 from anymps.findings import Finding, Judgement, Outcome, Severity, Story
-from anymps.record import Line
+from anymps.forecast import Forecast
+from anymps.record import Line, LinesByProcess, Meta, Occurrence
 from anymps.report._checked import numbers, own_kernels
 from anymps.report._predicted import mac_seconds
 from anymps.report._suite import news, session
@@ -24,18 +25,12 @@ _DONE_AT_ONCE = (
 _MOST_NAMES = 3  # of processes; one more is named, too
 
 
-def state(story: Story, findings: Sequence[Finding]) -> Severity | None:
-    """How a report's first line is marked: as the worst finding, or as a note where there was nothing to judge."""
-    judged = story.judge(findings)
-    return min((finding.severity for finding in findings), default=None if judged.good else Severity.INFO)
-
-
 def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False) -> list[str]:
     """Two lines: whether it would run on that Mac, then how much there is to change and where to begin.
 
     While a run goes on, they describe it so far.
     """
-    fresh = news(story, findings)
+    fresh = news(findings, story.run.suite)
     summary = how_many(fresh)
     if len(fresh) < len(findings):
         left = len(findings) - len(fresh)
@@ -43,14 +38,18 @@ def verdict(story: Story, findings: Sequence[Finding], *, running: bool = False)
     first = first_to_change(fresh)
     if first is not None:
         price = f", about {duration_range(*first.cost_per_step_ns)} a step" if first.cost_per_step_ns[1] else ""
-        summary += f" Change first: {place_to_change(story, first)} ({first.id}{price})."
-    if story.run.suite is not None:
-        return [session(story, story.run.suite, _mac(story)), summary]
-    judged = story.judge(findings)
+        summary += f" Change first: {place_to_change(first, story.run.directory)} ({first.id}{price})."
+    run, judged = story.run, story.judge(findings)
+    if run.suite is not None:
+        return [session(run, run.suite, clean(run.mac) or "a Mac", unused=story.unused), summary]
+    not_begun = _not_begun(run, unused=story.unused)
     if judged.outcome is Outcome.UNUSED and not findings:
         choose = 'The script has to choose the device: `torch.device("mps")`, or `torch.accelerator`.'
-        summary += f" {_not_begun(story) or choose}"
-    return [_would_it_run(story, judged, running), " ".join(filter(None, (summary, waits(story, findings))))]
+        summary += f" {not_begun or choose}"
+    fallbacks = len({fallback.operator for fallback in story.fallbacks})
+    unused = story.unused and not not_begun
+    would = _would_it_run(run, judged, unused=unused, fallbacks=fallbacks, running=running)
+    return [would, " ".join(filter(None, (summary, waits(story, findings))))]
 
 
 def first_to_change(findings: Sequence[Finding]) -> Finding | None:
@@ -63,14 +62,14 @@ def first_to_change(findings: Sequence[Finding]) -> Finding | None:
     return first if first is not None and first.severity is not Severity.INFO else None
 
 
-def place_to_change(story: Story, finding: Finding) -> str:
+def place_to_change(finding: Finding, directory: str) -> str:
     """A finding's line, or the user's that called it where it is one of an installed package."""
-    return clean(finding.caller) or place(finding.site, story.run.directory)
+    return clean(finding.caller) or place(finding.site, directory)
 
 
 def waits(story: Story, findings: Sequence[Finding]) -> str:
     """How many waits a step could do without, and what for; the empty text if no finding is about one."""
-    number, where = _needless(story, findings)
+    number, where = needless_waits(story, findings)
     if not number:
         return ""
     needless = story.needless(findings)
@@ -90,16 +89,11 @@ def waits(story: Story, findings: Sequence[Finding]) -> str:
     return f"{words}; without {them} the host could run {reach.without:,} operators ahead, not {reach.now:,}."
 
 
-def needless_waits(story: Story, findings: Sequence[Finding]) -> float:
-    """How many waits a step could do without; 0 if no finding is about one.
+def needless_waits(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:
+    """How many waits a step could do without, and the processes whose steps have so many where others have fewer.
 
-    Of several processes these are the steps of those that have most.
+    Of several processes these are the steps of those that have most. 0 if no finding is about a wait.
     """
-    return _needless(story, findings)[0]
-
-
-def _needless(story: Story, findings: Sequence[Finding]) -> tuple[float, list[str]]:
-    """That number, and the processes whose steps have so many where others have fewer."""
     if not any(finding.rule.about_waits or finding.rule.about_copies for finding in findings):
         return 0, []
     needless = story.needless(findings)
@@ -127,11 +121,11 @@ def times(finding: Finding) -> str:
     return f"{finding.count:,} in this run, {count(finding.per_step)} a step"
 
 
-def seen_in(story: Story, finding: Finding) -> str:
+def seen_in(finding: Finding, processes: LinesByProcess) -> str:
     """In which of several processes it was seen; the empty text if in all of them, or if there is one."""
     if not finding.processes:
         return ""
-    of = f"{len(finding.processes):,} of {len(story.processes.working):,} processes"
+    of = f"{len(finding.processes):,} of {len(processes.working):,} processes"
     return f"{of}: {_listed(finding.processes)}"
 
 
@@ -151,10 +145,10 @@ def _listed(names: Sequence[str]) -> str:
     return listed(shown)
 
 
-def cost(finding: Finding, story: Story) -> str:
+def cost(finding: Finding, step: Forecast | None) -> str:
     """What it costs on a Mac, with its share of the predicted step; the empty text if it stops the run instead."""
     if finding.cost_per_step_ns[1]:
-        step_ns = 1e9 * sum(mac_seconds(story).values())
+        step_ns = 1e9 * sum(mac_seconds(step).values())
         low, high = (round(min(100 * part / step_ns, 100)) if step_ns else 0 for part in finding.cost_per_step_ns)
         share = f", {f'{low} to ' if low < high else ''}{high} % of it" if high else ""
         return f"about {duration_range(*finding.cost_per_step_ns)} a step on a Mac{share}"
@@ -164,11 +158,11 @@ def cost(finding: Finding, story: Story) -> str:
 def environment(story: Story) -> list[tuple[str, str]]:
     """What the recording was made with, as pairs of name and value; what is not known is left out."""
     run = story.run
-    computed = _cards(story) or "on this machine"
+    computed = _cards(run) or "on this machine"
     devices = {None: "", False: "real", True: f"virtual: computed {computed} by the rules of MPS"}
     fallbacks = {None: "", False: "off (PYTORCH_ENABLE_MPS_FALLBACK)", True: "on (PYTORCH_ENABLE_MPS_FALLBACK)"}
     words = filter(None, (path(run.script, run.directory), *run.arguments))
-    counted = (plural(story.call_count, "call"), plural(story.complete_steps, "complete step") + _part_words(story))
+    counted = (plural(story.call_count, "call"), plural(story.complete_steps, "complete step") + _part_words(run))
     facts = [
         ("Mac", run.mac_details or run.mac),
         ("device", devices[run.virtual]),
@@ -184,29 +178,29 @@ def environment(story: Story) -> list[tuple[str, str]]:
     return [(name, clean(value)) for name, value in facts if value]
 
 
-def _cards(story: Story) -> str:
+def _cards(run: Meta) -> str:
     """Which NVIDIA GPUs have computed, each with its processes where several did; empty if the CPU has."""
     ranks: dict[str, list[str]] = {}
-    for part in story.parts:
+    for part in run.parts:
         ranks.setdefault(clean(part.card), []).append(clean(part.name))
-    card = clean(story.run.card)
+    card = clean(run.card)
     if card or list(ranks) == [""]:
         return f"on {card}" if card else ""
     return "".join(f"on {card or 'the CPU'} ({', '.join(names)}), " for card, names in ranks.items()).removesuffix(", ")
 
 
-def _part_words(story: Story) -> str:
-    if story.run.steps is None:
+def _part_words(run: Meta) -> str:
+    if run.steps is None:
         return ""
-    first, last = story.run.steps
-    of = " of each process" if story.parts else "" if story.run.steps_seen is None else f" of {story.run.steps_seen}"
+    first, last = run.steps
+    of = " of each process" if run.parts else "" if run.steps_seen is None else f" of {run.steps_seen}"
     return f" (steps {first}:{last}{of})"
 
 
-def _not_begun(story: Story) -> str:
+def _not_begun(run: Meta, *, unused: bool) -> str:
     """Why a recording of part of a run is empty: the run ended before that part. The empty text for any other."""
-    steps, seen = story.run.steps, story.run.steps_seen
-    if steps is None or seen is None or seen > steps[0] or story.parts or not story.unused:
+    steps, seen = run.steps, run.steps_seen
+    if steps is None or seen is None or seen > steps[0] or run.parts or not unused:
         return ""
     return f"The script made {plural(seen, 'training step')}, and --steps is {steps[0]}:{steps[1]}."
 
@@ -218,14 +212,15 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
     """
     sentences = []
     if not story.run.on_mac and not brief:
-        sentences.append(_whose_times(story))
+        sentences.append(_whose_times(story.on_mac))
     if story.run.source == "observer":
         sentences.append(
             "Recorded by an observer of all operators: a time is what the host spent in a call, not what the GPU took."
         )
         if story.run.on_mac:
-            sentences.append(_device_time(story))
-    sentences += [told.in_full for told in (own_kernels(story), numbers(story)) if told is not None]
+            sentences.append(_device_time(story.wait_calls, story.device_times))
+    made = story.run, story.operators
+    sentences += [told.in_full for told in (own_kernels(*made), numbers(*made)) if told is not None]
     if story.parts:
         names = ", ".join(clean(part.name) for part in story.parts)
         sentences.append(
@@ -251,8 +246,7 @@ def limits(story: Story, *, running: bool = False, brief: bool = False) -> list[
     return [*sentences, *story.notes]
 
 
-def _whose_times(story: Story) -> str:
-    step = story.on_mac
+def _whose_times(step: Forecast | None) -> str:
     if step is None:
         return (
             "Times are this machine's, not a Mac's. Costs are ranges from public measurements on Macs, without the "
@@ -266,11 +260,10 @@ def _whose_times(story: Story) -> str:
     )
 
 
-def _device_time(story: Story) -> str:
+def _device_time(waits: Sequence[Occurrence], spans: Sequence[Occurrence]) -> str:
     """How long host and device were at work on a real Mac, as far as anything has measured it."""
-    waiting = duration(sum(place.duration_ns for place in story.wait_calls))
+    waiting = duration(sum(place.duration_ns for place in waits))
     waited = f"The host spent {waiting or 'no time'} in calls that wait for the device."
-    spans = story.device_times
     if not spans:
         return (
             f"{waited} How long the device worked was not measured: put events (`torch.mps.Event(enable_timing=True)`) "
@@ -283,26 +276,22 @@ def _device_time(story: Story) -> str:
     )
 
 
-def not_modelled(story: Story) -> list[str]:
+def not_modelled(run: Meta) -> list[str]:
     """What the virtual device leaves out altogether; nothing on a real Mac."""
-    if story.run.on_mac:
+    if run.on_mac:
         return []
     return [
-        _QUEUED_ON_A_CARD if _cards(story) else _DONE_AT_ONCE,
+        _QUEUED_ON_A_CARD if _cards(run) else _DONE_AT_ONCE,
         "Memory that MPSGraph and Metal take for themselves.",
         "What Apple's compiler and GPU make of Metal shaders (`torch.mps.compile_shader`, `torch.compile`).",
         "Bugs inside Metal, unless they are listed as known ones; the last digits of results.",
     ]
 
 
-def _mac(story: Story) -> str:
-    return clean(story.run.mac) or "a Mac"
-
-
-def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
-    mac, ended, outcome = _mac(story), judged.ending, judged.outcome
-    failed, ran = ("Did not run", "Ran") if story.run.on_mac else ("Would not run", "Would run")
-    where = place(judged.site, story.run.directory)
+def _would_it_run(run: Meta, judged: Judgement, *, unused: bool, fallbacks: int, running: bool) -> str:
+    mac, ended, outcome = clean(run.mac) or "a Mac", judged.ending, judged.outcome
+    failed, ran = ("Did not run", "Ran") if run.on_mac else ("Would not run", "Would run")
+    where = place(judged.site, run.directory)
     exception = clean(ended.exception)
     if outcome is Outcome.RAISES:
         return f"{failed} on {mac}: {where} raises {exception}."
@@ -313,27 +302,26 @@ def _would_it_run(story: Story, judged: Judgement, running: bool) -> str:
     if outcome is Outcome.FAILED:
         at = f" at {where}" if judged.site.known else ""
         subject = f"The script failed, as {clean(ended.process)}" if ended.process else "The script"
-        early = ", before anything reached mps" if story.unused and not _not_begun(story) else ""
+        early = ", before anything reached mps" if unused else ""
         return f"{subject} ended with {exception}{at}{early}."
     if outcome is Outcome.CUT:
         refused = f"MPS on {mac} rejected {plural(judged.refused, 'call') if judged.refused else 'nothing'}"
         if running:
             return f"So far {refused}."
-        if story.unused and not _not_begun(story):
+        if unused:
             return f"{clean(ended.early)} before it used mps."
         return f"{clean(ended.early)}; until then {refused}."
     if outcome is Outcome.UNUSED:
-        if _not_begun(story):
+        if not unused:
             return f"Nothing was recorded, so this says nothing about {mac}."
-        if story.run.used_by_children:
+        if run.used_by_children:
             return f"Only child processes ran on mps, unrecorded, so this says nothing about {mac}."
         return f"Nothing ran on mps, so this says nothing about {mac}."
     if judged.finding is not None:
         return f"{ran} on {mac}, with wrong results: {where} ({judged.finding.id})."
     if judged.refused:
         return f"{ran} on {mac}, but {plural(judged.refused, 'call')} raised and the script continued."
-    fallbacks = {fallback.operator for fallback in story.fallbacks}
-    some = f", with {plural(len(fallbacks), 'operator')} on the CPU" if fallbacks else ""
+    some = f", with {plural(fallbacks, 'operator')} on the CPU" if fallbacks else ""
     return f"{ran} on {mac}{some}."
 
 

@@ -93,7 +93,7 @@ def write_pages(recording: Path, pages: Sequence[Path], start: Path, asked: Sett
     from anymps.commands._judge import Judge
     from anymps.findings import Story, unused
     from anymps.record import Recording
-    from anymps.report import Renderer, write_file
+    from anymps.report import report_pieces, write_file
 
     if hasattr(os, "nice"):
         os.nice(10)
@@ -103,4 +103,4 @@ def write_pages(recording: Path, pages: Sequence[Path], start: Path, asked: Sett
             return
         findings, story = judge.judge(opened).findings, Story.of(opened)
         for page in pages:
-            write_file(Renderer("html", running=running).pieces(story, findings), page)
+            write_file(report_pieces("html", story, findings, running=running), page)

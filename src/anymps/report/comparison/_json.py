@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, Final
+from typing import Any
 
-from anymps._version import __version__
 from anymps.compare import Call, Comparison, Divergence, Side, Site, Sketch
+from anymps.report._objects import as_json
 from anymps.report.comparison import _words as words
-
-FORMAT: Final = "anymps-compare"
-VERSION: Final = 1
 
 
 def comparison_json(found: Comparison) -> str:
-    """The comparison; plain ASCII, two spaces of indentation. Numbers that are not finite are strings."""
+    """The comparison. Numbers that are not finite are strings."""
     rounding = found.rounding
     began = rounding.first
     content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "generator": {"name": "anymps", "version": __version__},
         "script": found.script,
         "agrees": found.agrees,
         "used": found.is_used,
@@ -42,7 +35,7 @@ def comparison_json(found: Comparison) -> str:
             "values": [[pair.step, _number(pair.left), _number(pair.right)] for pair in found.losses],
         },
     }
-    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+    return as_json("compare", content)
 
 
 def _side(side: Side) -> dict[str, Any]:

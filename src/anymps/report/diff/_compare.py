@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from anymps.findings import Finding, Story
 from anymps.record import Fate, PhaseShare
-from anymps.report._identity import Key, key
+from anymps.report._objects import Key, key
 from anymps.report._predicted import mac_seconds
-from anymps.report._step import by_place, title, total
+from anymps.report._step import by_place, step_title, total
 from anymps.report._text import path
 
 _ON_CPU = (Fate.FALLBACK, Fate.ALWAYS_FALLBACK)
@@ -149,7 +149,8 @@ def _differs(pair: Change) -> bool:
 
 def _step_title(before: Story, after: Story) -> str:
     # A recording without a step has no say in what the steps are.
-    titles = {title(story) for story in (before, after) if story.complete_steps} or {title(after)}
+    titles = {step_title(story.step_table, trains=story.trains) for story in (before, after) if story.complete_steps}
+    titles = titles or {step_title(after.step_table, trains=after.trains)}
     return titles.pop() if len(titles) == 1 else "A step, or a round of the loop"
 
 
@@ -157,7 +158,7 @@ def _phases(before: Story, after: Story) -> tuple[PhaseChange, ...]:
     first, second = (table.typical for table in (before.step_table, after.step_table))
     if not first or not second:
         return ()
-    was, now = mac_seconds(before), mac_seconds(after)
+    was, now = mac_seconds(before.timed), mac_seconds(after.timed)
     known = bool(was and now)
     rows = [
         PhaseChange(old.phase.label, old, new, (was[old.phase], now[old.phase]) if known else None)

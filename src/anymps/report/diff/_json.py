@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Final
-
-from anymps._version import __version__
 from anymps.findings import Finding, Story
-from anymps.report._identity import fingerprints
-from anymps.report._objects import finding_object, record_object
+from anymps.report._objects import as_json, finding_object, fingerprints, record_object
 from anymps.report._text import clean
 from anymps.report.diff._compare import Diff
 
-FORMAT: Final = "anymps-diff"
-VERSION: Final = 1
-
 
 def render_diff_json(diff: Diff) -> str:
-    """The comparison; plain ASCII, two spaces of indentation."""
+    """The comparison."""
     before, after = diff.before.run.directory, diff.after.run.directory
     content = {
-        "format": FORMAT,
-        "version": VERSION,
-        "generator": {"name": "anymps", "version": __version__},
         "before": _side(diff.before),
         "after": _side(diff.after),
         "other_script": diff.other_script,
@@ -51,7 +40,7 @@ def render_diff_json(diff: Diff) -> str:
         },
         "memory_peak_bytes": {"before": diff.memory_peaks[0], "after": diff.memory_peaks[1]},
     }
-    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+    return as_json("diff", content)
 
 
 def _side(story: Story) -> dict[str, object]:

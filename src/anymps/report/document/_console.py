@@ -28,17 +28,15 @@ def fitting(width: int) -> int:
     return max(NARROWEST, min(width, WIDEST))
 
 
-def look_of(target: TextIO, width: int | None = None, color: bool | None = None) -> tuple[int, bool]:
-    """How wide and whether in colour a text for `target` is, where neither was asked for.
+def look_of(target: TextIO) -> tuple[int, bool]:
+    """How wide and whether in colour a text for `target` is.
 
     `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off.
     """
-    terminal = target.isatty()
-    if color is None:
-        color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    if width is None:
-        width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if terminal else DEFAULT_WIDTH
-    return width, color
+    if not target.isatty():
+        return DEFAULT_WIDTH, False
+    color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns, color
 
 
 def written_to(target: TextIO, report: str) -> None:

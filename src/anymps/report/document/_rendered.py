@@ -22,10 +22,6 @@ def rendered(document: Document, form: str, target: TextIO | None = None) -> Ite
     return iter((as_text(document, width=width, color=color),))
 
 
-def print_document(document: Document, target: TextIO, *, width: int | None = None, color: bool | None = None) -> None:
-    """Write it to `target`, as wide as its terminal and coloured if it is one.
-
-    `NO_COLOR` (no-color.org) and `TERM=dumb` switch colour off. Characters that it cannot encode are replaced.
-    """
-    width, color = look_of(target, width, color)
-    written_to(target, as_text(document, width=width, color=color))
+def print_document(document: Document, target: TextIO) -> None:
+    """Write it to `target`, as wide as its terminal and coloured if it is one."""
+    written_to(target, "".join(rendered(document, "terminal", target)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, get_args
 
 from anymps._text import severity_word
 from anymps.report._text import shorten
@@ -249,18 +249,19 @@ class Section:
         return (self.heading or self.title) if form in self.headed else ""
 
 
-class Progress(Protocol):
-    """How far something is of which a page tells while it goes on."""
+@dataclass(frozen=True)
+class Running:
+    """How far a run is of which a page tells while it goes on: its `step`, the time so far, and when to look again."""
+
+    step: int
+    elapsed: str
+    refresh_s: int
 
     @property
     def words(self) -> str:
-        """One sentence."""
-        ...
-
-    @property
-    def refresh_s(self) -> int:
-        """Seconds until the page looks again."""
-        ...
+        """What the page says at its top."""
+        step = f"step {self.step:,}, " if self.step else ""
+        return f"Still running: {step}{self.elapsed}. This page reloads until the run ends."
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ class Document:
     messages: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     figures: tuple[tuple[str, str], ...] = ()
-    running: Progress | None = None
+    running: Running | None = None
     dense: bool = False
 
     def shown(self, form: Form) -> Iterator[tuple[Section, tuple[Block, ...]]]:

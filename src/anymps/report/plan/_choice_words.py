@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 from anymps._text import duration, estimate
 from anymps.forecast import bound_words
-from anymps.plan import Choice, Plan, Row, Verdict
+from anymps.plan import Choice, Own, Plan, Row, Verdict
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
 from anymps.report.plan import _words as words
-from anymps.report.plan._words import INTERVAL, rate
+from anymps.report.plan._words import INTERVAL, largest_batch, rate
 
 TITLE: Final = "Which Mac?"
 
@@ -68,22 +68,15 @@ def by_memory(plan: Plan) -> str:
 def _memory_row(row: Row) -> str:
     """`fails`, `tight, batch 8`, or `batch 36` where it fits."""
     verdict = row.outcome.verdict
-    largest = largest_batch(row.largest_batch, row.larger_unknown) if row.largest_batch else ""
+    largest = largest_batch(row.largest_batch) if row.largest_batch else ""
     if not largest:
         return verdict.value
     return f"batch {largest}" if verdict is Verdict.FITS else f"{verdict.value}, batch {largest}"
 
 
-def largest_batch(number: int | None, larger_unknown: bool) -> str:
-    """`8`, `65,536+` where larger ones were not looked at, `none`, and nothing where it is not known."""
-    if number is None:
-        return ""
-    return f"{number:,}{'+' if larger_unknown else ''}" if number else "none"
-
-
 def said(choice: Choice) -> str:
     """A Mac above its bar, in few characters: `M5 16GB: tight, batch up to 8, 48/s`."""
-    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    largest = largest_batch(choice.largest_batch)
     parts = [choice.verdict.value]
     if choice.largest_batch:
         parts.append(f"batch up to {largest}")
@@ -126,7 +119,7 @@ def _name(choice: Choice) -> str:
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
-    largest = largest_batch(choice.largest_batch, choice.larger_unknown)
+    largest = largest_batch(choice.largest_batch)
     time, name = choice.time, _name(choice)
     if time is None:
         return name, choice.verdict.value, largest, "", "", "", "", "", ""
@@ -149,15 +142,15 @@ def _below(plan: Plan, *, intervals: bool) -> Iterator[str]:
     """What stands below the table."""
     yield by_memory(plan)
     if plan.times:
-        yield _about_own_mac(plan)
+        yield _about_own_mac(plan.own)
         yield "" if plan.asked else words.FEWEST
-        yield _interval(plan) if intervals else ""
+        yield _interval(plan.choices) if intervals else ""
         yield _HOST
         yield from words.about_times(plan)
     yield _no_times(plan)
     if any(choice.verdict is Verdict.TIGHT for choice in plan.choices):
         yield _TIGHT
-    yield words.larger_unknown(plan)
+    yield words.larger_unknown(plan.no_larger, plan.problem)
 
 
 def _no_times(plan: Plan) -> str:
@@ -172,11 +165,11 @@ def _no_times(plan: Plan) -> str:
     return "No time is predicted, because too few of the step's calls have a known time."
 
 
-def _about_own_mac(plan: Plan) -> str:
+def _about_own_mac(own: Own | None) -> str:
     """What is to be known of one's own Mac where it has no row with a time."""
-    if plan.own is None:
+    if own is None:
         return ""
-    own, name = plan.own, plan.own.choice.mac.name
+    name = own.choice.mac.name
     if own.step is None:
         return f"No time is predicted for {name}, so nothing is compared with it."
     if own.choice.time is None:
@@ -185,9 +178,9 @@ def _about_own_mac(plan: Plan) -> str:
     return ""
 
 
-def _interval(plan: Plan) -> str:
+def _interval(choices: Sequence[Choice]) -> str:
     """`80 % intervals: 0.51 to 2.03 times the step.`: the widest of the Macs."""
-    walked = [choice.time for choice in plan.choices if choice.time is not None]
+    walked = [choice.time for choice in choices if choice.time is not None]
     low = min((time.low / time.seconds for time in walked), default=1.0)
     high = max((time.high / time.seconds for time in walked), default=1.0)
     return f"80 % intervals of the steps: {low:.2f} to {high:.2f} times the prediction." if walked else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from anymps.plan import Plan, Verdict
+from anymps.plan import Measured, Plan, Verdict
 from anymps.record import Moment
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing
@@ -50,27 +50,27 @@ def plan_document(plan: Plan, *, short: bool = False) -> Document:
         state=_STATES[words.worst(plan)],
         verdict=words.headline(plan),
         messages=words.messages(plan),
-        sentences=tuple(filter(None, (words.summary(plan), words.dropped(plan)))),
-        figures=tuple(_figures(plan)),
+        sentences=tuple(filter(None, (words.summary(plan), words.dropped(plan.base.dropped)))),
+        figures=tuple(_figures(plan.base)),
         sections=tuple(_short(plan) if short else _sections(plan)),
         dense=True,
     )
 
 
-def _figures(plan: Plan) -> Iterator[tuple[str, str]]:
+def _figures(base: Measured) -> Iterator[tuple[str, str]]:
     figures = (
-        ("peak in tensors", text.size(plan.base.peak.allocated)),
-        ("peak of the heaps", text.size(plan.base.story.peak_reserved)),
-        ("batch", text.count(plan.base.batch or 0)),
-        ("sequence", text.count(plan.base.sequence or 0)),
-        ("steps measured", str(plan.base.steps)),
+        ("peak in tensors", text.size(base.peak.allocated)),
+        ("peak of the heaps", text.size(base.story.peak_reserved)),
+        ("batch", text.count(base.batch or 0)),
+        ("sequence", text.count(base.sequence or 0)),
+        ("steps measured", str(base.steps)),
     )
     return (figure for figure in figures if figure[1])
 
 
 def _short(plan: Plan) -> Iterator[Section]:
     yield _choice(plan)
-    if growth := words.growth(plan):
+    if growth := words.growth(plan.fixes):
         yield Section("growth", "", (Prose((growth,)),), headed=Form.PAGE)
     yield from _changes(plan)
     for fix in fix_words.fixes(plan):
@@ -85,7 +85,7 @@ def _sections(plan: Plan) -> Iterator[Section]:
     yield Section(
         "macs",
         "What the memory allows",
-        (Drawing("macs_drawing", macs_drawing(plan)), words.mac_table(plan)),
+        (Drawing("macs_drawing", macs_drawing(plan.rows, plan.base.story.peak_reserved)), words.mac_table(plan)),
         nav="Macs",
         remark="macOS as in `anymps plan --mac`",
     )
@@ -94,20 +94,20 @@ def _sections(plan: Plan) -> Iterator[Section]:
     yield _memory(plan)
     yield from _changes(plan)
     yield from _fixes(plan)
-    assumptions = words.assumption_table(plan)
+    assumptions = words.assumption_table(plan.base.assumptions)
     if assumptions.rows:
         what = "A plan computes no values: numbers are 0, everything is nonzero and unique."
         hanging = f"{what} Memory that depends on such a value is an assumption."
         title = "Values that the script read"
         yield Section("assumptions", title, (Prose((hanging,)), assumptions), nav="Values read")
-    yield Section("limits", "Limits of this plan", (Items(words.limits(plan)),), nav="Limits")
+    yield Section("limits", "Limits of this plan", (Items(words.limits(plan.others)),), nav="Limits")
 
 
 def _choice(plan: Plan) -> Section:
     return Section(
         "choice",
         choice_words.TITLE,
-        (*_drawn("choice_drawing", choice_drawing(plan)), choice_words.choice_table(plan)),
+        (*_drawn("choice_drawing", choice_drawing(plan.choices, plan.own)), choice_words.choice_table(plan)),
         nav="Which Mac",
         remark=choice_words.remark(plan),
         folded=False,
@@ -120,7 +120,7 @@ def _times(plan: Plan) -> Iterator[Section]:
     yield Section(
         "times",
         "How long a step takes",
-        (*_drawn("times_drawing", times_drawing(plan)), words.time_table(plan)),
+        (*_drawn("times_drawing", times_drawing(plan.times)), words.time_table(plan)),
         nav="Times",
         heading=f"A step on {'these Macs' if plan.asked else 'each chip'}",
         remark=words.PREDICTED,
@@ -141,7 +141,7 @@ def _batches(plan: Plan) -> Iterator[Section]:
 
 
 def _memory(plan: Plan) -> Section:
-    growth, peak = words.growth(plan), plan.base.peak
+    growth, peak = words.growth(plan.fixes), plan.base.peak
     blocks: list[Block] = [Prose((growth,), lead="It grows.")] if growth else []
     blocks += [*_drawn("memory_drawing", memory_drawing(plan.base.story)), _categories(peak)]
     blocks += [table for table in (words.module_table(peak), words.line_table(peak)) if table.rows]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from anymps._text import duration_short, estimate
-from anymps.plan import Batches, Choice, Plan
+from anymps.plan import Batches, Choice, MacTime, Own, Row
 from anymps.report import _text as text
 from anymps.report._lanes import round_
 from anymps.report.plan import _choice_words as choice_words
@@ -44,13 +44,13 @@ class _LogScale:
         return math.log(value / self.low) / math.log(self.high / self.low) if self.high > self.low else 0.0
 
 
-def macs_drawing(plan: Plan) -> dict[str, Any]:
+def macs_drawing(macs: Sequence[Row], unlimited: int) -> dict[str, Any]:
     """A bar for each Mac, on a scale of its own: working set and limits stand at the same places in all."""
     rows: list[dict[str, Any]] = []
-    for place, row in enumerate(plan.rows):
+    for place, row in enumerate(macs):
         outcome = row.outcome
-        share = words.needed(plan, outcome) / outcome.mac.recommended_max_memory
-        needs = f"{text.size(words.needed(plan, outcome))}, {share:.2f} times the working set"
+        share = words.needed(unlimited, outcome) / outcome.mac.recommended_max_memory
+        needs = f"{text.size(words.needed(unlimited, outcome))}, {share:.2f} times the working set"
         rows.append(
             {
                 "top": _FIRST_ROW + _ROW * place,
@@ -76,18 +76,18 @@ def macs_drawing(plan: Plan) -> dict[str, Any]:
     }
 
 
-def choice_drawing(plan: Plan) -> dict[str, Any] | None:
+def choice_drawing(choices: Sequence[Choice], own: Own | None) -> dict[str, Any] | None:
     """How fast each Mac is: a bar from nothing, with its interval; None where no time is predicted.
 
     The bars are how many times as fast it is as one's own Mac, else samples a second, or steps a second where the batch
     is not known.
     """
     rows: list[dict[str, Any]] = []
-    values = [_speed(choice) for choice in plan.choices]
+    values = [_speed(choice) for choice in choices]
     widest = max((high for _, _, high in filter(None, values)), default=0.0)
     if not widest:
         return None
-    for place, (choice, value) in enumerate(zip(plan.choices, values, strict=True)):
+    for place, (choice, value) in enumerate(zip(choices, values, strict=True)):
         low, at, high = (round_(100 * part / widest) for part in value or (0.0, 0.0, 0.0))
         rows.append(
             {
@@ -100,10 +100,10 @@ def choice_drawing(plan: Plan) -> dict[str, Any] | None:
                 "at": at,
             }
         )
-    own = plan.own.choice.mac.name if plan.own is not None and plan.own.step is not None else ""
-    what = "Samples a second" if any(choice.samples is not None for choice in plan.choices) else "Steps a second"
-    what = f"Speed against {own}" if own else what
-    unit = "x" if own else "/s"
+    yours = own.choice.mac.name if own is not None and own.step is not None else ""
+    what = "Samples a second" if any(choice.samples is not None for choice in choices) else "Steps a second"
+    what = f"Speed against {yours}" if yours else what
+    unit = "x" if yours else "/s"
     said = "; ".join(row["name"] for row in rows)
     return {
         "label": f"{what} on each Mac. {said}. The table has the numbers.",
@@ -131,9 +131,9 @@ def _ticks(widest: float) -> list[float]:
     return [step * number for number in range(1, int(0.96 * widest / step) + 1)]
 
 
-def times_drawing(plan: Plan) -> dict[str, Any] | None:
+def times_drawing(times: Sequence[MacTime]) -> dict[str, Any] | None:
     """A step on each Mac with its interval, on one logarithmic scale; None where no time is predicted."""
-    timed = [(mac_time.mac.name, mac_time.time) for mac_time in plan.times if mac_time.time is not None]
+    timed = [(mac_time.mac.name, mac_time.time) for mac_time in times if mac_time.time is not None]
     rows = [
         (
             "{}: {} ({})".format(name, *estimate(time.seconds, time.low, time.high)),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
-from anymps._version import __version__
 from anymps.cost import WalkedStep
-from anymps.plan import Batches, Change, Choice, Fix, MacTime, Plan, Row
+from anymps.plan import LARGEST_BATCH, Batches, Change, Choice, Fix, MacTime, Plan, Row
 from anymps.record import Category, Moment, Site
+from anymps.report._objects import as_json
 
 _POINTS: Final = 200
 """Points of the curve at most."""
@@ -19,9 +18,6 @@ def plan_json(plan: Plan) -> str:
     story = plan.base.story
     names = [category.value for category in Category]
     document = {
-        "format": "anymps-plan",
-        "version": 1,
-        "generator": {"name": "anymps", "version": __version__},
         "script": plan.script,
         "torch": plan.torch,
         **({"times_of": plan.times_of} if plan.times_of else {}),
@@ -58,7 +54,7 @@ def plan_json(plan: Plan) -> str:
             for one in plan.base.assumptions
         ],
     }
-    return json.dumps(document, indent=2) + "\n"
+    return as_json("plan", document)
 
 
 def _peak(peak: Moment, reserved: int) -> dict[str, Any]:
@@ -103,7 +99,7 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "gpu_cores": choice.mac.gpu_cores,
         "verdict": choice.verdict.value,
         "largest_batch": choice.largest_batch,
-        "larger_unknown": choice.larger_unknown,
+        "larger_unknown": choice.largest_batch == LARGEST_BATCH,
         **_seconds(time),
         "samples_per_second": choice.samples,
         "bound": time.bound if time else None,
@@ -128,7 +124,7 @@ def _mac(row: Row) -> dict[str, Any]:
         "message": outcome.message,
         "fails_in": {"step": failing.step, "phase": failing.phase.label, **_place(failing.site)} if failing else None,
         "largest_batch": row.largest_batch,
-        "larger_unknown": row.larger_unknown,
+        "larger_unknown": row.largest_batch == LARGEST_BATCH,
         "recovery": {"steps": row.recovery.steps, "batch": row.recovery.batch} if row.recovery is not None else None,
     }
 

@@ -9,7 +9,19 @@ from typing import Final
 
 from anymps._text import estimate, step_name
 from anymps.forecast import bound_words
-from anymps.plan import Kind, NoLarger, Outcome, Plan, Row, Verdict
+from anymps.plan import (
+    LARGEST_BATCH,
+    Assumption,
+    Dropped,
+    Fix,
+    Kind,
+    NoLarger,
+    OtherAllocations,
+    Outcome,
+    Plan,
+    Row,
+    Verdict,
+)
 from anymps.record import Holding, Moment, Phase
 from anymps.report import _text as text
 from anymps.report.document import Column, Table
@@ -113,11 +125,11 @@ def summary(plan: Plan) -> str:
     )
 
 
-def dropped(plan: Plan) -> str:
+def dropped(found: Dropped) -> str:
     """What the script wrote and the plan dropped, or nothing."""
     done = [
         f"{verb} {text.plural(len(files), 'file')} ({_files(files)})"
-        for verb, files in (("wrote", plan.base.dropped.written), ("removed", plan.base.dropped.removed))
+        for verb, files in (("wrote", found.written), ("removed", found.removed))
         if files
     ]
     if not done:
@@ -188,9 +200,9 @@ def _more(held: Sequence[Holding]) -> str:
     return f"and {len(rest)} more with {text.size(sum(one.bytes for one in rest))}" if rest else ""
 
 
-def growth(plan: Plan) -> str:
+def growth(fixes: Sequence[Fix]) -> str:
     """What each step leaves behind, or nothing."""
-    more = next((fix.growth for fix in plan.fixes if fix.growth), 0)
+    more = next((fix.growth for fix in fixes if fix.growth), 0)
     return f"Each step leaves {text.size(more)} more behind than the one before: something is kept." if more else ""
 
 
@@ -217,11 +229,17 @@ def mac_table(plan: Plan) -> Table:
             verdict(outcome) + (f", then {_after_failure(row)}" if row.recovery is not None else ""),
         ]
         if batches:
-            largest = "?" if row.largest_batch is None else f"{row.largest_batch:,}" if row.largest_batch else "none"
-            cells.append(f"{largest}+" if row.larger_unknown else largest)
+            cells.append(largest_batch(row.largest_batch) or "?")
         rows.append(tuple(cells))
     caption = "The working set is what Metal recommends; the peak is that of the heaps"
     return Table("mac-table", columns, tuple(rows), caption=caption, rest=" ".join(_on_macs(plan)))
+
+
+def largest_batch(number: int | None) -> str:
+    """`8`, `65,536+` where larger ones were not looked at, `none`, and nothing where it is not known."""
+    if number is None:
+        return ""
+    return f"{number:,}{'+' if number == LARGEST_BATCH else ''}" if number else "none"
 
 
 def time_table(plan: Plan) -> Table:
@@ -263,17 +281,16 @@ def time_table(plan: Plan) -> Table:
 
 def about_times(plan: Plan) -> tuple[str, ...]:
     """Of which release of torch the times are, where it is another one, and whether values decide how much is done."""
-    told = (closures(plan),) if closures(plan) else ()
+    told = tuple(filter(None, [_closures(*plan.base.closures)] if plan.times else []))
     if not plan.times_of:
         return told
     of, made_by = (text.clean(version).partition("+")[0] for version in (plan.times_of, plan.torch))
     return f"These are the times of torch {of}, for the calls that torch {made_by} makes here.", *told
 
 
-def closures(plan: Plan) -> str:
+def _closures(fewest: int, most: int) -> str:
     """That an optimizer decides how much a step does; the empty text where none does."""
-    fewest, most = plan.base.closures
-    if most < 2 or not plan.times:
+    if most < 2:
         return ""
     many = f"{fewest:,} to {most:,}" if fewest < most else f"{most:,}"
     return (
@@ -296,17 +313,17 @@ def _on_macs(plan: Plan) -> Iterator[str]:
         much = text.size(max(row.outcome.others for row in plan.rows))
         yield f"Others: memory that MPSGraph and Metal take besides the heaps, up to {much} here, as in public logs."
     if plan.no_larger is not None:
-        yield larger_unknown(plan)
+        yield larger_unknown(plan.no_larger, plan.problem)
     if plan.base.retries and not plan.asked and any(row.outcome.verdict is Verdict.FAILS for row in plan.rows):
         yield "The script's code handles running out of memory: --mac shows what it does then."
 
 
-def larger_unknown(plan: Plan) -> str:
+def larger_unknown(why: NoLarger | None, problem: str) -> str:
     """Why the largest batch is not known; nothing where it is."""
-    if plan.no_larger is None:
+    if why is None:
         return ""
-    unknown = _UNKNOWN[plan.no_larger]
-    return unknown % text.clean(plan.problem).rstrip(".") if "%s" in unknown else unknown
+    unknown = _UNKNOWN[why]
+    return unknown % text.clean(problem).rstrip(".") if "%s" in unknown else unknown
 
 
 def verdict(outcome: Outcome) -> str:
@@ -319,9 +336,8 @@ def verdict(outcome: Outcome) -> str:
     return f"{outcome.verdict.value}{at}"
 
 
-def limits(plan: Plan) -> tuple[str, ...]:
+def limits(known: OtherAllocations) -> tuple[str, ...]:
     """What the numbers leave out, and what stands for it."""
-    known = plan.others
     models = "that read tokens" if known.kind is Kind.TOKENS else "that read no tokens"
     much = f"{text.percent(known.share, 1)} of all memory in use" if known.share else text.size(known.least)
     return (
@@ -340,9 +356,9 @@ def _signed(number: int) -> str:
     return f"-{text.size(-number)}" if number < 0 else text.size(number) or "0"
 
 
-def needed(plan: Plan, outcome: Outcome) -> int:
+def needed(unlimited: int, outcome: Outcome) -> int:
     """Bytes of heaps that the run needs on a Mac; where it fails there, what it takes without limits."""
-    return plan.base.story.peak_reserved if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
+    return unlimited if outcome.verdict is Verdict.FAILS else outcome.peak_reserved
 
 
 def change_table(plan: Plan) -> Table:
@@ -368,9 +384,8 @@ def change_table(plan: Plan) -> Table:
     return Table("change-table", columns, tuple(rows) if plan.changes else (), caption=caption)
 
 
-def assumption_table(plan: Plan) -> Table:
+def assumption_table(found: Sequence[Assumption]) -> Table:
     """Where the script read values that a plan does not have."""
-    found = plan.base.assumptions
     rows = tuple(
         (
             text.count(one.count),

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from anymps.report.run._forms import (
-    Renderer,
-    Running,
-    print_terminal,
-    render_terminal,
-    renderer,
-)
+from anymps.report.run._document import run_document
+from anymps.report.run._forms import render_terminal, report_pieces
 from anymps.report.run._summary import print_summary, render_summary

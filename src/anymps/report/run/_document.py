@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from anymps.findings import Finding, Story
-from anymps.record import OperatorUse
+from anymps.record import Meta, OperatorUse
 from anymps.report import _text as text
 from anymps.report._drawings import memory_drawing, runs_drawing
 from anymps.report._memory import memory_section
-from anymps.report._notes import STATES, note
-from anymps.report._predicted import mac_times, predicted_sentence, stops
+from anymps.report._notes import note, state_of
+from anymps.report._predicted import mac_times, predicted_sentence
 from anymps.report._step import is_idle, step_section, total
 from anymps.report._timeline import timeline_drawing
 from anymps.report._timeline_on_mac import step_bar
 from anymps.report._words import (
+    cost,
     environment,
     limits,
     needless_waits,
     not_modelled,
-    state,
+    seen_in,
     verdict,
 )
 from anymps.report.document import (
@@ -36,8 +37,8 @@ from anymps.report.document import (
     Items,
     Measured,
     Note,
-    Progress,
     Prose,
+    Running,
     Section,
     Table,
 )
@@ -60,25 +61,34 @@ def run_document(
     story: Story,
     findings: Sequence[Finding],
     *,
-    forms: Form = Form.ALL,
-    running: Progress | None = None,
+    forms: Form = Form.TERMINAL,
+    running: Running | None = None,
     brief: bool = False,
 ) -> Document:
     """All that a report says of a run, or of one that is still `running`; what none of `forms` shows is not made.
 
     A `brief` one has a line for each finding, and leaves out this machine's own times and the environment.
     """
-    notes = [note(f"finding-{number}", finding, story) for number, finding in enumerate(findings, 1)]
-    ends = stops(story, findings)
+    run, judged = story.run, story.judge(findings)
+    notes = [
+        note(
+            f"finding-{number}",
+            finding,
+            run.directory,
+            cost=cost(finding, story.timed),
+            seen_in=seen_in(finding, story.processes),
+        )
+        for number, finding in enumerate(findings, 1)
+    ]
     first, *others = verdict(story, findings, running=running is not None)
     return Document(
-        title=_title(story),
+        title=_title(run),
         kind="report",
         made_from="from a recording",
-        eyebrow=tuple(_eyebrow(story)),
-        state=STATES[state(story, findings)],
+        eyebrow=tuple(_eyebrow(run)),
+        state=state_of(findings, judged),
         verdict=first,
-        sentences=tuple(filter(None, (*others, "" if ends else predicted_sentence(story)))),
+        sentences=tuple(filter(None, (*others, "" if judged.stops else predicted_sentence(story)))),
         figures=tuple(_figures(story, findings)) if Form.PAGE in forms else (),
         sections=tuple(_brief(story, findings, notes))
         if brief
@@ -90,14 +100,15 @@ def run_document(
 def _sections(
     story: Story, findings: Sequence[Finding], notes: Sequence[Note], forms: Form, running: bool
 ) -> Iterator[Section]:
-    page, ends = Form.PAGE in forms, stops(story, findings)
-    if page and not ends and (bar := step_bar(story)) is not None:
+    page = Form.PAGE in forms
+    timed = page and not story.judge(findings).stops
+    if timed and (bar := step_bar(story.timed)) is not None:
         drawn = Drawing("timeline_drawing", bar)
         yield Section("time", "Where the time goes on the Mac", (drawn,), nav="Time", folded=False)
     if notes:
         yield _findings(notes)
-    if page and not ends:
-        yield from _timeline(story)
+    if timed:
+        yield from _timeline(timeline_drawing(story), runs_drawing(story.step_sums, on_mac=story.run.on_mac))
     yield from step_section(story)
     yield from waits_section(story, findings)
     yield from memory_section(story, memory_drawing(story.memory) if page else None)
@@ -111,7 +122,7 @@ def _sections(
         "limits",
         "Limits of this report",
         (
-            Items((*told, *not_modelled(story)), Form.PAGE),
+            Items((*told, *not_modelled(story.run)), Form.PAGE),
             Items(told or ("None that this report knows of.",), Form.TEXT),
         ),
         "Limits",
@@ -137,19 +148,19 @@ def _brief(story: Story, findings: Sequence[Finding], notes: Sequence[Note]) -> 
     yield Section("more", "", (Prose((_MORE,), look="quiet"),), headed=Form.PAGE)
 
 
-def _title(story: Story) -> str:
-    script = text.path(story.run.script, story.run.directory)
-    mac = text.clean(story.run.mac)
+def _title(run: Meta) -> str:
+    script = text.path(run.script, run.directory)
+    mac = text.clean(run.mac)
     return "anymps report" + (f": {script}" if script else "") + (f" on {mac}" if mac else "")
 
 
-def _eyebrow(story: Story) -> list[str]:
-    torch_version = text.clean(story.run.torch_version)
+def _eyebrow(run: Meta) -> list[str]:
+    torch_version = text.clean(run.torch_version)
     words = [
-        text.path(story.run.script, story.run.directory),
-        text.clean(story.run.mac),
+        text.path(run.script, run.directory),
+        text.clean(run.mac),
         f"torch {torch_version}" if torch_version else "",
-        {None: "", False: "real device", True: "virtual device"}[story.run.virtual],
+        {None: "", False: "real device", True: "virtual device"}[run.virtual],
     ]
     return [word for word in words if word] or ["anymps"]
 
@@ -159,17 +170,16 @@ def _figures(story: Story, findings: Sequence[Finding]) -> Iterator[tuple[str, s
     if not table.first or is_idle(table):
         return
     share = total(table.typical)
-    of_these = f" ({text.count(needless)} needless)" if (needless := needless_waits(story, findings)) else ""
-    on_mac = mac_times(story)(None) or (text.duration(share.time_ns) if story.run.on_mac else "")
-    if on_mac and not stops(story, findings):
+    of_these = f" ({text.count(needless)} needless)" if (needless := needless_waits(story, findings)[0]) else ""
+    on_mac = mac_times(story.timed)(None) or (text.duration(share.time_ns) if story.run.on_mac else "")
+    if on_mac and not story.judge(findings).stops:
         yield "a step on the Mac", on_mac
     yield "its operators on mps", text.count(share.on_mps) or "0"
     yield "its operators on CPU", text.count(share.on_cpu) or "0"
     yield f"its waits{of_these}", text.count(share.waits) or "0"
 
 
-def _timeline(story: Story) -> Iterator[Section]:
-    timeline = timeline_drawing(story)
+def _timeline(timeline: Mapping[str, Any] | None, runs: Mapping[str, Any] | None) -> Iterator[Section]:
     if timeline is None:
         return
     columns = (
@@ -191,7 +201,7 @@ def _timeline(story: Story) -> Iterator[Section]:
         fold="The same as a table",
     )
     blocks: list[Block] = [Prose((timeline["sentence"],)), Drawing("timeline_drawing", timeline), table]
-    if (runs := runs_drawing(story)) is not None:
+    if runs is not None:
         blocks.append(Drawing("runs_drawing", runs, title="Every step of the run", sentence=runs["sentence"]))
     yield Section("timeline", "Timeline of host and device", tuple(blocks), "Timeline", folded=False, forms=Form.PAGE)
 

@@ -12,7 +12,7 @@ from anymps.findings import Finding, Severity, Story
 from anymps.report._suite import news
 from anymps.report._text import clean, duration_range, place
 from anymps.report._words import seen_in, verdict
-from anymps.report.run._location import below
+from anymps.report.run._sarif import below
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -24,20 +24,21 @@ def github_pieces(story: Story, findings: Sequence[Finding], checkout: str | Non
     """
     yield _command("notice", {"title": "anymps"}, " ".join(verdict(story, findings)))
     root = checkout or story.run.directory
-    for finding in news(story, findings):
+    for finding in news(findings, story.run.suite):
         properties = {}
         file = below(finding.site.file, root) if finding.site.known else None
         if file is not None:
             properties = {"file": file, "line": str(finding.site.line)}
         properties["title"] = f"{finding.id} {finding.title}"
         where = "" if file is not None else f"{place(finding.site, story.run.directory)}: "
-        yield _command(_COMMANDS[finding.severity], properties, f"{where}{_message(story, finding)}")
+        yield _command(
+            _COMMANDS[finding.severity], properties, f"{where}{_message(finding, seen_in(finding, story.processes))}"
+        )
 
 
-def _message(story: Story, finding: Finding) -> str:
+def _message(finding: Finding, seen: str) -> str:
     low, high = finding.cost_per_step_ns
     cost = f"Cost: about {duration_range(low, high)} a step on a Mac.\n" if high else ""
-    seen = seen_in(story, finding)
     cost += f"Seen in {seen}.\n" if seen else ""
     return f"{clean(finding.what)}\n{cost}Why: {clean(finding.why)}\nFix: {clean(finding.fix)}"
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Final
 
-from anymps._version import __version__
 from anymps.findings import Finding, Story, WaitPlace
 from anymps.record import Line, WaitQueue
 from anymps.report._checked import numbers_object, own_kernels_object
-from anymps.report._identity import fingerprints
-from anymps.report._objects import finding_object, record_object, site_object
+from anymps.report._objects import as_json, finding_object, fingerprints, record_object, site_object
 from anymps.report._predicted import predicted_object, why_no_prediction
 from anymps.report._words import limits, verdict
-
-FORMAT: Final = "anymps-report"
-VERSION: Final = 1
-"""Goes up when a field changes its meaning or goes away; new fields do not count."""
 
 _MOST_LINES = 20  # of those that held memory at its peak
 
@@ -27,31 +19,26 @@ _FACTS = (
 )  # fmt: skip
 
 
-def json_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
-    """Everything that the other reports show, for programs, in the pieces of the encoder; indented by two blanks."""
-    # Plain ASCII: a path may hold bytes that are no UTF-8, and a source line any character at all.
-    yield from json.JSONEncoder(indent=2, allow_nan=False).iterencode(_report(story, findings))
-    yield "\n"
+def json_pieces(story: Story, findings: Sequence[Finding], _: str | None = None) -> Iterator[str]:
+    """Everything that the other reports show, for programs."""
+    yield as_json("report", _report(story, findings))
 
 
 def _report(story: Story, findings: Sequence[Finding]) -> dict[str, object]:
     marks = fingerprints(findings, story.run.directory)
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "generator": {"name": "anymps", "version": __version__},
         "verdict": verdict(story, findings),
         "run": {name: story.facts[name] for name in _FACTS if name in story.facts},
         "complete": story.complete,
         "calls": story.call_count,
         "calls_without_detail": story.dropped,
-        "real_kernels": own_kernels_object(story),
-        "numbers": numbers_object(story),
+        "real_kernels": own_kernels_object(story.run, story.operators),
+        "numbers": numbers_object(story.run, story.operators),
         "complete_steps": story.complete_steps,
         "findings": [finding_object(*pair) for pair in zip(findings, marks, strict=True)],
         "step_table": record_object(story.step_table),
-        "predicted_step": predicted_object(story),
-        "no_predicted_step": why_no_prediction(story),
+        "predicted_step": predicted_object(story.forecast),
+        "no_predicted_step": why_no_prediction(story.step_table, story.no_forecast),
         "operators": [record_object(use) for use in story.operators],
         "lines": [_line(line) for line in story.lines],
         "waits": [record_object(wait) for wait in story.wait_calls],

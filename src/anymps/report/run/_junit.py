@@ -19,10 +19,10 @@ _SUITE = "anymps"
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
+def junit_pieces(story: Story, findings: Sequence[Finding], _: str | None = None) -> Iterator[str]:
     """Errors and warnings as failures; what is only worth knowing stands in the test case's output."""
     directory = story.run.directory
-    cases = [_case(finding, expected(story, finding), directory) for finding in findings]
+    cases = [_case(finding, expected(finding, story.run.suite), directory) for finding in findings]
     cases = cases or [_nothing_found(story)]
     counts = {
         "tests": str(len(cases)),

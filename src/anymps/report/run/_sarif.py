@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import ntpath
+import posixpath
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Final
+from urllib.parse import quote
 
 from anymps._version import __version__
 from anymps.findings import RULES, Finding, Rule, Severity, Story
-from anymps.findings.edits import Safety
 from anymps.record import Site
-from anymps.report._identity import fingerprints
+from anymps.report._objects import fingerprints
 from anymps.report._suite import expected
 from anymps.report._text import clean, duration_range
 from anymps.report._words import limits, verdict
-from anymps.report.run._location import below, file_uri, uri
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _ROOT: Final = "%SRCROOT%"
@@ -44,7 +46,7 @@ def _log(story: Story, findings: Sequence[Finding], root: str) -> dict[str, Any]
         },
         "invocations": [_invocation(story, findings)],
         "results": [
-            _result(finding, mark, places[finding.id], root, expected(story, finding))
+            _result(finding, mark, places[finding.id], root, expected(finding, story.run.suite))
             for finding, mark in zip(findings, marks, strict=True)
         ],
         "columnKind": "unicodeCodePoints",
@@ -96,9 +98,6 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": _plain(expected)}]
     if finding.site.known:
         result["locations"] = [_location(finding.site, root)]
-    fix = _fix(finding, root)
-    if fix is not None:
-        result["fixes"] = [fix]
     related = [site for site in finding.related_sites if site.known]
     if related:
         what = finding.related_as.removesuffix(" at")
@@ -111,31 +110,6 @@ def _result(finding: Finding, fingerprint: str, rule: int, root: str, expected: 
             for number, site in enumerate(related, start=1)
         ]
     return result
-
-
-def _fix(finding: Finding, root: str) -> dict[str, Any] | None:
-    """The finding's change, where a machine may make it and it needs nothing elsewhere in the file."""
-    change = finding.change
-    if change is None or finding.edit is None or finding.edit.safety is Safety.ADVICE:
-        return None
-    if not change.column or change.inserts:
-        return None
-    rows = change.old.split("\n")
-    last = change.column + len(rows[0]) if len(rows) == 1 else 1 + len(rows[-1])
-    region = {"startLine": change.line, "startColumn": change.column}
-    region |= {"endLine": change.line + len(rows) - 1} if len(rows) > 1 else {}
-    site = next((place for place in finding.edit.sites if place.file == change.file), finding.site)
-    return {
-        "description": {"text": _plain(finding.fix)},
-        "artifactChanges": [
-            {
-                "artifactLocation": _artifact(site, root),
-                "replacements": [
-                    {"deletedRegion": {**region, "endColumn": last}, "insertedContent": {"text": change.new}}
-                ],
-            }
-        ],
-    }
 
 
 def _plain(message: str) -> str:
@@ -156,3 +130,38 @@ def _location(site: Site, root: str) -> dict[str, Any]:
     if site.function and site.function != "<module>":
         location["logicalLocations"] = [{"name": clean(site.function), "kind": "function"}]
     return location
+
+
+def below(file: str, root: str) -> str | None:
+    """The file's path below `root`, with forward slashes; None if it lies elsewhere.
+
+    Paths are compared as they are written, with `..` taken out; no file is asked for.
+    """
+    whole = _pure(file)
+    if not root or not whole.is_absolute():
+        # A path that is not absolute is one from the directory of the run.
+        return None if whole.is_absolute() or ".." in whole.parts else whole.as_posix()
+    above = _pure(root)
+    return whole.relative_to(above).as_posix() if whole.is_relative_to(above) else None
+
+
+def uri(path: str) -> str:
+    """A path below a root as a relative URI."""
+    return quote(path.encode("utf-8", "surrogateescape"), safe="/~")
+
+
+def file_uri(path: str) -> str:
+    """An absolute path as a `file:` URI; of a relative one, which leads to no certain place, the name alone."""
+    whole = _pure(path)
+    if not whole.is_absolute():
+        return uri(whole.name if ".." in whole.parts else whole.as_posix())
+    text = whole.as_posix()
+    return f"file://{'' if text.startswith('/') else '/'}{quote(text.encode('utf-8', 'surrogateescape'), safe='/~:')}"
+
+
+def _pure(path: str) -> PurePath:
+    """The path by the rules of the system that the recording comes from."""
+    windows = PureWindowsPath(path)
+    if windows.drive:
+        return PureWindowsPath(ntpath.normpath(path))
+    return PurePosixPath(posixpath.normpath(path))

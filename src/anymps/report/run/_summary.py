@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -13,8 +12,8 @@ from rich.text import Text
 from anymps.findings import Finding, Story
 from anymps.report import _text as text
 from anymps.report._checked import numbers, own_kernels
-from anymps.report._notes import STATES
-from anymps.report._predicted import predicted_in_short, stops, time_on_mac
+from anymps.report._notes import STATES, state_of
+from anymps.report._predicted import predicted_in_short, time_on_mac
 from anymps.report._step import is_idle, total
 from anymps.report._words import (
     cost,
@@ -22,7 +21,6 @@ from anymps.report._words import (
     how_many,
     place_to_change,
     processes,
-    state,
     verdict,
     waits,
 )
@@ -43,23 +41,13 @@ _MOST_ROWS = 5  # of the table; the rest is one line
 _PLACE_WIDTH = 44  # characters that leave a rule and most titles their line of 100; the full report has the whole place
 
 
-def print_summary(
-    story: Story,
-    findings: Sequence[Finding],
-    stream: TextIO | None = None,
-    *,
-    whole: str = "",
-    width: int | None = None,
-    color: bool | None = None,
-) -> None:
-    """Write the short report to `stream` (by default standard output), as wide as its terminal, coloured if it is one.
+def print_summary(story: Story, findings: Sequence[Finding], stream: TextIO, whole: str = "") -> None:
+    """Write the short report to `stream`, as wide as its terminal, coloured if it is one.
 
-    `whole` names where the whole report is: a command or a file; the empty text leaves that line out. `NO_COLOR`
-    (no-color.org) and `TERM=dumb` switch colour off.
+    `whole` names where the whole report is: a command or a file; the empty text leaves that line out.
     """
-    target = sys.stdout if stream is None else stream
-    width, color = look_of(target, width, color)
-    written_to(target, render_summary(story, findings, whole=whole, width=width, color=color))
+    width, color = look_of(stream)
+    written_to(stream, render_summary(story, findings, whole=whole, width=width, color=color))
 
 
 def render_summary(
@@ -71,21 +59,20 @@ def render_summary(
 
 
 def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[RenderableType]:
-    worst = state(story, findings)
-    ends = stops(story, findings)
-    predicted = "" if ends else predicted_in_short(story)
+    judged = story.judge(findings)
+    predicted = "" if judged.stops else predicted_in_short(story)
     yield Text.assemble(
-        (verdict(story, findings)[0], STATE_STYLES[STATES[worst]]),
+        (verdict(story, findings)[0], STATE_STYLES[state_of(findings, judged)]),
         " ",
         " ".join(filter(None, (how_many(findings), predicted))),
     )
     first = first_to_change(findings)
     if first is not None:
-        yield from _change(story, first)
+        yield from _change(first, cost(first, story.timed), story.run.directory)
     others = [finding for finding in findings if finding is not first]
     if others:
-        yield from _table(story, others, "Then:" if first is not None else "Findings:")
-    if not ends and (time := time_on_mac(story)):
+        yield from _table(others, story.run.directory, "Then:" if first is not None else "Findings:")
+    if not judged.stops and (time := time_on_mac(story.timed)):
         yield Text(time)
     if not findings and (told := waits_without_findings(story, findings)):
         yield Text(told)
@@ -94,31 +81,32 @@ def _parts(story: Story, findings: Sequence[Finding], whole: str) -> Iterator[Re
         yield Text(step)
     if joined := processes(story):
         yield Text(joined)
-    yield from (Text(told.in_short) for told in (own_kernels(story), numbers(story)) if told is not None)
+    made = story.run, story.operators
+    yield from (Text(told.in_short) for told in (own_kernels(*made), numbers(*made)) if told is not None)
     if whole:
         # In one piece, however long: it is a command to copy.
         yield Text.assemble("Full report: ", (text.clean(whole), "bold"), no_wrap=True, overflow="ignore")
 
 
-def _change(story: Story, finding: Finding) -> Iterator[RenderableType]:
-    where, much = _where(story, finding), cost(finding, story)
+def _change(finding: Finding, much: str, directory: str) -> Iterator[RenderableType]:
+    where = _where(finding, directory)
     costs = (f", costs {much}" if where else f" {much}") if much else ""
     yield Text.assemble("Change first:", (f" {where}" if where else "", "bold"), costs)
     rows = [(finding.id, Text(finding.title))]
     if finding.site.source:
         rows.append(("line", Text(text.clean(finding.site.source.strip()), "bold")))
     if finding.caller:
-        rows[1:] = [("within", Text(text.place(finding.site, story.run.directory)))]
+        rows[1:] = [("within", Text(text.place(finding.site, directory)))]
     rows.append(("fix", Text(text.clean(finding.fix), "green")))
     yield pairs(rows)
 
 
-def _where(story: Story, finding: Finding) -> str:
+def _where(finding: Finding, directory: str) -> str:
     """The place to change, and nothing for a finding about the whole run."""
-    return place_to_change(story, finding) if finding.site.known else ""
+    return place_to_change(finding, directory) if finding.site.known else ""
 
 
-def _table(story: Story, findings: Sequence[Finding], heading: str) -> Iterator[RenderableType]:
+def _table(findings: Sequence[Finding], directory: str, heading: str) -> Iterator[RenderableType]:
     """The other findings, one row each, the most severe first."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     shown = findings[:_MOST_ROWS]
@@ -128,7 +116,7 @@ def _table(story: Story, findings: Sequence[Finding], heading: str) -> Iterator[
     for finding in shown:
         grid.add_row(
             Text(f"{finding.id} {finding.severity.word}", STATE_STYLES[STATES[finding.severity]]),
-            *([Text(text.without_folders(_where(story, finding), _PLACE_WIDTH))] if are_placed else []),
+            *([Text(text.without_folders(_where(finding, directory), _PLACE_WIDTH))] if are_placed else []),
             Text(finding.title),
         )
     yield Text(heading)

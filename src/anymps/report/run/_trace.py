@@ -16,7 +16,6 @@ from anymps._text import step_name
 from anymps.findings import Finding, Story
 from anymps.record import Fate, Flag, Phase, Wait
 from anymps.report._words import environment, verdict
-from anymps.report.run._trace_on_mac import events_on_mac, track_name
 
 _PROCESS: Final = 1
 _STEPS, _PHASES, _THREADS = 1, 2, 10  # numbers of tracks; a thread has two, its calls and its waits
@@ -32,7 +31,7 @@ _WAIT_WORDS = {int(wait): json.dumps(wait.label) for wait in Wait}
 _Brief = tuple[int, int, int, int, int, int, int, int, int]  # of `Recording.calls_in_brief`
 
 
-def trace_pieces(story: Story, findings: Sequence[Finding]) -> Iterator[str]:
+def trace_pieces(story: Story, findings: Sequence[Finding], _: str | None = None) -> Iterator[str]:
     """Calls by thread and waits beside them, steps, phases, memory, arrows from forward to backward: block by block."""
     facts = {"verdict": " ".join(verdict(story, findings)), **dict(environment(story))}
     yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(facts)},"traceEvents":[\n'
@@ -73,10 +72,9 @@ class _Events:
 
     def all(self) -> Iterator[list[str]]:
         """Every event, in blocks: the order does not matter to readers, so names of tracks come last."""
-        yield [track_name("process_name", _PROCESS, None, "anymps")]
+        yield [_track_name("process_name", None, "anymps")]
         yield from self._calls()
         yield list(chain(self._steps(), self._memory(), self._tracks()))
-        yield list(events_on_mac(self.story, self._zero))
 
     def _calls(self) -> Iterator[list[str]]:
         """The calls' events: each itself, its wait, its arrow; and a slice for calls of one phase that follow another.
@@ -242,5 +240,11 @@ def _members(words: dict[str, object]) -> str:
 
 
 def _track(number: int, name: str) -> Iterator[str]:
-    yield track_name("thread_name", _PROCESS, number, name)
+    yield _track_name("thread_name", number, name)
     yield (f'{{"name":"thread_sort_index","ph":"M","pid":{_PROCESS},"tid":{number},"args":{{"sort_index":{number}}}}}')
+
+
+def _track_name(kind: str, thread: int | None, name: str) -> str:
+    """The event that names the process, or a track of it; by `kind`, `process_name` or `thread_name`."""
+    track = "" if thread is None else f'"tid":{thread},'
+    return f'{{"name":"{kind}","ph":"M","pid":{_PROCESS},{track}"args":{{"name":{json.dumps(name)}}}}}'

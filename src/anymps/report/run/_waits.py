@@ -7,7 +7,7 @@ from typing import Final
 
 from anymps._text import percent
 from anymps.findings import Finding, Story, WaitPlace
-from anymps.record import Site, Wait, WaitQueue
+from anymps.record import Meta, Site, Wait, WaitQueue
 from anymps.report import _text as text
 from anymps.report._predicted import standing_seconds
 from anymps.report.document import Block, Column, Prose, Section, Table
@@ -52,11 +52,11 @@ def waits_section(story: Story, findings: Sequence[Finding] = (), *, brief: bool
     belonging = [place for place, ids in others if not ids]
     costly = _costly(story, belonging)
     belonging = [place for place in belonging if not any(place in parts for _, parts in costly)]
-    on_mac = standing_seconds(story) if not story.run.on_mac else {}
+    on_mac = standing_seconds(story.timed) if not story.run.on_mac else {}
     remarks = (
         *_avoidable(avoidable, directory),
         *(_told_costly(whole, parts, directory) for whole, parts in costly),
-        *_remarks(story, hurting, directory, on_mac=bool(on_mac), brief=brief),
+        *_remarks(story.run, hurting, predicted=bool(on_mac), brief=brief),
     )
     blocks: list[Block] = []
     if hurting:
@@ -197,21 +197,22 @@ def _kinds(place: WaitPlace) -> str:
     return ", ".join(dict.fromkeys(kind.label for kind in place.kinds))
 
 
-def _remarks(story: Story, hurting: Sequence[WaitPlace], directory: str, *, on_mac: bool, brief: bool) -> list[str]:
+def _remarks(run: Meta, hurting: Sequence[WaitPlace], *, predicted: bool, brief: bool) -> list[str]:
     if not hurting:
         return []
+    directory = run.directory
     remarks = []
     by = [(text.place(place.site, directory), mostly(place.longest, directory)) for place in hurting]
     told = [f"by {who} (before {where})" for where, who in by if who][:3]
     if told:
         remarks.append(f"Most operators were queued {', '.join(told)}.")
     meaning = "Queued: operators since the previous wait, median to maximum."
-    if on_mac:
+    if predicted:
         meaning += (
             " Host idle: how long the host would wait there in a step on the Mac. Without the wait the GPU still has "
             "that work to do, so a step saves less."
         )
-    elif story.run.on_mac:
+    elif run.on_mac:
         meaning += " Host and work: the host's time between and inside the calls of these operators."
     elif not brief:
         meaning += (
