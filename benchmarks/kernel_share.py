@@ -18,7 +18,7 @@ import torch
 
 import anymps
 from anymps.findings import Story
-from anymps.report import real_share
+from anymps.report._checked import own_kernels_object
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from integration.models import CASES, LACKING, Case, train
@@ -37,9 +37,9 @@ def measure(case: Case, is_checked: bool) -> tuple[int, int, int, list[str]]:
                 train(case(), "mps", "adamw", STEPS)
                 compared = checked.compared
             wrong = [str(found) for found in checked.found]
-    share = real_share(Story.of(capture.recording))
+    share = own_kernels_object(Story.of(capture.recording))
     assert share is not None
-    return share.of, share.calls, compared, wrong
+    return share["of"], share["calls"], compared, wrong
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any, Final
 
 import torch
@@ -36,31 +37,46 @@ class _Reads(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def describe(
+def find(
     operator: str,
     written: tuple[torch.Tensor, ...] = (),
     release: tuple[int, int] = (2, 13),
-    foreign: frozenset[str] = frozenset(),
+    foreign: Iterable[str] = (),
+    kernels: Container[str] | None = None,
     **given: Any,
 ) -> Work | None:
-    """The work of a call that writes into some of its tensors.
+    """The work of a call that writes into some of its tensors, in a release with these kernels, or with every one.
 
     What is kept for later calls, or declined for all, must not depend on the values of tensors.
     """
     with _Reads(given) as reads:
-        work = DESCRIBED[operator](Call(f"aten::{operator}", given, written, foreign, EveryKernel(), release))
+        there = kernels or EveryKernel()
+        call = Call(f"aten::{operator}", given, written, frozenset(foreign), there, release)
+        work = DESCRIBED[operator](call)
     if operator not in BY_VALUES and (work is None or work.kept):
         assert not reads.found, f"{operator} is decided by values: {reads.found}"
     return work
 
 
-def launches_of(work: Work | None) -> tuple[Launch, ...]:
-    """Its launches."""
+def describe(operator: str, *written: Any, **given: Any) -> Work:
+    """The work of a call that is described."""
+    work = find(operator, *written, **given)
     assert work is not None
-    return work.launches
+    return work
 
 
-def launch_of(work: Work | None) -> Launch:
+def declines(operator: str, *written: Any, **given: Any) -> bool:
+    """Whether a call is left to the CPU."""
+    return find(operator, *written, **given) is None
+
+
+def launch_of(work: Work) -> Launch:
     """Its only launch."""
-    (launch,) = launches_of(work)
+    (launch,) = work.launches
     return launch
+
+
+def launched(operator: str, **given: Any) -> tuple[torch.Tensor, Launch]:
+    """The first result and the only launch of a call that is described."""
+    work = describe(operator, **given)
+    return work.results[0], launch_of(work)

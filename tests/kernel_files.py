@@ -135,3 +135,41 @@ def module(
         f"define void @{name}({', '.join(parameters)}) {{\n{body}\n}}\n"
         f"!air.kernel = !{{!0}}\n!0 = !{{ptr @{name}, !1, !2}}\n!1 = !{{}}\n!2 = !{{{listed}}}\n{metadata}\n"
     )
+
+
+def elementwise(name: str, operation: str, place: str = "%k") -> str:
+    """A kernel with out[i] = a[i] `operation` b[i], or b[0] with 0 as `place`."""
+    return module(
+        name,
+        [("out", "float", 0), ("a", "float", 0), ("b", "float", 0)],
+        [("i", "thread_position_in_grid")],
+        f"""
+      %k = zext i32 %i to i64
+      %pa = getelementptr float, ptr addrspace(1) %a, i64 %k
+      %pb = getelementptr float, ptr addrspace(1) %b, i64 {place}
+      %x = load float, ptr addrspace(1) %pa
+      %y = load float, ptr addrspace(1) %pb
+      %z = {operation} float %x, %y
+      %to = getelementptr float, ptr addrspace(1) %out, i64 %k
+      store float %z, ptr addrspace(1) %to
+      ret void""",
+    )
+
+
+def add_to_cache(folder: Path, texts: Mapping[str, str], *releases: str) -> dict[str, str]:
+    """The environment of a program with a cache in `folder`, which holds these kernels for each release."""
+    (folder / "kernels").mkdir(mode=0o755, exist_ok=True)
+    library = metallib({name: bitcode(text) for name, text in texts.items()})
+    for release in releases:
+        (folder / "kernels" / f"torch-{release}.metallib").write_bytes(library)
+    return {"ANYMPS_CACHE_DIR": str(folder)}
+
+
+def needs_kernels(release: str, *, installed: str = "") -> None:
+    """Skips the test where the kernels of a release have not been added, or the installed torch is another one."""
+    from anymps.kernels import added_releases
+    from anymps.rules import installed_torch
+
+    if release not in added_releases() or not str(installed_torch().version).startswith(installed):
+        pytest.skip(f"the Metal kernels of torch {release} have not been added, or another torch is installed")
+    pytest.importorskip("llvmlite", reason="needs the extra kernels")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from anymps._errors import UsageError
 from anymps.findings import RULES, Finding
-from anymps.findings.advice import made_on_device
 from anymps.findings.advice._user_line import every_10
 from anymps.findings.edits import Safety
 from anymps.findings.rules._mps108_cpu_only import _LOADING as LOADED
 from anymps.findings.rules._mps301_dtypes import float32_edit
+from anymps.findings.rules._mps403_detours import _made_on_device
 from anymps.fix import Edit, Program, Script, edits_for
 from anymps.fix._edits import apply_all
 from anymps.record import Site
@@ -20,7 +21,7 @@ from anymps.source import Edit as How
 from anymps.source import LineEdit
 
 F32 = float32_edit("")
-ZEROS = made_on_device("torch.zeros(2, x.size(0))", number=False)
+ZEROS = LineEdit(partial(_made_on_device, "torch.zeros(2, x.size(0))", False))
 
 
 def script_of(folder: Path, text: str) -> Script:

@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 import torch
-from tests.described import describe, launch_of
+from tests.described import declines, describe, launch_of
 
 from anymps.kernels.launches import Work
 
 OPERATOR = "_scaled_dot_product_attention_math_for_mps"
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: Any) -> Work | None:
-    """The work of a call with these and the defaults."""
-    call = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "dropout_mask": None, "scale": None, **given}
-    return describe(OPERATOR, query=q, key=k, value=v, **call)
+def given(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: Any) -> dict[str, Any]:
+    """The arguments of a call with these and the defaults."""
+    options = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "dropout_mask": None, "scale": None, **more}
+    return {"query": q, "key": k, "value": v, **options}
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: Any) -> Work:
+    """The work of such a call."""
+    return describe(OPERATOR, **given(q, k, v, **more))
 
 
 def heads(rows: int, width: int = 64, count: int = 4, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -53,7 +58,6 @@ def test_many_keys_take_two_passes() -> None:
     """From 1024 on: 32 slices, whose sums and largest numbers are float32."""
     q, k = heads(2, dtype=torch.float16), heads(1024, dtype=torch.float16)
     work = attention(q, k, k)
-    assert work is not None
     first, second = work.launches
     assert (first.kernel, second.kernel) == ("sdpa_vector_2pass_1_half_64_64_masknone", "sdpa_vector_2pass_2_half_64")
     assert (first.threads, first.group) == ((8 * 256, 2, 32), (256, 1, 1))
@@ -98,16 +102,18 @@ def test_three_dimensions() -> None:
     """As one batch; the result has the query's dimensions."""
     q, k = torch.ones(4, 20, 64), torch.ones(4, 33, 64)
     work = attention(q, k, k)
-    assert work is not None
     assert (work.results[0].shape, work.kept) == ((4, 20, 64), False)
 
 
 def test_what_is_left_to_mpsgraph() -> None:
     """Other widths, values of another width, a mask of another type, masks beside the causal one, and dropout."""
-    assert attention(heads(3, 80), heads(20, 80), heads(20, 80)) is None
-    assert attention(heads(20, 48), heads(20, 48), heads(20, 48)) is None
-    assert attention(heads(20), heads(20), heads(20, 96)) is None
-    assert attention(heads(30), heads(20), heads(20), attn_mask=torch.ones(30, 20).half()) is None
-    assert attention(heads(3), heads(20), heads(20), attn_mask=torch.ones(3, 20), is_causal=True) is None
-    assert attention(heads(3), heads(2), heads(2)) is None
-    assert attention(heads(30), heads(20), heads(20), dropout_p=0.5) is None
+    for case in (
+        given(heads(3, 80), heads(20, 80), heads(20, 80)),
+        given(heads(20, 48), heads(20, 48), heads(20, 48)),
+        given(heads(20), heads(20), heads(20, 96)),
+        given(heads(30), heads(20), heads(20), attn_mask=torch.ones(30, 20).half()),
+        given(heads(3), heads(20), heads(20), attn_mask=torch.ones(3, 20), is_causal=True),
+        given(heads(3), heads(2), heads(2)),
+        given(heads(30), heads(20), heads(20), dropout_p=0.5),
+    ):
+        assert declines(OPERATOR, **case)

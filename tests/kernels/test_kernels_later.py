@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.described import describe, launch_of
+from tests.described import declines, describe, launch_of
 
 LATER = (2, 15)
 
@@ -20,7 +20,7 @@ def test_a_gated_unit() -> None:
     launch = launch_of(describe("glu", self=x.mT, dim=2))
     assert (launch.kernel, launch.threads) == ("glu_strided_float_float", (45,))
     assert launch.buffers[2].data_ptr() - launch.buffers[1].data_ptr() == 3 * 5 * 4
-    assert describe("glu", self=x, dim=1, written=(torch.zeros(3, 3, 5).half(),)) is None
+    assert declines("glu", self=x, dim=1, written=(torch.zeros(3, 3, 5).half(),))
 
 
 def test_a_gated_unit_backward() -> None:
@@ -43,7 +43,7 @@ def test_three_tensors_and_a_number() -> None:
     launch = launch_of(describe("addcmul", self=x, tensor1=x[:1], tensor2=x, **given))
     assert (launch.kernel, launch.threads) == ("addcmul_strided_half_half_float", (5, 4, 6))
     whole = x.int()
-    assert describe("addcmul", self=whole, tensor1=whole, tensor2=whole, value=0.5, release=LATER) is None
+    assert declines("addcmul", self=whole, tensor1=whole, tensor2=whole, value=0.5, release=LATER)
     launch = launch_of(describe("lerp", self=x, end=x, weight=x, release=LATER))
     assert launch.kernel == "lerp_dense_half_half"
 
@@ -70,7 +70,6 @@ def test_softmax(
 ) -> None:
     """A SIMD group a row, rows in parts, groups of columns, and columns in parts."""
     work = describe("_softmax", self=torch.zeros(shape), dim=dim, half_to_float=False)
-    assert work is not None
     assert [one.kernel for one in work.launches] == kernels
     assert {(one.threads, one.group) for one in work.launches} == {(threads, group)}
 
@@ -79,7 +78,6 @@ def test_softmax_into_a_tensor_that_is_not_dense() -> None:
     """Computed beside it, and copied."""
     out = torch.zeros(5, 7).t()
     work = describe("_log_softmax", (out,), self=torch.zeros(7, 5), dim=1, half_to_float=False, out=out)
-    assert work is not None
     assert work.launches[0].kernel == "log_softmax_row_float_u32"
     assert [target is out for target, _ in work.copies] == [True]
 
@@ -87,11 +85,9 @@ def test_softmax_into_a_tensor_that_is_not_dense() -> None:
 def test_factors_by_blocks_of_later_releases() -> None:
     """Their kernels name the dtype."""
     work = describe("linalg_cholesky_ex", release=LATER, self=torch.eye(40), upper=False, check_errors=False)
-    assert work is not None
     assert len(work.launches) == 5
     numbers = torch.eye(3, dtype=torch.complex64)
     work = describe("linalg_cholesky_ex", release=LATER, self=numbers, upper=True, check_errors=False)
-    assert work is not None
     assert [one.kernel for one in work.launches] == ["factorDiagonalBlockU_float2", "triu_inplace_int_float2"]
 
 
@@ -105,8 +101,8 @@ def test_large_kernels_of_convolutions() -> None:
     wide = torch.zeros(1, 1, 40, 3700)
     launch = launch_of(describe("convolution", input=wide, weight=weight, **given))
     assert (launch.kernel, launch.threads) == ("conv2d_r4_i32_float", (2 * 40 * 862,))
-    assert describe("convolution", input=x, weight=weight[..., :255], **given) is None
-    assert describe("convolution", input=x[..., :255], weight=weight, **given) is None
+    assert declines("convolution", input=x, weight=weight[..., :255], **given)
+    assert declines("convolution", input=x[..., :255], weight=weight, **given)
 
 
 def test_small_inverses() -> None:
@@ -114,7 +110,7 @@ def test_small_inverses() -> None:
     launch = launch_of(describe("linalg_inv_ex", A=torch.zeros(5, 2, 3, 3), check_errors=False))
     assert (launch.kernel, launch.threads) == ("luInvSmall_3", (10,))
     assert list(launch.buffers[3].values()) == [9, 3, 1, 9, 1, 3]
-    assert describe("linalg_inv_ex", A=torch.zeros(5, 5), check_errors=False) is None
+    assert declines("linalg_inv_ex", A=torch.zeros(5, 5), check_errors=False)
 
 
 def test_numbers_at_equal_distances() -> None:
@@ -123,9 +119,9 @@ def test_numbers_at_equal_distances() -> None:
     launch = launch_of(describe("arange", (out,), start=1, end=6, step=0.5, out=out))
     assert (launch.kernel, launch.threads) == ("arange_float_i32", (10,))
     assert launch.buffers[1:] == ([1, 0.5], [2, 0])
-    assert describe("arange", (out,), start=1, end=7, step=0.5, out=out) is None
+    assert declines("arange", (out,), start=1, end=7, step=0.5, out=out)
     whole = torch.zeros(10, dtype=torch.int64)
-    assert describe("arange", (whole,), start=1, end=6, step=0.5, out=whole) is None
+    assert declines("arange", (whole,), start=1, end=6, step=0.5, out=whole)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +138,9 @@ def test_norms(p: float, first: str, second: str) -> None:
     """Partial results of sums are float32; only the last pass is told of the root."""
     x = torch.zeros(300, 300).half()
     work = describe("linalg_vector_norm", release=LATER, self=x, ord=p, dim=None, keepdim=False, dtype=None)
-    assert work is not None
     assert [one.kernel for one in work.launches] == [first, second]
     assert work.launches[1].buffers[2]["p"] == (2.0 if p == 2 else 0.0)
-    assert describe("linalg_vector_norm", release=LATER, self=x, ord=3, dim=None, keepdim=False, dtype=None) is None
+    assert declines("linalg_vector_norm", release=LATER, self=x, ord=3, dim=None, keepdim=False, dtype=None)
 
 
 def test_a_row_by_a_matrix() -> None:
@@ -160,7 +155,7 @@ def test_a_row_by_a_matrix() -> None:
     launch = launch_of(describe("addmm", self=torch.zeros(1030), **given))
     assert (launch.kernel, launch.threads) == ("gemv_t_float_16_2_ab", (17 * 512,))
     assert (launch.buffers[3]["bias_c"], launch.buffers[5]) == (1, [2.0, 3.0])
-    assert describe("mm", self=x, mat2=y) is None
+    assert declines("mm", self=x, mat2=y)
 
 
 def test_a_matrix_by_a_column() -> None:
@@ -172,7 +167,7 @@ def test_a_matrix_by_a_column() -> None:
     assert (launch.kernel, launch.buffers[3]["xs"]) == ("gemv_nt_half_4_2_none_xs", 3)
     launch = launch_of(describe("mm", self=torch.zeros(140, 100).half()[::2, ::2], mat2=y, release=LATER))
     assert (launch.kernel, launch.buffers[3]["ms"]) == ("gemv_nt_half_4_8_none_xc_strided", 2)
-    assert describe("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER) is None
+    assert declines("mm", self=x, mat2=torch.zeros(50, 2).half(), release=LATER)
 
 
 def test_groups_of_rows() -> None:
@@ -190,7 +185,6 @@ def test_groups_of_rows() -> None:
         1,
     )
     work = describe("_grouped_mm", self=torch.zeros(30, 70), mat2=torch.zeros(70, 8), **given)
-    assert work is not None
     assert work.results[0].shape == (3, 30, 8)
     assert launch_of(work).threads == (64, 1, 3)
 
@@ -220,15 +214,14 @@ def test_gradients_that_are_gathered() -> None:
     given |= {"scales_h": None, "scales_w": None}
     launch = launch_of(describe("upsample_nearest2d_backward", **given, release=LATER))
     assert (launch.kernel, launch.threads) == ("upsample_nearest2d_backward_float_u32", (6, 4, 6))
-    assert describe("upsample_nearest2d_backward", **given) is None
+    assert declines("upsample_nearest2d_backward", **given)
 
 
 def test_numbers_between_edges() -> None:
     """Weights go into a histogram for each thread, and these are summed; counts are the CPU's."""
     given = {"self": torch.zeros(6, 5), "bins": torch.tensor([0.0, 1, 3]), "range": None, "density": False}
-    assert describe("histogram", **given, weight=None, release=LATER) is None
-    assert describe("histc", self=torch.zeros(6, 5), bins=9, min=0, max=1, release=LATER) is None
+    assert declines("histogram", **given, weight=None, release=LATER)
+    assert declines("histc", self=torch.zeros(6, 5), bins=9, min=0, max=1, release=LATER)
     work = describe("histogram", **given, weight=torch.ones(6, 5), release=LATER)
-    assert work is not None
     assert (work.launches[0].kernel, work.launches[0].buffers[8:]) == ("histogramdd_float", (2, 1))
     assert work.launches[1].kernel.startswith("sum_")

@@ -11,33 +11,16 @@ import torch
 from anymps.findings import Story
 from anymps.report import own_kernels_sentence, render_summary, render_terminal
 from anymps.report._checked import own_kernels, own_kernels_object
-from kernel_files import bitcode, metallib, module
+from anymps.rules import parse_torch_version
+from kernel_files import add_to_cache, elementwise, needs_kernels
 from own_cache import new_cache
 from processes import MAC, Result, run_command, run_with_torch
 from recordings import training
 
 RELEASE = torch.__version__.partition("+")[0]
 REAL = f"import anymps, torch\nanymps.enable({MAC!r}, kernels='real')\n"
-_INDEX = [("i", "thread_position_in_grid")]
-
-
-def planted(name: str, operation: str, place: str = "%k") -> str:
-    """A kernel with out[i] = a[i] `operation` b[i], or b[0] with 0 as `place`."""
-    return module(
-        name,
-        [("out", "float", 0), ("a", "float", 0), ("b", "float", 0)],
-        _INDEX,
-        f"""
-      %k = zext i32 %i to i64
-      %pa = getelementptr float, ptr addrspace(1) %a, i64 %k
-      %pb = getelementptr float, ptr addrspace(1) %b, i64 {place}
-      %x = load float, ptr addrspace(1) %pa
-      %y = load float, ptr addrspace(1) %pb
-      %z = {operation} float %x, %y
-      %to = getelementptr float, ptr addrspace(1) %out, i64 %k
-      store float %z, ptr addrspace(1) %to
-      ret void""",
-    )
+MINOR = parse_torch_version(RELEASE).release
+FIRST = "        " + REAL.replace("\n", "\n        ")
 
 
 @pytest.fixture
@@ -52,15 +35,11 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> d
 
     One cache for all tests: the first program that runs a kernel compiles it.
     """
-    cache = new_cache(tmp_path_factory.mktemp("kernels") / "cache")
-    (cache / "kernels").mkdir(mode=0o755)
     texts = {
-        "add_dense_float_float": planted("add_dense_float_float", "fsub"),
-        "add_dense_scalar_float_float": planted("add_dense_scalar_float_float", "fsub", "0"),
+        "add_dense_float_float": elementwise("add_dense_float_float", "fsub"),
+        "add_dense_scalar_float_float": elementwise("add_dense_scalar_float_float", "fsub", "0"),
     }
-    library = metallib({name: bitcode(text) for name, text in texts.items()})
-    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
-    return {"ANYMPS_CACHE_DIR": str(cache)}
+    return add_to_cache(new_cache(tmp_path_factory.mktemp("kernels") / "cache"), texts, RELEASE)
 
 
 def script(path: Path, *lines: str) -> str:
@@ -216,17 +195,9 @@ def test_a_recording_with_real_kernels_says_it_everywhere() -> None:
     assert share.in_full in " ".join(render_terminal(Story.of(recording), []).split())
 
 
-def _needs_the_wheel() -> None:
-    from anymps.kernels import added_releases
-
-    if RELEASE not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {RELEASE} have not been added (anymps kernels add)")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
-
-
 def test_a_model_trains_on_real_kernels_and_known_bugs_show() -> None:
     """Losses are those of the CPU; a 0-dim CPU view in a binary operator is read at its storage's start up to 2.13."""
-    _needs_the_wheel()
+    needs_kernels(RELEASE)
     code = """
         import torch
         torch.manual_seed(0)
@@ -252,14 +223,13 @@ def test_a_model_trains_on_real_kernels_and_known_bugs_show() -> None:
         table = torch.tensor([1.0, 2.0, 3.0])
         print((torch.zeros(2, device="mps") + table[2]).tolist())
     """
-    first = REAL.replace("\n", "\n        ")
-    lines = run_with_torch(f"        {first}{code}{after}").lines
-    assert lines == ["True True", "[1.0, 1.0]" if (2, 12) <= _minor() < (2, 14) else "[3.0, 3.0]"]
+    lines = run_with_torch(f"{FIRST}{code}{after}").lines
+    assert lines == ["True True", "[1.0, 1.0]" if (2, 12) <= MINOR < (2, 14) else "[3.0, 3.0]"]
 
 
 def test_rows_bags_and_windows_on_real_kernels() -> None:
     """Norms, extremes and bags are the CPU's; the window of an uneven pool and a bad index of a bag are the Mac's."""
-    _needs_the_wheel()
+    needs_kernels(RELEASE)
     code = """
         import torch.nn.functional as F
         x = torch.randn(4, 6, 50)
@@ -283,43 +253,35 @@ def test_rows_bags_and_windows_on_real_kernels() -> None:
         except RuntimeError as error:
             print(error)
     """
-    first = REAL.replace("\n", "\n        ")
-    assert run_with_torch(f"        {first}{code}").lines == [
+    assert run_with_torch(f"{FIRST}{code}").lines == [
         "[12, 13, 14, 17, 18, 19, 22, 23, 24]",
         "Index 0 is out of bounds: 6, range 0 to 5",
     ]
 
 
-def _minor() -> tuple[int, int]:
-    major, minor = RELEASE.split(".")[:2]
-    return int(major), int(minor)
-
-
 def test_a_known_fault_of_an_offered_call_is_told_once() -> None:
     """MPS634, by the form of the call that the launcher takes."""
-    _needs_the_wheel()
+    needs_kernels(RELEASE)
     code = """
         with anymps.record() as capture:
             x, weight = torch.ones(4, 8, dtype=torch.float16, device="mps"), torch.ones(8, device="mps")
             torch.nn.functional.layer_norm(x, (8,), weight)
         print([(found.operator, found.count) for found in capture.recording.hazards()])
     """
-    first = "        " + REAL.replace("\n", "\n        ")
-    (line,) = run_with_torch(f"{first}{code}").lines
-    assert line == ("[('anymps::hazard.MPS634 aten::native_layer_norm', 1)]" if _minor() < (2, 14) else "[]")
+    (line,) = run_with_torch(f"{FIRST}{code}").lines
+    assert line == ("[('anymps::hazard.MPS634 aten::native_layer_norm', 1)]" if MINOR < (2, 14) else "[]")
 
 
 def test_integers_divided_by_zero_go_on() -> None:
     """As on a Mac, and as without the mode: MPS618, and no error."""
-    _needs_the_wheel()
+    needs_kernels(RELEASE)
     code = """
         x, zero = torch.tensor([7, -7], device="mps"), torch.tensor([0, 2], device="mps")
         with anymps.record() as capture:
             print((x // zero).tolist(), (x % zero).tolist(), torch.fmod(x, zero).tolist())
         print([(found.operator, found.count) for found in capture.recording.hazards()])
     """
-    first = "        " + REAL.replace("\n", "\n        ")
-    assert run_with_torch(f"{first}{code}").lines == [
+    assert run_with_torch(f"{FIRST}{code}").lines == [
         "[7, -4] [0, 1] [0, -1]",
         "[('anymps::hazard.MPS618 aten::floor_divide', 1), ('anymps::hazard.MPS618 aten::remainder.Tensor', 1), "
         "('anymps::hazard.MPS618 aten::fmod.Tensor', 1)]",
@@ -328,8 +290,8 @@ def test_integers_divided_by_zero_go_on() -> None:
 
 def test_operators_with_a_kernel_of_their_own_are_offered() -> None:
     """Products of integers with a bias, out of place: by the release's kernel, to the last number."""
-    _needs_the_wheel()
-    if _minor() != (2, 13):
+    needs_kernels(RELEASE)
+    if MINOR != (2, 13):
         pytest.skip("the launches of integer products are known for torch 2.13")
     code = """
         from anymps.device import real_calls
@@ -345,8 +307,7 @@ def test_operators_with_a_kernel_of_their_own_are_offered() -> None:
         except RuntimeError as error:
             print(str(error).splitlines()[0])
     """
-    first = "        " + REAL.replace("\n", "\n        ")
-    assert run_with_torch(f"{first}{code}").lines == [
+    assert run_with_torch(f"{FIRST}{code}").lines == [
         *["True"] * 4,
         "4",
         "value cannot be converted to type double without overflow",

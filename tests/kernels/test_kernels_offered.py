@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernel_files import bitcode, metallib, module
+from kernel_files import add_to_cache, bitcode, metallib, module, needs_kernels
 from own_cache import new_cache
 from processes import MAC, run_command, run_with_torch
 
@@ -55,8 +55,6 @@ def scaling(name: str, arrays: int, type_: str = "float", number: str = "float")
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
     """The environment of a program with kernels that multiply by their number, and two that nothing launches."""
-    cache = new_cache(tmp_path_factory.mktemp("offered") / "cache")
-    (cache / "kernels").mkdir(mode=0o755)
     texts = {
         name: scaling(name, *rest)
         for name, *rest in (
@@ -68,9 +66,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> d
             ("trsmDiagSolveLU_other", 1),
         )
     }
-    library = metallib({name: bitcode(text) for name, text in texts.items()})
-    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
-    return {"ANYMPS_CACHE_DIR": str(cache)}
+    return add_to_cache(new_cache(tmp_path_factory.mktemp("offered") / "cache"), texts, RELEASE)
 
 
 def test_a_float_that_each_call_gives_anew_is_read_anew(planted: dict[str, str]) -> None:
@@ -171,16 +167,6 @@ def test_what_no_kernel_takes_as_a_whole_is_made_of_others(planted: dict[str, st
     assert "aten::linalg_solve_triangular" in names
 
 
-def _needs_2_15() -> None:
-    from anymps.kernels import added_releases
-
-    if "2.15.0" not in added_releases():
-        pytest.skip(
-            "the Metal kernels of torch 2.15.0 have not been added (anymps kernels add --torch 2.15 --download)"
-        )
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
-
-
 _PROGRAM = """
 import torch
 import torch.nn.functional as F
@@ -221,7 +207,7 @@ torch.testing.assert_close(
 @pytest.mark.slow
 def test_a_program_reports_the_whole_calls_of_kernels_of_2_15(tmp_path: Path, virtual_device: None) -> None:
     """Convolutions, products of groups and systems with factors; gradients are as on the CPU."""
-    _needs_2_15()
+    needs_kernels("2.15.0")
     (tmp_path / "train.py").write_text(_PROGRAM)
     made = tmp_path / "r.json"
     result = run_command(
@@ -236,9 +222,7 @@ def test_a_program_reports_the_whole_calls_of_kernels_of_2_15(tmp_path: Path, vi
 @pytest.mark.slow
 def test_what_the_device_refuses_it_refuses_on_kernels_of_2_15(virtual_device: None) -> None:
     """Limits and missing operators are those of the installed torch."""
-    _needs_2_15()
-    if not RELEASE.startswith("2.13"):
-        pytest.skip("another torch refuses in other words")
+    needs_kernels("2.15.0", installed="2.13")  # another torch refuses in other words
     code = f"import anymps, torch\nanymps.enable({MAC!r}, kernels='2.15', quiet=True)\n" + (
         "import torch.nn.functional as F\n"
         "calls = (\n"

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import pytest
-import torch
 
+from kernel_files import needs_kernels
 from processes import MAC, run_python
 
 RELEASE = "2.13.0"
@@ -178,11 +178,7 @@ _NOT_BY_2_15 = {
 
 def _count(kernels: str, release: str) -> dict[str, Any]:
     """By operator, what ran on kernels in its program."""
-    from anymps.kernels import added_releases
-
-    if not torch.__version__.startswith(RELEASE) or release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} have not been added, or another torch is installed")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels(release, installed=RELEASE)
     called = {helper: name for name, helper in _LATER.items()}
     script = f"MAC = {MAC!r}\nAS_THEY_ARE_CALLED = {called}\nOF_2_15 = {_OF_2_15}\n{_SCRIPT}"
     lines = run_python(script, {"ANYMPS_KERNELS": kernels}).lines

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from anymps.kernels.launches import Launch
-from described import describe, launches_of
+from described import declines, describe
+from kernel_files import needs_kernels
 
 
 def launches(operator: str, x: torch.Tensor, **given: Any) -> tuple[Launch, ...]:
     """The launches of a call that is described."""
-    return launches_of(describe(operator, self=x, **given))
+    return describe(operator, self=x, **given).launches
 
 
 def test_along_the_last_dimension() -> None:
@@ -74,7 +75,6 @@ def test_two_passes() -> None:
 def test_types() -> None:
     """Integers are summed in 64 bits, after a cast; what is asked for counts."""
     work = describe("sum", self=torch.ones(3, 4, dtype=torch.int16), dim=[1])
-    assert work is not None
     assert (work.results[0].dtype, work.launches[0].kernel) == (torch.int64, "sum_reduction_inner_long_long")
     assert launches("sum", torch.ones(3, 4), dim=[1], dtype=torch.float16)[0].kernel.endswith("_half_half")
     assert launches("nansum", torch.ones(3, 4).int(), dim=[1])[0].kernel == "sum_reduction_inner_long_long"
@@ -82,23 +82,20 @@ def test_types() -> None:
 
 def test_what_is_left_to_others() -> None:
     """Nothing to sum, single numbers, a mean of whole numbers; and reductions of other releases."""
-    assert describe("sum", self=torch.ones(0, 3)) is None
-    assert describe("sum", self=torch.ones(())) is None
-    assert describe("mean", self=torch.ones(3), dtype=torch.int64) is None
-    assert describe("sum", self=torch.ones(3, 4), release=(2, 14), dim=[1]) is None
-    assert describe("sum", self=torch.ones(3, 4), release=(2, 12), dim=[1]) is None
-    assert describe("amax", self=torch.ones(3, 4), release=(2, 15), dim=[1]) is None
+    assert declines("sum", self=torch.ones(0, 3))
+    assert declines("sum", self=torch.ones(()))
+    assert declines("mean", self=torch.ones(3), dtype=torch.int64)
+    assert declines("sum", self=torch.ones(3, 4), release=(2, 14), dim=[1])
+    assert declines("sum", self=torch.ones(3, 4), release=(2, 12), dim=[1])
+    assert declines("amax", self=torch.ones(3, 4), release=(2, 15), dim=[1])
 
 
 def test_a_bug_of_the_kernels_where_they_were_added(virtual_device: torch.device) -> None:
     """The largest of 33 numbers in int64 is 0, whatever they are (pytorch pull request 191104)."""
     import anymps
-    from anymps.kernels import Launcher, added_releases
+    from anymps.kernels import Launcher
 
-    release = torch.__version__.partition("+")[0]
-    if release != "2.13.0" or release not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.13.0 have not been added, or another torch is installed")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels("2.13.0", installed="2.13.0")
     launcher = Launcher(anymps.metal_kernels(), (2, 13))
     largest = launcher("aten::amax", [-torch.arange(1, 34), [], False], [])
     sums = launcher("aten::sum", [torch.arange(28_000).view(40, 700).t(), None], [])

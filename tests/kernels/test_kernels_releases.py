@@ -10,7 +10,7 @@ import torch
 
 from anymps.rules import NEWEST, OLDEST, parse_torch_version
 from anymps.rules.faults import all_hazards
-from kernel_files import bitcode, metallib, module
+from kernel_files import add_to_cache, elementwise
 from own_cache import new_cache
 from processes import MAC, run_command, run_with_torch
 
@@ -19,33 +19,15 @@ OTHER = next(
     f"2.{minor}.7" for minor in range(OLDEST[1], NEWEST[1] + 1) if not INSTALLED.startswith(f"{OLDEST[0]}.{minor}.")
 )
 SHORT = OTHER.rpartition(".")[0]
-_INDEX = [("i", "thread_position_in_grid")]
-
-
-def planted(operation: str) -> bytes:
-    """A library with the kernel of a sum, which computes `operation` instead."""
-    name = "add_dense_float_float"
-    buffers = [("out", "float", 0), ("a", "float", 0), ("b", "float", 0)]
-    text = f"""
-      %k = zext i32 %i to i64
-      %pa = getelementptr float, ptr addrspace(1) %a, i64 %k
-      %pb = getelementptr float, ptr addrspace(1) %b, i64 %k
-      %x = load float, ptr addrspace(1) %pa
-      %y = load float, ptr addrspace(1) %pb
-      %z = {operation} float %x, %y
-      %to = getelementptr float, ptr addrspace(1) %out, i64 %k
-      store float %z, ptr addrspace(1) %to
-      ret void"""
-    return metallib({name: bitcode(module(name, buffers, _INDEX, text))})
+NAME = "add_dense_float_float"
 
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
     """The installed release's sum takes the difference, the other one's the product."""
     cache = new_cache(tmp_path_factory.mktemp("kernels") / "cache")
-    (cache / "kernels").mkdir(mode=0o755)
-    (cache / "kernels" / f"torch-{INSTALLED}.metallib").write_bytes(planted("fsub"))
-    (cache / "kernels" / f"torch-{OTHER}.metallib").write_bytes(planted("fmul"))
+    for release, operation in ((INSTALLED, "fsub"), (OTHER, "fmul")):
+        add_to_cache(cache, {NAME: elementwise(NAME, operation)}, release)
     return {"ANYMPS_CACHE_DIR": str(cache)}
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anymps import KernelsError
-from kernel_files import ADD, bitcode, metallib, module
+from kernel_files import ADD, bitcode, metallib, module, needs_kernels
 
 if TYPE_CHECKING:
     from anymps.kernels import KernelLibrary
@@ -308,12 +308,8 @@ def test_a_faulty_kernel_does_not_end_the_process(tmp_path: Path) -> None:
 def test_real_kernels_where_they_were_added() -> None:
     """Those of the installed release: the order of a sum, a bug of the backend, an error buffer."""
     import anymps
-    from anymps.kernels import added_releases
 
-    release = torch.__version__.partition("+")[0]
-    if release not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {release} have not been added (anymps kernels add)")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels(torch.__version__.partition("+")[0])
     library = anymps.metal_kernels()
     x, out = torch.randn(1000, device="mps"), torch.zeros(1000, device="mps")
     library.abs_dense_float_float(out, x, 1000, threads=250)

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from anymps.kernels.launches import DESCRIBED, Call, Launch
-from described import EveryKernel, launches_of
+from described import EveryKernel
 
 
 def launches(x: torch.Tensor, dim: int, looks_back: bool = True, kernel: str = "cumsum") -> tuple[Launch, ...]:
     """Those of a call, on a Mac whose groups may wait for one another or not."""
     call = Call(f"aten::{kernel}", {"self": x, "dim": dim}, (), frozenset(), EveryKernel(), (2, 13), looks_back)
-    return launches_of(DESCRIBED[kernel](call))
+    return DESCRIBED[kernel](call).launches
 
 
 def test_many_short_rows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernel_files import bitcode, metallib, module
+from kernel_files import add_to_cache, module, needs_kernels
 from own_cache import new_cache
 from processes import MAC, run_with_torch
 
@@ -38,12 +38,8 @@ def storing(name: str, by: int) -> str:
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory, virtual_device: None) -> dict[str, str]:
     """The environment of a program whose sums store one element before their results, and products three behind."""
-    cache = new_cache(tmp_path_factory.mktemp("stores") / "cache")
-    (cache / "kernels").mkdir(mode=0o755)
     texts = {name: storing(name, by) for name, by in (("add_dense_float_float", -1), ("mul_dense_float_float", 3))}
-    library = metallib({name: bitcode(text) for name, text in texts.items()})
-    (cache / "kernels" / f"torch-{RELEASE}.metallib").write_bytes(library)
-    return {"ANYMPS_CACHE_DIR": str(cache)}
+    return add_to_cache(new_cache(tmp_path_factory.mktemp("stores") / "cache"), texts, RELEASE)
 
 
 def stray(kernel: str, where: str, size: int) -> str:
@@ -114,11 +110,7 @@ def test_libraries_that_ask_for_host_memory_get_it(kernels: dict[str, str]) -> N
 
 def test_a_histogram_of_a_value_below_its_first_edge() -> None:
     """The kernel of torch 2.13 stores it at the bin before the first; a value farther away is left out."""
-    from anymps.kernels import added_releases
-
-    if not RELEASE.startswith("2.13") or RELEASE not in added_releases():
-        pytest.skip("the Metal kernels of torch 2.13.0 have not been added, or another torch is installed")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels("2.13.0", installed="2.13")
     code = (
         f"{REAL}{TRYING}"
         "for first in (-1e-7, -0.5):\n"

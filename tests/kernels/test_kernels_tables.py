@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from anymps.kernels.launches import Launch, Work
-from described import describe
+from described import find
 from kernel_files import bitcode, metallib
 
 SUMS = """
@@ -89,7 +89,7 @@ def test_a_table_is_a_dict_of_lists(tmp_path: Path) -> None:
 
 def steps(operator: str, foreign: Sequence[str] = (), **given: Any) -> Work:
     """The work of a call; without launches where there is none."""
-    return describe(operator, foreign=frozenset(foreign), **given) or Work((), ())
+    return find(operator, foreign=foreign, **given) or Work((), ())
 
 
 def chunks(launch: Launch) -> tuple[list[int], list[tuple[int, int]]]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from anymps.rules.faults import Outcome, all_hazards
+from kernel_files import needs_kernels
 from oracle.operators import OPERATORS
 from processes import MAC, run_python
 
@@ -323,11 +323,7 @@ def _answers(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """All of it from one process."""
-    from anymps.kernels import added_releases
-
-    if not torch.__version__.startswith(RELEASE) or RELEASE not in added_releases():
-        pytest.skip(f"the Metal kernels of torch {RELEASE} have not been added, or another torch is installed")
-    pytest.importorskip("llvmlite", reason="needs the extra kernels")
+    needs_kernels(RELEASE, installed=RELEASE)
     return _answers(tmp_path_factory.mktemp("values"))
 
 

@@ -1,18 +1,16 @@
-"""The cache of compiled shaders: what is found again, what is made anew, and what it says where it cannot write."""
+"""The cache of compiled shaders: what is found in it, what is compiled again, what it says where it cannot write."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from anymps.metal._runtime import begin_runtime
 from own_cache import new_cache
 from processes import PATIENCE
 
@@ -55,7 +53,7 @@ def test_a_shader_is_compiled_once(small_cache: Path) -> None:
     assert made.stat().st_mtime_ns == before
 
 
-def test_a_file_that_is_not_whole_is_made_anew(small_cache: Path) -> None:
+def test_a_file_that_is_not_whole_is_compiled_again(small_cache: Path) -> None:
     """Cut short as a full disk or a crash leaves it."""
     value()
     (made,) = kernels(small_cache)
@@ -178,29 +176,6 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(raised.value) == "ANYMPS_SHADER_CACHE_MB=1 GB is not a number of megabytes: name one, such as 1024"
 
 
-def test_the_runtime_is_compiled_beside_the_first_shader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has begun before the shader is there, and what it fails with is no trouble of the shader."""
-    begun = threading.Event()
-
-    def runtime() -> Path:
-        begun.set()
-        raise OSError("no room")
-
-    def shader(*_: object) -> Path:
-        assert begun.wait(60)
-        raise SyntaxError("of the shader")
-
-    monkeypatch.setattr("anymps.metal._runtime.compile_runtime", runtime)
-    monkeypatch.setattr("anymps.metal._library.compile_shader", shader)
-    begin_runtime.cache_clear()
-    try:
-        with pytest.raises(SyntaxError, match="of the shader"):
-            torch.mps.compile_shader("kernel")
-        begin_runtime().join()
-    finally:
-        begin_runtime.cache_clear()
-
-
 def test_two_processes_at_once(small_cache: Path) -> None:
     """Both run, and one file is left."""
     home = os.environ | {"ANYMPS_CACHE_DIR": str(small_cache)}
@@ -209,20 +184,6 @@ def test_two_processes_at_once(small_cache: Path) -> None:
     ]
     assert [process.communicate(timeout=PATIENCE)[0] for process in pair] == ["7\n", "7\n"]
     assert len(kernels(small_cache)) == 1
-
-
-def test_loops_gather_nothing() -> None:
-    """Loads one by one are faster than the processors' instruction for many."""
-    from anymps.metal.compilation import _compiler
-
-    compiler = _compiler.find_compiler()
-    if compiler.is_clang:
-        pytest.skip("g++ alone is told how to load")
-    loop = "void f(float* o, float* x, int* at) { for (int i = 0; i < 1024; ++i) o[i] = x[at[i]]; }"
-    answer = compiler.run([*compiler.shader_flags(), "-x", "c++", "-S", "-o", "-", "-"], loop)
-    assert answer.returncode == 0
-    assert "ret" in answer.stdout
-    assert "gather" not in answer.stdout
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

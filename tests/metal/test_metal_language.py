@@ -237,7 +237,7 @@ def test_what_is_taken() -> None:
     "module",
     [
         *("metal_shaders", "test_metal_cache", "test_metal_check", "test_metal_check_calls", "test_metal_check_clean"),
-        *("test_metal_dialect", "test_metal_loop_bodies", "test_metal_loops", "test_metal_places", "test_metal_tape"),
+        *("test_metal_dialect", "test_metal_loops", "test_metal_places", "test_metal_tape"),
     ],
 )
 def test_the_sources_of_the_other_tests_are_taken(module: str) -> None:
@@ -294,7 +294,7 @@ def test_the_whole_message() -> None:
     )
 
 
-def test_the_library_of_the_law_has_no_errors() -> None:
+def test_the_library_of_the_rules_has_no_errors() -> None:
     """Nor have PyTorch's own headers anything that is refused."""
     tree = language.Tree("", torch_headers())
     assert [str(one) for one in tree.problems] == []

@@ -34,7 +34,7 @@ SIZE = 40
 
 @pytest.fixture
 def bound(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The calls whose arguments were bound anew."""
+    """The calls whose arguments were bound."""
     calls: list[object] = []
     bind: Callable[..., Any] = _library.bind_arguments
     monkeypatch.setattr(_library, "bind_arguments", lambda *args: calls.append(args) or bind(*args))
@@ -60,7 +60,7 @@ def _bytes(kernel: Any, value: Any, casts: Any) -> list[int]:
     ],
 )
 def test_numbers_arrive_as_at_first(bound: list[object], casts: Any, values: list[Any]) -> None:
-    """Bit by bit what a kernel gets that has not been launched before, though nothing is bound anew."""
+    """Bit by bit what a kernel gets that has not been launched before, though nothing is bound again."""
     expected = [_bytes(torch.mps.compile_shader(BYTES).bytes, value, casts) for value in values]  # each launched once
     kernel = torch.mps.compile_shader(BYTES).bytes
     _bytes(kernel, values[-1], casts)
@@ -86,7 +86,7 @@ def test_numbers_arrive_as_at_first(bound: list[object], casts: Any, values: lis
         ("bf16", 16777217, 1.00390625 + 2**-30),
     ],
 )
-def test_numbers_of_another_kind_are_bound_anew(casts: Any, first: Any, later: Any) -> None:
+def test_numbers_of_another_kind_are_bound_again(casts: Any, first: Any, later: Any) -> None:
     """What does not fit the packing of earlier launches arrives as it does in a first one."""
     expected = _bytes(torch.mps.compile_shader(BYTES).bytes, later, casts)
     kernel = torch.mps.compile_shader(BYTES).bytes

@@ -56,7 +56,7 @@ def test_a_function_of_a_vector_is_that_of_its_elements(name: str, width: int) -
 
 
 def test_an_empty_shader_compiles_few_functions(tmp_path: Path) -> None:
-    """What the headers instantiate is compiled anew with every kernel: it was half of the time of a small one."""
+    """What the headers instantiate is compiled again with every kernel: it was half of the time of a small one."""
     compiler = find_compiler()
     if compiler.is_clang:
         pytest.skip("clang does not write which functions it compiled")

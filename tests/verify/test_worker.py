@@ -10,7 +10,7 @@ import torch
 
 from anymps.mac import parse_mac
 from anymps.verify import _worker
-from anymps.verify.cases import Case
+from anymps.verify.cases import Case, _table, machine_facts
 
 HELLO = {"hello": {"virtual": True}, "cases": 4, "note": "a note"}
 
@@ -64,7 +64,7 @@ def test_until_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_machine_that_is_played() -> None:
     """Nothing else than what answers depend on."""
-    found = _worker.machine_facts(parse_mac("M3 Pro 14-core 18GB, macOS 26.4"))
+    found = machine_facts(parse_mac("M3 Pro 14-core 18GB, macOS 26.4"))
     versions = {"torch": torch.__version__, "python": found["python"]}
     assert found == {"chip": "Apple M3 Pro", "gpu_cores": 14, "memory_gib": 18, "macos": "26.4", **versions}
 
@@ -72,13 +72,13 @@ def test_the_machine_that_is_played() -> None:
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch and the system: memory in whole GiB, Python by its first two numbers; unknown where torch is silent."""
     sizes = {"SC_PAGE_SIZE": 16384, "SC_PHYS_PAGES": 18 * (1 << 30) // 16384 - 1}
-    monkeypatch.setattr(_worker.os, "sysconf", sizes.__getitem__)
-    monkeypatch.setattr(_worker.platform, "mac_ver", lambda: ("26.4.1", ("", "", ""), "arm64"))
-    monkeypatch.setattr(_worker.platform, "python_version_tuple", lambda: ("3", "12", "7"))
+    monkeypatch.setattr(_table.os, "sysconf", sizes.__getitem__)
+    monkeypatch.setattr(_table.platform, "mac_ver", lambda: ("26.4.1", ("", "", ""), "arm64"))
+    monkeypatch.setattr(_table.platform, "python_version_tuple", lambda: ("3", "12", "7"))
     monkeypatch.setattr(torch._C, "_mps_get_name", lambda: "Apple M3 Pro", raising=False)
     monkeypatch.setattr(torch._C, "_mps_get_core_count", lambda: 18, raising=False)
     known = {"memory_gib": 18, "macos": "26.4.1", "torch": torch.__version__, "python": "3.12"}
-    assert _worker.machine_facts(None) == {"chip": "Apple M3 Pro", "gpu_cores": 18, **known}
+    assert machine_facts(None) == {"chip": "Apple M3 Pro", "gpu_cores": 18, **known}
     monkeypatch.delattr(torch._C, "_mps_get_name")
     monkeypatch.delattr(torch._C, "_mps_get_core_count")
-    assert _worker.machine_facts(None) == {"chip": "", "gpu_cores": 0, **known}
+    assert machine_facts(None) == {"chip": "", "gpu_cores": 0, **known}

@@ -97,8 +97,6 @@ class Launcher:
             kernel.run(one.buffers, one.threads, one.group, one.errors)
         for target, source in work.copies:
             target.copy_(source)
-        if work.cast is not None:
-            return tuple(one.to(work.cast) for one in work.results)
         recipe = recipe_of(call, work, kernels, before)
         if recipe is not None:
             self._keep(signature, recipe)

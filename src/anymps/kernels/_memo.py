@@ -105,7 +105,7 @@ def _number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
 
 def recipe_of(call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]) -> Recipe | None:
     """The recipe of a call that was just described, or None. `before` are the shapes that its tensors came with."""
-    if not work.kept or work.cast is not None or work.copies or any(one.errors is not None for one in work.launches):
+    if not work.kept or work.copies or any(one.errors is not None for one in work.launches):
         return None
     names, given = list(call.given), tensors_of(list(call.given.values()))
     made = {id(one.tensor): one for one in work.made}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,12 @@ from typing import NamedTuple
 
 import torch
 
-from anymps.metal._arguments import Arguments, Constant, Table
+from anymps.metal._arguments import Arguments, Constant
 from anymps.metal._runtime import GROUPS, PLAIN, KernelEntry, Report, runtime
-from anymps.metal._signatures import Packing
+from anymps.metal._signatures import ADDRESS, Packing, layout, table_form
 from anymps.metal.translation import PLANE
 
-_ALIGNED = 16  # where constants begin
-_ADDRESS = struct.Struct("Q")
+_WORD = struct.Struct("Q")
 _FEW = 4096  # threads, which are run by one worker whatever it is asked for: runtime/launch.cpp
 
 Sizes3 = tuple[int, int, int]
@@ -74,11 +74,16 @@ class Launch:
 
 
 class Packed(NamedTuple):
-    """A call as `anymps_rt_call` takes it: at first the addresses of the buffers, as many as there are slots."""
+    """A call as `anymps_rt_call` takes it. `places` are where in `data` the buffers lie."""
 
     data: bytes
-    slots: int
-    shape: bytes
+    plan: bytes
+    places: tuple[int, ...]
+
+    @property
+    def slots(self) -> int:
+        """How many buffers it has."""
+        return len(self.places)
 
 
 class Repeated(NamedTuple):
@@ -98,11 +103,11 @@ class Repeated(NamedTuple):
 
 
 class Launcher:
-    """Launches one kernel. What a call needs anew is kept small: it counts where kernels are."""
+    """Launches one kernel."""
 
     def __init__(self, entry: KernelEntry) -> None:
-        self._call = runtime().anymps_rt_call
-        self._entry = ctypes.addressof(entry)
+        self._call = runtime()["anymps_rt_call"]  # without `argtypes`, which would be gone through at each call
+        self._entry = ctypes.c_void_p(ctypes.addressof(entry))
         self._buffers = max(int(entry.buffers), 1)
         self._shares_work = entry.form in (PLAIN, GROUPS)
 
@@ -117,14 +122,7 @@ class Launcher:
     ) -> Report | None:
         """Runs it on tensors whose addresses are this machine's. What stopped it, or None."""
         addresses = [address_of(tensor, copied) for tensor in tensors]
-        count = len(addresses)
-        if errors is None and bound.flat and count >= self._buffers:
-            packed = _words(count).pack(*addresses)
-        else:
-            count, packed = self._packed(bound, iter(addresses), errors)
-        if not self._call(self._entry, packed, count, _shape(grid, group), torch.get_num_threads()):
-            return None
-        return self.last_report()
+        return self._run(self._packed(bound, iter(addresses), grid, group, errors))
 
     def last_report(self) -> Report:
         """What stopped the last launch of this thread."""
@@ -134,52 +132,53 @@ class Launcher:
 
     def repeated(self, packing: Packing, grid: Sizes3, group: Sizes3) -> Repeated:
         """A launch over this grid on arguments that are packed so, of which it gets the addresses and the numbers."""
-        bare = runtime()["anymps_rt_repeat"]  # without `argtypes`, which would be gone through at each call
         alone = self._shares_work and grid[0] * grid[1] * grid[2] < _FEW
-        count = len(packing.places)
-        plan = ctypes.c_char_p(struct.pack(f"{7 + count}I", *grid, *group, count, *packing.places))
-        pack, _, tensors, written = packing
-        return Repeated(bare, ctypes.c_void_p(self._entry), pack.pack, plan, int(alone), tensors, written)
+        pack, places, tensors, written = packing
+        plan = ctypes.c_char_p(_plan(places, grid, group))
+        return Repeated(self._call, self._entry, pack.pack, plan, int(alone), tensors, written)
 
     def packed(self, bound: Arguments, grid: Sizes3, group: Sizes3) -> Packed:
         """What a call of it hands over, to be used again with other addresses."""
-        count, data = self._packed(bound, iter([one.data_ptr() for one in bound.tensors()]), None)
-        return Packed(data, count, _shape(grid, group))
+        return self._packed(bound, iter([one.data_ptr() for one in bound.tensors()]), grid, group, None)
 
     def again(self, packed: Packed, addresses: Iterable[tuple[int, int]]) -> Report | None:
         """Runs it with these addresses, each in its slot. What stopped it, or None."""
         data = bytearray(packed.data)
         for slot, address in addresses:
-            _ADDRESS.pack_into(data, _ADDRESS.size * slot, address)
-        if not self._call(self._entry, bytes(data), packed.slots, packed.shape, torch.get_num_threads()):
+            _WORD.pack_into(data, packed.places[slot], address)
+        return self._run(packed._replace(data=bytes(data)))
+
+    def _run(self, packed: Packed) -> Report | None:
+        if not self._call(self._entry, packed.data, packed.plan, torch.get_num_threads()):
             return None
         return self.last_report()
 
     def _packed(
-        self, bound: Arguments, addresses: Iterator[int], errors: tuple[int, ErrorBuffer] | None
-    ) -> tuple[int, bytes]:
-        """How many buffers, and what `anymps_rt_call` of runtime/launch.h reads of them."""
-        words, parts, lengths = [], [], []
+        self,
+        bound: Arguments,
+        addresses: Iterator[int],
+        grid: Sizes3,
+        group: Sizes3,
+        errors: tuple[int, ErrorBuffer] | None,
+    ) -> Packed:
+        forms, values = [], []
         for slot in bound.slots:
             if isinstance(slot, torch.Tensor):
-                words.append(next(addresses))
-                lengths.append(0)
-                continue
-            part = slot.data if isinstance(slot, Constant) else _table(slot, addresses)
-            words.append(0)
-            lengths.append(len(part))
-            if part:
-                parts.append(part)
-        count = max(self._buffers, len(words), 0 if errors is None else errors[0] + 1)
-        if count > len(words):
-            words += [0] * (count - len(words))
-            lengths += [0] * (count - len(lengths))
+                forms.append(ADDRESS)
+                values.append((next(addresses),))
+            elif isinstance(slot, Constant):  # without bytes it is no buffer
+                forms.append(f"{len(slot.data)}s" if slot.data else ADDRESS)
+                values.append((slot.data or 0,))
+            else:
+                forms.append(table_form(len(slot)))
+                values.append(tuple(0 if one is None else next(addresses) for one in slot))
+        missing = max(self._buffers, 0 if errors is None else errors[0] + 1) - len(forms)
+        forms += [ADDRESS] * missing
+        values += [(0,)] * missing
         if errors is not None:
-            words[errors[0]] = ctypes.addressof(errors[1])
-        packing, inside, places = _packing(tuple(map(_form, lengths)))
-        for index, place in places:
-            words[index] = place
-        return count, packing.pack(*words, inside, *parts)
+            forms[errors[0]], values[errors[0]] = ADDRESS, (ctypes.addressof(errors[1]),)
+        pack, places = layout(tuple(forms))
+        return Packed(pack.pack(*itertools.chain(*values)), _plan(places, grid, group), places)
 
 
 def address_of(memory: torch.Tensor | torch.UntypedStorage, copied: Copied) -> int:
@@ -191,39 +190,10 @@ def address_of(memory: torch.Tensor | torch.UntypedStorage, copied: Copied) -> i
     return address
 
 
-def _table(tensors: Table, addresses: Iterator[int]) -> bytes:
-    return _words(len(tensors)).pack(*(0 if one is None else next(addresses) for one in tensors))
-
-
-@functools.cache
-def _words(count: int) -> struct.Struct:
-    """Addresses, and a zero for each: it is one."""
-    return struct.Struct(f"{count}Q{count}x")
-
-
 @functools.lru_cache(4096)
-def _packing(forms: tuple[str, ...]) -> tuple[struct.Struct, bytes, list[tuple[int, int]]]:
-    """How addresses (no form) and constants of these forms are packed; which are constants, and where they lie."""
-    text = f"{len(forms)}Q{len(forms)}s"
-    size = struct.calcsize(text)
-    places = []
-    for index, form in enumerate(forms):
-        if form:
-            gap = -size % _ALIGNED
-            text += f"{gap}x{form}"
-            places.append((index, size + gap))
-            size += gap + struct.calcsize(form)
-    return struct.Struct(text), bytes(map(bool, forms)), places
-
-
-def _form(length: int) -> str:
-    """How a constant of so many bytes is packed; an address has none."""
-    return f"{length}s" if length else ""
-
-
-@functools.lru_cache(4096)
-def _shape(grid: Sizes3, group: Sizes3) -> bytes:
-    return struct.pack("6I", *grid, *group)
+def _plan(places: tuple[int, ...], grid: Sizes3, group: Sizes3) -> bytes:
+    """What `anymps_rt_call` of runtime/launch.h reads of a launch beside its arguments."""
+    return struct.pack(f"{7 + len(places)}I", *grid, *group, len(places), *places)
 
 
 @functools.lru_cache(4096)

@@ -17,7 +17,7 @@ from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, 
 from anymps.metal._device import Device
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Copied, ErrorBuffer, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
-from anymps.metal._runtime import GROUPS, KernelEntry, Report, begin_runtime, load_kernels, raise_interrupt
+from anymps.metal._runtime import GROUPS, KernelEntry, Report, load_kernels, raise_interrupt
 from anymps.metal._signatures import TENSOR, kinds_of, packing_of, plain_casts, plain_sizes
 from anymps.metal._tape import launch_on_tape, straight, through_line
 from anymps.metal.checking import CheckedLaunch, Samples, checker, checks_shaders, sample_seed
@@ -48,7 +48,6 @@ class ShaderLibrary:
         if checked:
             checker()
         device.begin_margins()
-        begin_runtime()
         path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
         self._checks = Checks(source, path, Samples(sample_seed()), self._without_check) if checked else None
@@ -311,7 +310,7 @@ class MetalKernel:
                 run(tensors)
         finally:
             if check is not None:
-                check.tell(self._device)
+                check.report(self._device)
 
     def _run(
         self,

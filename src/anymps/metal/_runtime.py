@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import json
@@ -99,35 +98,12 @@ def shader_seconds() -> float:
 
 
 @functools.cache
-def begin_runtime() -> threading.Thread | None:
-    """Has the runtime compiled beside the first shader, which takes as long. What fails is said by `runtime`.
-
-    None where there is no room for another thread.
-    """
-
-    def compiling() -> None:
-        with contextlib.suppress(Exception):
-            compile_runtime()
-
-    thread = threading.Thread(target=compiling, name="anymps compiles")
-    try:
-        thread.start()
-    except RuntimeError:
-        return None
-    return thread
-
-
-@functools.cache
 def runtime() -> ctypes.CDLL:
     """The runtime, compiled at first use; its names are there for the shaders that are loaded after it.
 
     Raises BuildError without a compiler or a place to keep the result.
     """
-    beside = begin_runtime()
-    if beside is not None:
-        beside.join()
-    path = str(compile_runtime())
-    library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(str(compile_runtime()), mode=ctypes.RTLD_GLOBAL)
     functions = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _OF_PYTHON]
     library.anymps_rt_python((ctypes.c_void_p * len(functions))(*functions))
     ctypes.c_double.in_dll(library, "anymps_rt_limit").value = shader_seconds()
@@ -141,14 +117,6 @@ def runtime() -> ctypes.CDLL:
         ctypes.c_uint64,
         ctypes.c_uint,
         ctypes.POINTER(Report),
-    )
-    library.anymps_rt_call.restype = ctypes.c_int
-    library.anymps_rt_call.argtypes = (
-        ctypes.c_void_p,
-        ctypes.c_char_p,
-        ctypes.c_uint,
-        ctypes.c_char_p,
-        ctypes.c_uint,
     )
     library.anymps_rt_last_report.restype = None
     library.anymps_rt_last_report.argtypes = (ctypes.POINTER(Report),)

@@ -23,7 +23,7 @@ Kinds = tuple[Any, ...]
 TENSOR = torch.Tensor
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _ALIGNED = 16  # where a constant begins
-_ADDRESS = "Q"
+ADDRESS = "Q"
 _NO_SIZES: tuple[int, ...] = ()  # which no launch has
 
 
@@ -31,7 +31,7 @@ class Packing(NamedTuple):
     """`pack` takes the arguments one after the other, lists spread out, with addresses in the place of tensors.
 
     `tensors` are the places of tensors in that order, `written` of those that a kernel may write. `places` are where in
-    the bytes each buffer lies, and whether it does so itself, as `anymps_rt_repeat` reads it.
+    the bytes each buffer lies, and whether it does so itself, as `anymps_rt_call` reads it.
     """
 
     pack: struct.Struct
@@ -83,32 +83,42 @@ def packing_of(kinds: Kinds, casts: Hashable, writes: int) -> Packing | None:
     `writes` has a bit for each argument that the kernel may write. Tensors of a list may all be written.
     """
     default, by_index = (casts, {}) if isinstance(casts, str) else ("", dict(casts) if isinstance(casts, tuple) else {})
-    text, places, order = "", [], []
+    forms, order = [], []
     for index, kind in enumerate(kinds):
         form = _form(kind, by_index.get(index, default))
         if form is None:
             return None
-        if form != _ADDRESS:
-            text += f"{-struct.calcsize(text) % _ALIGNED}x"
-        places.append((struct.calcsize(text + _ADDRESS) - 8) | (form != _ADDRESS))
-        text += form
+        forms.append(form)
         listed = isinstance(kind, tuple)
         order += [(one, listed or bool(writes >> index & 1)) for one in (kind if listed else (kind,))]
     tensors = [(place, written) for place, (kind, written) in enumerate(order) if kind in _TENSORS]
-    return Packing(
-        struct.Struct(text),
-        tuple(places),
-        tuple(place for place, _ in tensors),
-        tuple(place for place, written in tensors if written),
-    )
+    written = tuple(place for place, written in tensors if written)
+    return Packing(*layout(tuple(forms)), tuple(place for place, _ in tensors), written)
+
+
+@functools.lru_cache(4096)
+def layout(forms: tuple[str, ...]) -> tuple[struct.Struct, tuple[int, ...]]:
+    """How arguments of these forms are packed, addresses as `ADDRESS`; the places of `Packing`."""
+    text, places = "", []
+    for form in forms:
+        if form != ADDRESS:
+            text += f"{-struct.calcsize(text) % _ALIGNED}x"
+        places.append((struct.calcsize(text + ADDRESS) - 8) | (form != ADDRESS))
+        text += form
+    return struct.Struct(text), tuple(places)
+
+
+def table_form(count: int) -> str:
+    """How so many addresses are packed in the place of a buffer."""
+    return f"{count}{ADDRESS}"
 
 
 def _form(kind: Any, cast: str) -> str | None:
     """How one argument is packed, as in `struct`: a number out of its range raises."""
     if kind in _TENSORS:
-        return _ADDRESS
+        return ADDRESS
     if isinstance(kind, tuple):
-        return f"{len(kind)}{_ADDRESS}" if kind and _TENSORS.issuperset(kind) else None
+        return table_form(len(kind)) if kind and _TENSORS.issuperset(kind) else None
     if kind is int or kind is bool:
         code = CODE_OF_CAST.get(cast) if cast else "q"
     else:

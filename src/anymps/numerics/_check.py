@@ -171,19 +171,22 @@ class NumberCheck:
     def _refused(self, known: Operation, kept: _Kept, error: Exception, backward: bool, site: int) -> str | None:
         """The CPU's kernel rejects an index; the device computed something."""
         self.compared[known.name] += 1
+        inputs = _inputs(kept)
+        dtype = str(inputs[0].dtype).removeprefix("torch.") if inputs else ""
+        found = self._found(known, inputs, backward, kind=REFUSED, dtype=dtype, expected=first_line(str(error))[:300])
+        return self._tell(found, site)
+
+    def _found(self, known: Operation, inputs: list[torch.Tensor], backward: bool, **more: Any) -> Found:
+        """The next wrong result."""
         self.wrong[known.name] += 1
-        inputs = [tensor for value in kept.arguments for tensor in tensors_in(value)]
-        found = Found(
-            kind=REFUSED,
+        return Found(
             operator=known.name,
-            dtype=str(inputs[0].dtype).removeprefix("torch.") if inputs else "",
             shapes=[list(tensor.shape) for tensor in inputs][:8],
             layout=_layout(inputs),
-            expected=first_line(str(error))[:300],
             backward=backward,
             order=sum(self.wrong.values()),
+            **more,
         )
-        return self._tell(found, site)
 
     def facts(self) -> dict[str, object]:
         """What was compared and what was not, for the recording."""
@@ -204,20 +207,15 @@ class NumberCheck:
         mpsgraph: bool,
         site: int,
     ) -> str | None:
-        self.wrong[known.name] += 1
-        order = sum(self.wrong.values())
-        inputs = [tensor for value in kept.arguments for tensor in tensors_in(value)]
+        inputs = _inputs(kept)
         follows = min((number for tensor in inputs if (number := self._order_of(tensor))), default=0)
-        for tensor in results:
-            if tensor is not None and tensor.device.type == "mps" and len(self._tainted) < self._limit:
-                self._tainted[id(tensor)] = weakref.ref(tensor), follows or order
         difference = wrong.difference
-        found = Found(
+        found = self._found(
+            known,
+            inputs,
+            backward,
             kind=KINDS[difference.loudness],
-            operator=known.name,
             dtype=str(wrong.dtype).removeprefix("torch."),
-            shapes=[list(tensor.shape) for tensor in inputs][:8],
-            layout=_layout(inputs),
             result=wrong.place,
             index=list(difference.index),
             expected=_number(difference.expected),
@@ -227,11 +225,12 @@ class NumberCheck:
             source=wrong.bound.source,
             wrong=difference.wrong,
             count=difference.count,
-            backward=backward,
             mpsgraph=mpsgraph,
-            order=order,
             follows=follows,
         )
+        for tensor in results:
+            if tensor is not None and tensor.device.type == "mps" and len(self._tainted) < self._limit:
+                self._tainted[id(tensor)] = weakref.ref(tensor), follows or found.order
         return self._tell(found, site)
 
     def _tell(self, found: Found, site: int) -> str | None:
@@ -244,6 +243,10 @@ class NumberCheck:
     def _order_of(self, tensor: torch.Tensor) -> int:
         reference, order = self._tainted.get(id(tensor), (None, 0))
         return order if reference is not None and reference() is tensor else 0
+
+
+def _inputs(kept: _Kept) -> list[torch.Tensor]:
+    return [tensor for value in kept.arguments for tensor in tensors_in(value)]
 
 
 def _not_counted() -> int:
@@ -268,7 +271,7 @@ def _why_not(known: Operation, arguments: tuple[Any, ...]) -> str:
 
 def _threads_for(kept: _Kept, results: tuple[Any, ...]) -> AbstractContextManager[None]:
     """Torch's threads for large products, the calling thread alone for all else."""
-    inputs = [tuple(tensor.shape) for value in kept.arguments for tensor in tensors_in(value)]
+    inputs = [tuple(tensor.shape) for tensor in _inputs(kept)]
     made = [tuple(tensor.shape) for tensor in tensors_in(results)]
     work = multiplications_of(kept.operation.base, inputs, made)
     return nullcontext() if work >= SHARED else calling_thread_alone()

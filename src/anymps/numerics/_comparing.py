@@ -16,8 +16,7 @@ from anymps.numerics._on_cpu import widened
 from anymps.numerics._operations import Operation
 from anymps.numerics._reference import compute, same_arguments, tensors_in, wide_arguments
 from anymps.numerics._scales import ADDITIONS, LINEAR, absolute_sums, largest_input, moved
-from anymps.numerics._ties import settles
-from anymps.numerics._undecided import undecided
+from anymps.numerics._ties import settles, undecided
 
 _PLACES: Final = frozenset((torch.int64, torch.int32, torch.bool))
 """What indices and masks are of."""

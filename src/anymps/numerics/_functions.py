@@ -11,7 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from anymps.numerics._names import names_of
+
+def names_of(text: str) -> frozenset[str]:
+    """The names in a text, separated by blanks."""
+    return frozenset(text.split())
+
 
 EXACT: Final = names_of(
     """

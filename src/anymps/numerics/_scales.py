@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 
 from anymps.numerics._bounds import Bound, Kind, unit_roundoff
-from anymps.numerics._names import names_of
+from anymps.numerics._functions import names_of
 from anymps.numerics._on_cpu import widened
 from anymps.numerics._operations import Operation
 from anymps.numerics._reference import Change, compute, tensors_in, wide_arguments

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
-from anymps.numerics._names import names_of
+from anymps.numerics._functions import names_of
 
 Shape = tuple[int, ...]
 
@@ -94,84 +94,28 @@ _PRODUCTS: Final = names_of(
 )
 """Those whose sums are of products that libraries share out among threads in blocks."""
 
-_BY_NAME: Final[dict[str, Callable[[Sequence[Shape], Shape], int]]] = {
-    **dict.fromkeys(names_of("mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"), _last_of(0)),
-    **dict.fromkeys(names_of("addmm baddbmm addbmm addmv _addmm_activation"), _last_of(-2)),
-    "linalg_cross": _two,
-    **dict.fromkeys(names_of("linear_backward einsum bilinear _trilinear"), _longest_axis),
-    **dict.fromkeys(
-        names_of(
-            """
-            sum mean nansum nanmean norm linalg_vector_norm var std var_mean std_mean prod trace
-            """
-        ),
-        _reduced,
-    ),
-    **dict.fromkeys(
-        names_of(
-            """
-            logsumexp linalg_norm mse_loss l1_loss smooth_l1_loss huber_loss nll_loss_forward
-            """
-        ),
-        _reduced,
-    ),
-    **dict.fromkeys(names_of("nll_loss2d_forward binary_cross_entropy kl_div"), _reduced),
-    **dict.fromkeys(names_of("cumsum cumprod logcumsumexp softmax _softmax log_softmax _log_softmax"), _longest_axis),
-    **dict.fromkeys(names_of("_softmax_backward_data _log_softmax_backward_data renorm"), _longest_axis),
-    **dict.fromkeys(
-        names_of(
-            """
-            embedding_dense_backward scatter_add scatter_reduce index_add index_put index_reduce embedding_bag
-            _embedding_bag _embedding_bag_dense_backward _index_put_impl bincount histc
-            """
-        ),
-        _all,
-    ),
-    **dict.fromkeys(
-        names_of(
-            """
-            convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution
-            """
-        ),
-        _convolution,
-    ),
-    **dict.fromkeys(
-        names_of(
-            """
-            conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose
-            """
-        ),
-        _convolution,
-    ),
-    **dict.fromkeys(names_of("convolution_backward mps_convolution_backward"), _convolution_backward),
-    **dict.fromkeys(
-        names_of(
-            """
-            scaled_dot_product_attention _scaled_dot_product_attention_math
-            _scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention
-            _scaled_dot_product_efficient_attention
-            """
-        ),
-        _attention,
-    ),
-    **dict.fromkeys(
-        names_of(
-            """
-            native_batch_norm batch_norm native_batch_norm_backward _native_batch_norm_legit
-            """
-        ),
-        _per_channel,
-    ),
-    **dict.fromkeys(
-        names_of(
-            """
-            native_layer_norm layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward
-            _fused_rms_norm rms_norm _fused_rms_norm_backward
-            """
-        ),
-        _per_first,
-    ),
-}
+_LENGTHS: Final = (
+    (_last_of(0), "mm bmm mv dot vdot matmul linear inner chain_matmul _mps_linear"),
+    (_last_of(-2), "addmm baddbmm addbmm addmv _addmm_activation"),
+    (_two, "linalg_cross"),
+    (_longest_axis, "linear_backward einsum bilinear _trilinear cumsum cumprod logcumsumexp softmax _softmax renorm"),
+    (_longest_axis, "log_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data"),
+    (_reduced, "sum mean nansum nanmean norm linalg_vector_norm linalg_norm var std var_mean std_mean prod trace"),
+    (_reduced, "logsumexp mse_loss l1_loss smooth_l1_loss huber_loss nll_loss_forward nll_loss2d_forward kl_div"),
+    (_reduced, "binary_cross_entropy"),
+    (_all, "embedding_dense_backward scatter_add scatter_reduce index_add index_put index_reduce _index_put_impl"),
+    (_all, "embedding_bag _embedding_bag _embedding_bag_dense_backward bincount histc"),
+    (_convolution, "convolution _convolution conv1d conv2d conv3d mps_convolution _mps_convolution"),
+    (_convolution, "conv_transpose1d conv_transpose2d conv_transpose3d _mps_convolution_transpose"),
+    (_convolution_backward, "convolution_backward mps_convolution_backward"),
+    (_attention, "scaled_dot_product_attention _scaled_dot_product_attention_math"),
+    (_attention, "_scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention"),
+    (_attention, "_scaled_dot_product_efficient_attention"),
+    (_per_channel, "native_batch_norm batch_norm native_batch_norm_backward _native_batch_norm_legit"),
+    (_per_first, "native_layer_norm layer_norm native_layer_norm_backward native_group_norm rms_norm _fused_rms_norm"),
+    (_per_first, "native_group_norm_backward _fused_rms_norm_backward"),
+)
+_BY_NAME: Final = {name: length for length, names in _LENGTHS for name in names.split()}
 
 
 def terms_of(name: str, shapes: Sequence[Shape], result: Shape) -> int | None:

@@ -1,4 +1,9 @@
-"""Places of equal numbers: any of them is right, so the numbers there are compared, not the places."""
+"""Results of which several are right: places of equal numbers, and ends of factorisations that rounding decides.
+
+A Cholesky factorisation comes to its end if the smallest eigenvalue of the matrix, scaled to a diagonal of ones, is
+above n γ(n + 1), and does not if it is below minus that; in between, the order of the sums decides (Higham, Accuracy
+and Stability of Numerical Algorithms, 2nd edition, theorem 10.7).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,9 @@ from typing import Any, Final
 
 import torch
 
-from anymps.numerics._names import names_of
+from anymps.numerics._bounds import gamma, unit_roundoff
+from anymps.numerics._functions import names_of
+from anymps.numerics._on_cpu import widened
 
 _ALONG_AXIS: Final = names_of("sort topk max min median kthvalue mode cummax cummin nanmedian aminmax")
 _PLACES_ALONE: Final = names_of("argmax argmin argsort")
@@ -54,3 +61,22 @@ def _equal_at(x: torch.Tensor, axis: int, expected: torch.Tensor, found: torch.T
     at_expected, at_found = x.gather(axis, expected), x.gather(axis, found)
     same = (at_expected == at_found) | ((at_expected != at_expected) & (at_found != at_found))
     return bool(same.all())
+
+
+def undecided(matrices: torch.Tensor, upper: bool, ends: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Of each matrix, whether both ends are right: the number of the pivot that is not positive, 0 for none."""
+    open_ends = ends != others
+    roundoff = unit_roundoff(matrices.dtype)
+    for place in open_ends.nonzero():
+        index = tuple(int(part) for part in place)
+        size = min(int(end[index]) for end in (ends, others) if end[index])
+        block = widened(matrices[index])[:size, :size]
+        half = block.triu() if upper else block.tril()
+        whole = half + half.mH - torch.diag_embed(block.diagonal())
+        sizes = whole.diagonal().real
+        open_ends[index] = bool((sizes > 0).all()) and bool(whole.isfinite().all())
+        if open_ends[index]:
+            scaled = whole / torch.outer(sizes, sizes).sqrt()
+            smallest = float(torch.linalg.eigvalsh(scaled)[0])
+            open_ends[index] = abs(smallest) <= size * gamma(size + 1, roundoff)
+    return open_ends

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anymps.mac import Mac
     from anymps.verify.cases import Case
 
 Tell = Callable[[dict[str, Any]], None]
@@ -53,30 +51,8 @@ def work(job: dict[str, Any], tell: Tell) -> None:
 def _prepared(job: dict[str, Any]) -> tuple[list[Case], str, dict[str, Any]]:
     """The cases of the kind, on the device that there is."""
     from anymps.device import enable
-    from anymps.verify.cases import cases_of
+    from anymps.verify.cases import cases_of, machine_facts
 
     current = enable(job["mac"], quiet=True, start_method="system")
     cases, note = cases_of(job["kind"])
     return cases, note, {"virtual": current.virtual, "machine": machine_facts(current.mac)}
-
-
-def machine_facts(mac: Mac | None) -> dict[str, Any]:
-    """What answers depend on, of the Mac that the virtual device plays, or of this one if that is None.
-
-    Memory is in GiB.
-    """
-    import torch
-
-    common = {"torch": torch.__version__, "python": ".".join(platform.python_version_tuple()[:2])}
-    if mac is not None:
-        macos = ".".join(map(str, mac.macos))
-        return {"chip": mac.chip, "gpu_cores": mac.gpu_cores, "memory_gib": mac.ram_gib, "macos": macos, **common}
-    name = getattr(torch._C, "_mps_get_name", None)
-    cores = getattr(torch._C, "_mps_get_core_count", None)
-    return {
-        "chip": str(name()) if name else "",
-        "gpu_cores": int(cores()) if cores else 0,
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
-        "macos": platform.mac_ver()[0],
-        **common,
-    }

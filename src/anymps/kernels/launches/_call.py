@@ -44,10 +44,9 @@ class Made:
 class Work:
     """What computes a call: launches, one after the other, into tensors that become its results.
 
-    `cast` is the dtype to which the host casts the results after the last one, if it does; `copies` are pairs of a
-    tensor and what the host copies into it then. Launches are `kept` for calls of the same signature (see `_memo.py`)
-    if nothing else decides on them, each new result is written as a whole or begins as zeros, and `made` tells so and
-    what else they need.
+    `copies` are pairs of a tensor and what the host copies, or casts, into it after the last one. Launches are `kept`
+    for calls of the same signature (see `_memo.py`) if nothing else decides on them, each new result is written as a
+    whole or begins as zeros, and `made` tells so and what else they need.
 
     A description need not ask whether the release has the kernels that it names, unless it changes what the call gave:
     a call with a launch of any other is declined before the first one.
@@ -55,7 +54,6 @@ class Work:
 
     results: tuple[torch.Tensor, ...]
     launches: tuple[Launch, ...]
-    cast: torch.dtype | None = None
     kept: bool = False
     made: tuple[Made, ...] = ()
     copies: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()

@@ -99,8 +99,9 @@ def _embedding_dense_backward(call: Call) -> Work | None:
     counting = (Launch(count, (indices, counts, params), (indices.numel(),)),) if by_count else ()
     adding = Launch(name, (gradient, indices, counts, total, params), (gradient.numel(),))
     made = tuple(Made(one, "zeros") for one in ((total, counts) if by_count else (total,)))
-    cast = None if gradient.dtype == total.dtype else gradient.dtype
-    return Work((total,), (*counting, adding), cast, kept=cast is None, made=made)
+    out = total if gradient.dtype == total.dtype else torch.empty(total.shape, dtype=gradient.dtype, device="cpu")
+    copies = () if out is total else ((out, total),)
+    return Work((out,), (*counting, adding), kept=not copies, made=made, copies=copies)
 
 
 def _line(index: torch.Tensor) -> torch.Tensor | None:

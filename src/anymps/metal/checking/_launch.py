@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
 import re
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from anymps.metal.checking._sample import Sample
 _MARK = "anymps::shader"
 _NUMBER = re.compile(r"(?<!argument )(?<!\w)-?\d[\d,]*")  # sizes, indices and threads
 _KEPT = 1000  # faults that nobody has taken
+
+_Place = tuple[int, int]  # an area's index, and how far behind its start
 
 _turn = threading.Lock()  # the checker follows one launch at a time
 _turn_of = 0  # the thread that has it
@@ -86,7 +87,7 @@ class CheckedLaunch:
             if checker().anymps_check_begin(areas, len(areas), len(areas) - 1, launch.entry.thread):
                 raise MemoryError(f"anymps: not enough memory to check the Metal kernel '{launch.kernel}'")
             try:
-                pointers = memory.pointers(areas, _buffer_count(launch))
+                pointers = memory.pointers(_buffer_count(launch))
                 grid, group = Triple(*launch.grid), Triple(*launch.group)
                 for first, count, checked in self.sample.parts():
                     entry, workers = (launch.entry, 1) if checked else (plain, torch.get_num_threads())
@@ -101,7 +102,7 @@ class CheckedLaunch:
                 _turn_of = 0
         return events[:found]
 
-    def tell(self, device: Device) -> None:
+    def report(self, device: Device) -> None:
         """Note what was found: as marks at the running line while something records, else as warnings."""
         _untaken.extend(self.faults)
         recorded = device.shaders_by_operator()
@@ -151,72 +152,62 @@ class _Memory:
 
     def __init__(self) -> None:
         self.names: list[tuple[str, int]] = []
+        self.places: dict[int, _Place] = {}  # of the arguments
         self._hosts: list[int | None] = []
         self._keep: list[object] = []
         self._storages: dict[int, int] = {}
         self._fixed: dict[int, bool] = {}
-        self._tables: list[tuple[ctypes.Array[ctypes.c_void_p], list[Callable[[], int]]]] = []
-        self._areas: ctypes.Array[Area] | None = None
-        self.places: dict[int, Callable[[], int]] = {}  # of the arguments
+        self._tables: list[tuple[int, ctypes.Array[ctypes.c_void_p], list[_Place]]] = []
+        self._areas: ctypes.Array[Area]
 
-    def add(self, name: str, host: int | None, size: int, keep: object) -> Callable[[], int]:
-        index = len(self.names)
+    def add(self, name: str, host: int | None, size: int, keep: object) -> _Place:
         self.names.append((name, size))
         self._hosts.append(host)
         self._keep.append(keep)
-        return functools.partial(self._start, index, 0)
+        return len(self.names) - 1, 0
 
-    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> Callable[[], int]:
+    def add_tensor(self, name: str, tensor: torch.Tensor, fixed: bool = False) -> _Place:
         """The area of a tensor; `fixed`: the kernel only reads it there."""
         storage = tensor.untyped_storage()
         start = storage.data_ptr()
         if start not in self._storages or not start:
-            self._storages[start] = len(self.names)
-            self.add(name, start or None, storage.nbytes() if start else 0, storage)
+            self._storages[start], _ = self.add(name, start or None, storage.nbytes() if start else 0, storage)
         index = self._storages[start]
         self._fixed[index] = self._fixed.get(index, True) and fixed
-        return functools.partial(self._start, index, tensor.data_ptr() - start if start else 0)
+        return index, tensor.data_ptr() - start if start else 0
 
-    def add_table(self, name: str, tensors: Sequence[torch.Tensor]) -> Callable[[], int]:
+    def add_table(self, name: str, tensors: Sequence[torch.Tensor]) -> _Place:
         table = (ctypes.c_void_p * len(tensors))()
         place = self.add(name, ctypes.addressof(table), ctypes.sizeof(table), table)
-        self._tables.append((table, [self.add_tensor(name, tensor) for tensor in tensors]))
+        self._tables.append((place[0], table, [self.add_tensor(name, tensor) for tensor in tensors]))
         return place
 
     def areas(self) -> ctypes.Array[Area]:
-        areas = (Area * len(self.names))()
-        for area, host, (_, size) in zip(areas, self._hosts, self.names, strict=True):
+        """The areas, to which the checker gives their starts."""
+        self._areas = (Area * len(self.names))()
+        for area, host, (_, size) in zip(self._areas, self._hosts, self.names, strict=True):
             area.host, area.bytes = host, size
         for index, fixed in self._fixed.items():
-            areas[index].fixed = fixed
-        return areas
+            self._areas[index].fixed = fixed
+        return self._areas
 
-    def pointers(self, areas: ctypes.Array[Area], count: int) -> ctypes.Array[ctypes.c_void_p]:
-        """The areas have their places: where each of `count` buffers is."""
-        self._placed(areas)
+    def pointers(self, count: int) -> ctypes.Array[ctypes.c_void_p]:
+        """Where each of `count` buffers is, and in the tables each of their tensors."""
+        for index, table, places in self._tables:
+            table[:] = [self._address(*place) for place in places]
+            ctypes.memmove(self._areas[index].start, table, ctypes.sizeof(table))
         found = (ctypes.c_void_p * count)()
-        for index, place in self.places.items():
-            found[index] = place()
+        for argument, place in self.places.items():
+            found[argument] = self._address(*place)
         return found
 
     def stray(self) -> tuple[int, int, int, int] | None:
         """What was written beside an argument: its index, the first byte, how many, and the bytes of its buffer."""
-        assert self._areas is not None
-        for index, place in self.places.items():
-            assert isinstance(place, functools.partial)
-            area = self._areas[place.args[0]]
+        for argument, (index, _) in self.places.items():
+            area = self._areas[index]
             if area.strays:
-                return index, int(area.stray), int(area.strays), int(area.bytes)
+                return argument, int(area.stray), int(area.strays), int(area.bytes)
         return None
 
-    def _placed(self, areas: ctypes.Array[Area]) -> None:
-        """The areas have their places: the tables of pointers can be filled."""
-        self._areas = areas
-        for table, places in self._tables:
-            table[:] = [place() for place in places]
-            area = next(area for area in areas if area.host == ctypes.addressof(table))
-            ctypes.memmove(area.start, table, ctypes.sizeof(table))
-
-    def _start(self, index: int, offset: int) -> int:
-        assert self._areas is not None
+    def _address(self, index: int, offset: int) -> int:
         return int(self._areas[index].start or 0) + offset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +82,7 @@ class _Words:
         found = []
         for (number, place, _), same in together.items():
             kind, first = Kind(number), same[0]
-            what = _SENTENCES[kind](self, first, self._where(place))
+            what = self._sentence(kind, first, self._where(place))
             first_case = f"first in {_thread(first.thread)}, {_group(first.group)}"
             count = sum(event.count for event in same)
             times = {1: "once", 2: "twice"}.get(count, f"{count:,} times")
@@ -107,135 +107,80 @@ class _Words:
         text = text if len(text) <= _MAX_LINE else text[: _MAX_LINE - 1] + "…"
         return f" at line {place.line}, `{text}`"
 
-    def _other(self, event: Event) -> str:
-        return self._where(user_place([event.other_pc], dict(self._places)))
-
-    def _subject(self) -> str:
-        return f"The Metal kernel `{self._launched.kernel}`"
-
-    def _area(self, event: Event) -> tuple[str, int]:
-        name, size = self._launched.areas[event.area]
-        return name, size
-
-    def outside(self, event: Event, where: str) -> str:
-        name, size = self._area(event)
-        verb = "writes" if event.how & 1 else "reads"
-        side = "before the start" if event.offset < 0 else "past the end"
-        return (
-            f"{self._subject()} {verb} {side} of {name}{where}: {_bytes(event.size)} at byte {event.offset:,} "
-            f"of {size:,}"
+    def _sentence(self, kind: Kind, event: Event, where: str) -> str:
+        """What an event says of the kernel; `where` is its line."""
+        name, size = self._launched.areas[event.area] if event.area >= 0 else ("", 0)
+        there = self._where(user_place([event.other_pc], dict(self._places)))
+        adds = kind in (Kind.LOST_ADD, Kind.PARTIAL_SUM) and event.how & _ADDS
+        does, done = ("stores to", "stored to") if kind is Kind.LOST_ADD else ("loads from", "loaded from")
+        return _SENTENCES[kind].format(
+            kernel=f"Metal kernel `{self._launched.kernel}`",
+            where=where,
+            there=" there, too" if there == where and kind is not Kind.PLACES else there,
+            area=name,
+            size=f"{size:,}",
+            side="before the start" if event.offset < 0 else "past the end",
+            bytes=_bytes(event.size),
+            at=f"{_bytes(event.size)} at byte {event.offset:,}",
+            value=f"{event.value:,}",
+            verb="writes" if event.how & 1 else "reads",
+            written="written" if event.other_how & 1 else "read",
+            adds="adds to" if adds else does,
+            added=done if adds else "added to",
+            other=_thread(event.other),
+            far=self._far(event).format(where=where) if kind is Kind.WILD else "",
+            threads="thread of the group does" if event.value == 1 else "threads of the group do",
+            lanes="lane" if event.value == 1 else "lanes",
+            type=_type(event),
+            what=_misaligned(event),
+            place=f": byte {event.offset:,} of {name}" if name else "",
+            absent="has returned or took another branch" if event.size else "does not exist: the group ends before it",
         )
 
-    def wild(self, event: Event, where: str) -> str:
-        verb = "writes" if event.how & 1 else "reads"
+    def _far(self, event: Event) -> str:
+        """What memory that is nobody's most likely was meant to be; the line stands behind the first words."""
         missing = self._launched.missing
-        if event.value < _NULL and missing > 0:
-            more = f"{missing} more buffer{'' if missing == 1 else 's'}"
-            return (
-                f"{self._subject()} {verb} a buffer that it was not given{where}: it has {more} than the call gave it"
-            )
-        return f"{self._subject()} {verb} memory far from every buffer that it was given{where}"
-
-    def narrow(self, event: Event, where: str) -> str:
-        name, _ = self._area(event)
-        return (
-            f"The Metal kernel `{self._launched.kernel}` takes {_bytes(event.size)} as {name}, and the call gave it "
-            f"{event.value:,}{where}"
-        )
-
-    def race(self, event: Event, where: str) -> str:
-        name, _ = self._area(event)
-        verb = "writes" if event.how & 1 else "reads"
-        other = "written" if event.other_how & 1 else "read"
-        there = self._other(event)
-        there = " there, too" if there == where else there
-        return (
-            f"{self._subject()} {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with no barrier "
-            f"in between: {_bytes(event.size)} at byte {event.offset:,}"
-        )
-
-    def lost_add(self, event: Event, where: str) -> str:
-        return self._unordered(event, where, "stores to", "stored to", "an addition before the store is lost")
-
-    def partial_sum(self, event: Event, where: str) -> str:
-        return self._unordered(event, where, "loads from", "loaded from", "the value loaded lacks what is added later")
-
-    def _unordered(self, event: Event, where: str, does: str, done: str, why: str) -> str:
-        """An atomic addition and another atomic, which `does` something; `event.how` is the later one's."""
-        name, _ = self._area(event)
-        adds = event.how & _ADDS
-        verb, other = ("adds to", done) if adds else (does, "added to")
-        there = self._other(event)
-        there = " there, too" if there == where else there
-        return (
-            f"{self._subject()} atomically {verb} {name}{where}, which {_thread(event.other)} has {other}{there}, with "
-            f"no barrier in between: {why}, {_bytes(event.size)} at byte {event.offset:,}"
-        )
-
-    def same_value(self, event: Event, where: str) -> str:
-        name, _ = self._area(event)
-        return (
-            f"Several threads of the Metal kernel `{self._launched.kernel}` write the same value to {name}{where}, "
-            f"with no barrier in between: {_bytes(event.size)} at byte {event.offset:,}, {_thread(event.other)} among "
-            "them"
-        )
-
-    def places(self, event: Event, where: str) -> str:
-        return (
-            f"Threads of a group of the Metal kernel `{self._launched.kernel}` wait at different barriers: one{where}, "
-            f"and {_thread(event.other)}{self._other(event)}"
-        )
-
-    def missing(self, event: Event, where: str) -> str:
-        many = "thread" if event.value == 1 else "threads"
-        return (
-            f"{self._subject()} reaches a barrier{where} that {event.value:,} {many} of the group do not reach: "
-            f"{_thread(event.other)} has returned before"
-        ).replace(" thread of the group do not", " thread of the group does not")
-
-    def uninitialised(self, event: Event, where: str) -> str:
-        return (
-            f"{self._subject()} reads threadgroup memory{where} that no thread of the group has written: "
-            f"{_bytes(event.size)} at byte {event.offset:,}"
-        )
-
-    def misaligned(self, event: Event, where: str) -> str:
-        kind = re.sub(r"^(?:const )?(?:struct )?", "", _type(event))
-        what = "a vector" if re.match(r"(?:anymps_vectors::)?(?:vec|storage)\b", kind) else f"a value of type `{kind}`"
-        place = ""
-        if event.area >= 0:
-            place = f": byte {event.offset:,} of {self._area(event)[0]}"
-        subject = f"{self._subject()} reads or writes {what}{where}"
-        return f"{subject} at a misaligned address, not a multiple of {event.value:,}{place}"
-
-    def shift(self, event: Event, where: str) -> str:
-        return f"{self._subject()} shifts a value of type `{_type(event)}` by {event.value:,}{where}"
-
-    def division(self, event: Event, where: str) -> str:
-        return f"{self._subject()} divides an integer by zero{where}"
-
-    def index(self, event: Event, where: str) -> str:
-        return f"{self._subject()} takes the element {event.value:,} of a `{_type(event)}`{where}"
-
-    def lane(self, event: Event, where: str) -> str:
-        why = "has returned or took another branch" if event.size else "does not exist: the group ends before it"
-        return f"{self._subject()} reads lane {event.value} by a SIMD call{where}, and that lane {why}"
-
-    def matrix(self, event: Event, where: str) -> str:
-        return (
-            f"{self._subject()} multiplies matrices of a SIMD group{where} with {event.value} of its 32 lanes missing"
-        )
-
-    def simd_missing(self, event: Event, where: str) -> str:
-        many = "lane" if event.value == 1 else "lanes"
-        return (
-            f"{self._subject()} reaches a barrier of a SIMD group{where} without {event.value} {many} of it: "
-            f"{_thread(event.other)} does not reach it"
-        )
+        if event.value >= _NULL or missing <= 0:
+            return "memory far from every buffer that it was given{where}"
+        more = f"{missing} more buffer{'' if missing == 1 else 's'}"
+        return f"a buffer that it was not given{{where}}: it has {more} than the call gave it"
 
 
-_SENTENCES: Mapping[Kind, Callable[[_Words, Event, str], str]] = {
-    kind: getattr(_Words, kind.name.lower()) for kind in Kind
+_SENTENCES = {
+    Kind.OUTSIDE: "The {kernel} {verb} {side} of {area}{where}: {at} of {size}",
+    Kind.WILD: "The {kernel} {verb} {far}",
+    Kind.RACE: (
+        "The {kernel} {verb} {area}{where}, which {other} has {written}{there}, with no barrier in between: {at}"
+    ),
+    Kind.SAME_VALUE: (
+        "Several threads of the {kernel} write the same value to {area}{where}, with no barrier in between: {at}, "
+        "{other} among them"
+    ),
+    Kind.PLACES: "Threads of a group of the {kernel} wait at different barriers: one{where}, and {other}{there}",
+    Kind.MISSING: (
+        "The {kernel} reaches a barrier{where} that {value} {threads} not reach: {other} has returned before"
+    ),
+    Kind.UNINITIALISED: ("The {kernel} reads threadgroup memory{where} that no thread of the group has written: {at}"),
+    Kind.SHIFT: "The {kernel} shifts a value of type `{type}` by {value}{where}",
+    Kind.DIVISION: "The {kernel} divides an integer by zero{where}",
+    Kind.INDEX: "The {kernel} takes the element {value} of a `{type}`{where}",
+    Kind.LANE: "The {kernel} reads lane {value} by a SIMD call{where}, and that lane {absent}",
+    Kind.MATRIX: "The {kernel} multiplies matrices of a SIMD group{where} with {value} of its 32 lanes missing",
+    Kind.SIMD_MISSING: (
+        "The {kernel} reaches a barrier of a SIMD group{where} without {value} {lanes} of it: {other} does not reach it"
+    ),
+    Kind.NARROW: "The {kernel} takes {bytes} as {area}, and the call gave it {value}{where}",
+    Kind.MISALIGNED: (
+        "The {kernel} reads or writes {what}{where} at a misaligned address, not a multiple of {value}{place}"
+    ),
+    Kind.LOST_ADD: (
+        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: "
+        "an addition before the store is lost, {at}"
+    ),
+    Kind.PARTIAL_SUM: (
+        "The {kernel} atomically {adds} {area}{where}, which {other} has {added}{there}, with no barrier in between: "
+        "the value loaded lacks what is added later, {at}"
+    ),
 }
 
 
@@ -260,3 +205,9 @@ def _thread(position: Sequence[int]) -> str:
 
 def _group(position: Sequence[int]) -> str:
     return f"group {_position(position)}"
+
+
+def _misaligned(event: Event) -> str:
+    """What lies at a misaligned address."""
+    kind = re.sub(r"^(?:const )?(?:struct )?", "", _type(event))
+    return "a vector" if re.match(r"(?:anymps_vectors::)?(?:vec|storage)\b", kind) else f"a value of type `{kind}`"

@@ -51,7 +51,7 @@ class Arena {
   bool has(uintptr_t address) const { return address - reinterpret_cast<uintptr_t>(memory_) < size_; }
   const Area& area(unsigned index) const { return areas_[index]; }
   // Says what was written close beside each area; of groups that are not checked nothing else does.
-  void tell(Area* areas) const {
+  void find_strays(Area* areas) const {
     constexpr int64_t before = 256, behind = 4096;
     for (size_t i = 0; i < areas_.size(); ++i) {
       const char* const start = areas_[i].start;

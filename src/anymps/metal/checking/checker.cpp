@@ -74,7 +74,7 @@ void Checker::end() {
   stacks_low_ = 0;
   stacks_span_ = ~uintptr_t(0);
   shared_span_ = 0;
-  arena_.tell(areas_);
+  arena_.find_strays(areas_);
   arena_.close(true);
 }
 
@@ -164,7 +164,7 @@ void Checker::misaligned(uintptr_t address, unsigned alignment, const Caller& ca
 }
 
 // A write that was held back is in memory by now: whether it changed anything is seen.
-void Checker::told_by_memory() {
+void Checker::settle_same_value() {
   same_.pending = false;
   if (std::memcmp(reinterpret_cast<void*>(same_.address), same_.before, same_.size) == 0) same_.event.kind = SameValue;
   events.add(same_.event);
@@ -275,7 +275,7 @@ void Checker::opened(unsigned calls) {
   const Waiting* other = nullptr;  // one that waits elsewhere: often many wait where it does
   uint64_t others = 0;
   Event at_other;
-  const auto tell_others = [&] {
+  const auto add_others = [&] {
     if (others == 0) return;
     at_other.count = others;
     events.add(at_other);
@@ -295,7 +295,7 @@ void Checker::opened(unsigned calls) {
         ++others;
         continue;
       }
-      tell_others();
+      add_others();
       at_other = blank(Places, frames(waiting.caller));
       place(at_other.thread, thread);
       at_other.other_pc = frames(waiting_[first].caller).pcs[0];
@@ -305,7 +305,7 @@ void Checker::opened(unsigned calls) {
       others = 1;
     }
   }
-  tell_others();
+  add_others();
   races_.barrier((flags & 1u) != 0, (flags & 2u) != 0);
   if (absent != 0) {
     Event found = blank(Missing, frames(waiting_[first].caller));

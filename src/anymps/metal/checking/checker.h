@@ -106,9 +106,9 @@ class __attribute__((visibility("hidden"))) Checker {
   bool is_initialised(const Area& area, int64_t offset, unsigned size, int how, const Caller& caller);
   void opened(unsigned calls);
   void settle() {
-    if (same_.pending) told_by_memory();
+    if (same_.pending) settle_same_value();
   }
-  void told_by_memory();
+  void settle_same_value();
   Frames frames(const Caller& caller) const;
   Event blank(int kind, const Frames& frames) const;
   void place(unsigned (&into)[3], unsigned thread) const;

@@ -38,11 +38,6 @@ _SHADER_FLAGS = (
     "-fno-threadsafe-statics",
     *METAL_MACROS,
 )
-_NO_GATHERS = (  # of g++ 14, 13 and 12, which have other names for the same
-    ("-mno-gather",),
-    ("-mtune-ctrl=^use_gather_8parts,^use_gather_4parts,^use_gather_2parts",),
-    ("-mtune-ctrl=^use_gather,^use_gather_4parts,^use_gather_2parts",),
-)
 # Of the checked form. The sanitizers' own libraries are not linked: checking/hooks.cpp has what they would have.
 _CHECKED_FLAGS = (
     *("-O1", "-g1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"),
@@ -78,16 +73,12 @@ _GIVEN_UP = re.compile(
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, whether it is clang, who it is, whether it makes the checked form of shaders.
-
-    `tuning` are flags that make its loops faster on this processor.
-    """
+    """A C++ compiler: its command, whether it is clang, who it is, whether it makes the checked form of shaders."""
 
     command: tuple[str, ...]
     is_clang: bool
     identity: str
     checked: bool = False
-    tuning: tuple[str, ...] = ()
 
     def shader_flags(self) -> tuple[str, ...]:
         """The flags that every part of a shader is compiled with."""
@@ -98,7 +89,7 @@ class Compiler:
             else ("-fmax-errors=20", "-fdiagnostics-color=never", "-fno-diagnostics-show-caret")
         )
         if not self.checked:
-            return (*_SHADER_FLAGS, "-w", native, *own, *self.tuning)
+            return (*_SHADER_FLAGS, "-w", native, *own)
         return (*_SHADER_FLAGS, native, *own, *_CHECKED_FLAGS, *(_CHECKED_CLANG if self.is_clang else _CHECKED_GCC))
 
     def run(self, arguments: list[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -147,7 +138,7 @@ def find_compiler() -> Compiler:
             continue
         lines = version.splitlines()[:3]
         identity, is_clang = " | ".join(line.strip() for line in lines), "clang" in version
-        return Compiler(tuple(words), is_clang, identity, tuning=() if is_clang else _without_gathers(words))
+        return Compiler(tuple(words), is_clang, identity)
     what = "none was found"
     if too_old:
         what = f"{too_old} has no 16-bit floats"
@@ -157,20 +148,6 @@ def find_compiler() -> Compiler:
         f"Metal shaders are compiled with a C++ compiler, and {what}: install clang 15 or g++ 12, or a newer one "
         "(apt install g++), or name one in CXX"
     )
-
-
-def _without_gathers(words: list[str]) -> tuple[str, ...]:
-    """Flags with which g++ loads each value on its own where a loop's step is not one; empty where it knows none.
-
-    The processors' instructions for that take longer than plain loads, and their caches do not read ahead for them:
-    measured with softmax and sums of 4,096 columns, which take 1.3 to 1.7 times as long with them.
-    """
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return ()
-    for flags in _NO_GATHERS:
-        if _answer([*words, *flags, "-x", "c++", "-S", "-o", "-", "-"]):
-            return flags
-    return ()
 
 
 def _answer(command: list[str]) -> str:

@@ -15,24 +15,44 @@ from anymps.metal.translation import Refused
 
 _SPACE = re.compile(r"__(private|global|local|constant|generic)\b")
 _METALS = {"global": "device ", "local": "threadgroup ", "constant": "constant ", "private": ""}  # `thread` is not said
-_TYPE = r"'([^']+)'(?: \(aka '([^']+)'\))?(?: \(vector of [^)]*\))?"
-_GIVEN = re.compile(rf"(cannot initialize .* of type) {_TYPE} with an ([lr]value) of type {_TYPE}$")
-_ASSIGNED = re.compile(rf"assigning {_TYPE} to {_TYPE} changes address space of pointer$")
-_TAKEN = re.compile(rf"assigning to {_TYPE} from incompatible type {_TYPE}$")
-_BOUND = re.compile(rf"binding reference of type {_TYPE} to value of type {_TYPE} changes address space$")
-_CAST = re.compile(
-    rf"((?:C-style|reinterpret_|static_|const_)\s?cast from) {_TYPE} to {_TYPE} "
-    r"(converts between mismatching address spaces|is not allowed)$"
+
+
+def _type(name: str) -> str:
+    """A type as clang names it: as it is written and, where that is another name, what it stands for (`..._too`)."""
+    return rf"'(?P<{name}>[^']+)'(?: \(aka '(?P<{name}_too>[^']+)'\))?(?: \(vector of [^)]*\))?"
+
+
+_TO, _FROM = _type("to"), _type("given")
+_ASSIGNED = "assigning to {to} from incompatible type {given}"
+_WORDS = (  # what libclang says of two types, and what Metal's compiler says of them
+    (
+        rf"(?P<before>cannot initialize .* of type) {_TO} with an (?P<how>[lr]value) of type {_FROM}$",
+        "{before} {to} with an {how} of type {given}",
+    ),
+    (rf"assigning {_FROM} to {_TO} changes address space of pointer$", _ASSIGNED),
+    (rf"assigning to {_TO} from incompatible type {_FROM}$", _ASSIGNED),
+    (
+        rf"binding reference of type {_TO} to value of type {_FROM} changes address space$",
+        "reference to type {to} could not bind to an lvalue of type {given}",
+    ),
+    (
+        rf"(?P<before>(?:C-style|reinterpret_|static_|const_)\s?cast from) {_FROM} to {_TO} "
+        r"(?P<after>converts between mismatching address spaces|is not allowed)$",
+        "{before} {given} to {to} {after}",
+    ),
+    (
+        rf"(?P<before>incompatible operand types|comparison of distinct pointer types) \({_TO} and {_FROM}\)$",
+        "{before} ({to} and {given})",
+    ),
 )
-_OPERANDS = re.compile(rf"(incompatible operand types|comparison of distinct pointer types) \({_TYPE} and {_TYPE}\)$")
 _NO_MATCH = re.compile(r"no matching (?:function for call to|constructor for initialization of) '([^']+)'$")
 _COUNT = re.compile(r"requires (?:at (?:least|most) )?(?:\d+|single) .*argument|no arguments")
 _PASSED = re.compile(
     r"(?:cannot pass pointer to|cannot bind reference in) address space '__(\w+)' "
     r"(?:as a pointer to|to object in) address space '__(\w+)'"
 )
-_KNOWN = re.compile(rf"no known conversion from {_TYPE} to {_TYPE} for")
-_DEDUCED = re.compile(rf"deduced type {_TYPE} of .* does not match adjusted type {_TYPE} of argument")
+_KNOWN = re.compile(rf"no known conversion from {_FROM} to {_TO} for")
+_DEDUCED = re.compile(rf"deduced type {_FROM} of .* does not match adjusted type {_TO} of argument")
 _COPIES = re.compile(r"\(the implicit (?:copy|move) constructor\)")
 _DISABLED = "candidate disabled: anymps: "  # in library.h: an atomic function that a type, or an order, has not
 
@@ -47,35 +67,16 @@ def refused_conversions(tree: Tree) -> Iterator[Refused]:
 
 def _words(said: Said) -> str:
     """What Metal's compiler would say of it; empty if address spaces are not what is wrong."""
-    # Clang names a type as it is written and, where that is another name, what it stands for (`aka`, here `..._too`).
-    text = said.text
-    if match := _GIVEN.match(text):
-        before, wanted, wanted_too, how, given, given_too = match.groups()
-        if _differ(wanted_too or wanted, given_too or given):
-            return f"{before} {_plain(wanted, wanted_too)} with an {how} of type {_plain(given, given_too)}"
-    elif match := _ASSIGNED.match(text):
-        given, given_too, wanted, wanted_too = match.groups()
-        if _differ(wanted_too or wanted, given_too or given):
-            return f"assigning to {_plain(wanted, wanted_too)} from incompatible type {_plain(given, given_too)}"
-    elif match := _TAKEN.match(text):
-        wanted, wanted_too, given, given_too = match.groups()
-        if _differ(wanted_too or wanted, given_too or given):
-            return f"assigning to {_plain(wanted, wanted_too)} from incompatible type {_plain(given, given_too)}"
-    elif match := _BOUND.match(text):
-        wanted, wanted_too, given, given_too = match.groups()
-        if _differ(f"{wanted_too or wanted} &", f"{given_too or given} &"):
-            wanted, given = _plain(wanted, wanted_too), _plain(given, given_too)
-            return f"reference to type {wanted} could not bind to an lvalue of type {given}"
-    elif match := _CAST.match(text):
-        before, given, given_too, wanted, wanted_too, after = match.groups()
-        if _differ(wanted_too or wanted, given_too or given):
-            return f"{before} {_plain(given, given_too)} to {_plain(wanted, wanted_too)} {after}"
-    elif match := _OPERANDS.match(text):
-        before, one, one_too, other, other_too = match.groups()
-        if _differ(one_too or one, other_too or other):
-            return f"{before} ({_plain(one, one_too)} and {_plain(other, other_too)})"
-    elif (match := _NO_MATCH.match(text)) and _is_about_spaces(said):
-        return f"{text[: match.start(1)]}{_spaces(match[1])}'"
+    for pattern, words in _WORDS:
+        if match := re.match(pattern, said.text):
+            parts = match.groupdict()
+            mark = " &" if words.startswith("reference") else ""
+            if not _differ((parts["to_too"] or parts["to"]) + mark, (parts["given_too"] or parts["given"]) + mark):
+                return ""
+            plain = {name: _plain(parts[name], parts[f"{name}_too"]) for name in ("to", "given")}
+            return words.format(**{**parts, **plain})
+    if (match := _NO_MATCH.match(said.text)) and _is_about_spaces(said):
+        return f"{said.text[: match.start(1)]}{_spaces(match[1])}'"
     return ""
 
 

@@ -5,7 +5,6 @@ What libclang reads has the columns and lines of the text: Metal's own words are
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import re
 from bisect import bisect_left
@@ -37,6 +36,10 @@ _KINDS = (
     *("FUNCTION_TEMPLATE", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION", "STRUCT_DECL", "CLASS_DECL"),
     *("CSTYLE_CAST_EXPR", "CXX_STATIC_CAST_EXPR", "CXX_REINTERPRET_CAST_EXPR", "CXX_CONST_CAST_EXPR"),
     *("GOTO_STMT", "INDIRECT_GOTO_STMT"),
+)
+_FUNCTIONS = (
+    *("FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"),
+    "LAMBDA_EXPR",
 )
 
 
@@ -192,79 +195,25 @@ class Tree:
                 yield Said(one.location.offset, one.spelling, tuple(note.spelling for note in one.children))
 
     def _nodes(self) -> Iterator[Node]:
-        for cursor in self._unit.cursor.get_children():
-            if cursor.location.file is not None and cursor.location.file.name == _MAIN:
-                yield from self._below(cursor)
-
-    def _below(self, top: Any) -> Iterator[Node]:
-        """The node of a cursor at the top, and all below it."""
-        from clang import cindex
-
-        kinds = _kind_numbers()
-        functions = _function_numbers()
-        found: list[Node] = []
-        unit = self._unit
-
-        def keep(cursor: Any, inside: Any) -> None:
-            cursor._tu = unit
-            extent = cursor.extent
-            found.append(
-                Node(
-                    kinds[cursor._kind_id],
-                    extent.start.offset,
-                    extent.end.offset,
-                    cursor.location.offset,
-                    cursor,
-                    inside,
-                )
-            )
-
-        def walk(cursor: Any, inside: Any) -> None:
-            if cursor._kind_id in kinds:
-                keep(cursor, inside)
-            if cursor._kind_id in functions:
+        kinds, functions = _kind_numbers(*_KINDS), _kind_numbers(*_FUNCTIONS)
+        tops = (cursor for cursor in self._unit.cursor.get_children() if cursor.location.file is not None)
+        waiting = [(cursor, None) for cursor in tops if cursor.location.file.name == _MAIN][::-1]
+        while waiting:
+            cursor, inside = waiting.pop()
+            number = cursor._kind_id  # `kind` raises for one that the library has, and its Python does not know
+            if number in kinds:
+                extent, at = cursor.extent, cursor.location.offset
+                yield Node(kinds[number], extent.start.offset, extent.end.offset, at, cursor, inside)
+            if number in functions:
                 inside = cursor
-            deeper: list[Any] = []
-
-            def visit(child: Any, _parent: Any, _data: Any) -> int:
-                number = child._kind_id
-                if number in functions or number in _scope_numbers():
-                    child._tu = unit
-                    deeper.append(child)
-                    return 1  # goes on beside it
-                if number in kinds:
-                    keep(child, inside)
-                return 2  # goes on below it
-
-            cindex.conf.lib.clang_visitChildren(cursor, cindex.callbacks["cursor_visit"](visit), ctypes.py_object([]))
-            for child in deeper:
-                walk(child, inside)
-
-        walk(top, None)
-        return iter(found)
+            waiting += [(child, inside) for child in cursor.get_children()][::-1]
 
 
 @functools.cache
-def _kind_numbers() -> dict[int, str]:
+def _kind_numbers(*names: str) -> dict[int, str]:
     from clang import cindex
 
-    return {getattr(cindex.CursorKind, name).value: name for name in _KINDS}
-
-
-@functools.cache
-def _function_numbers() -> frozenset[int]:
-    from clang import cindex
-
-    names = ("FUNCTION_DECL", "CXX_METHOD", "FUNCTION_TEMPLATE", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION")
-    return frozenset(getattr(cindex.CursorKind, name).value for name in (*names, "LAMBDA_EXPR"))
-
-
-@functools.cache
-def _scope_numbers() -> frozenset[int]:
-    from clang import cindex
-
-    names = ("STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE", "CLASS_TEMPLATE_PARTIAL_SPECIALIZATION", "NAMESPACE")
-    return frozenset(getattr(cindex.CursorKind, name).value for name in names)
+    return {getattr(cindex.CursorKind, name).value: name for name in names}
 
 
 @functools.cache

@@ -216,34 +216,14 @@ void Fibers::run(unsigned threads, anymps_rt_entry entry, void* context) {
   leave(before);
 }
 
-void Fibers::run_in_turn(unsigned threads, anymps_rt_entry entry, void* context) {
-  struct Turns {
-    Fibers* fibers;
-    unsigned threads;
-    anymps_rt_entry entry;
-    void* context;
-  } turns{this, threads, entry, context};
-  const auto each = [](void* all, unsigned) {
-    const Turns& turns = *static_cast<const Turns*>(all);
-    Fibers& fibers = *turns.fibers;
-    for (unsigned i = 0; i < turns.threads; ++i) {
-      fibers.current = i;
-      fibers.chains_[i].depth = fibers.chains_[i].calls = 0;
-      turns.entry(turns.context, i);
-    }
-    fibers.current = 0;
-  };
-  run(1, each, &turns);
-}
-
 void Fibers::reserve_frames(size_t bytes) {
   constexpr size_t kLine = 64;
-  if (bytes <= frames_room_) {
+  if (bytes <= frames_capacity_) {
     return;
   }
   std::free(frames_);
-  frames_room_ = (bytes + kLine - 1) / kLine * kLine;
-  frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_room_));
+  frames_capacity_ = (bytes + kLine - 1) / kLine * kLine;
+  frames_ = static_cast<char*>(std::aligned_alloc(kLine, frames_capacity_));
   if (frames_ == nullptr) {
     std::abort();
   }

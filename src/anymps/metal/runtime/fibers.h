@@ -64,8 +64,6 @@ class Fibers {
   ~Fibers();
 
   void run(unsigned threads, anymps_rt_entry entry, void* context);
-  // The threads of a group one after the other, all on one stack: none of them may wait.
-  void run_in_turn(unsigned threads, anymps_rt_entry entry, void* context);
   // The threads of a group as loops over lanes. Subnormal floats are zero meanwhile.
   void run_lanes(const Group& group, const Lanes& lanes);
   // The lanes that ran last, all from the place `at` on; and one of them again, alone.
@@ -115,7 +113,7 @@ class Fibers {
   unsigned char places_[kMaxThreads];  // the same
   Span span_{0, 0, 0};
   char* frames_ = nullptr;
-  size_t frames_room_ = 0;
+  size_t frames_capacity_ = 0;
   Stacks stacks_;
 };
 

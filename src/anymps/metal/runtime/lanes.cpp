@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 #include "fibers.h"
 #include "float_state.h"
@@ -13,15 +10,6 @@ namespace anymps_rt {
 namespace {
 
 // Which of the 32 lanes are at that place, a bit each.
-#if defined(__SSE2__)
-unsigned lanes_at(const unsigned char* places, unsigned char place) {
-  const __m128i all = _mm_set1_epi8(static_cast<char>(place));
-  const auto* const halves = reinterpret_cast<const __m128i*>(places);
-  const int low = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(halves), all));
-  const int high = _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128(halves + 1), all));
-  return static_cast<unsigned>(low) | static_cast<unsigned>(high) << 16;
-}
-#else
 unsigned lanes_at(const unsigned char* places, unsigned char place) {
   constexpr uint64_t kOnes = 0x0101010101010101, kLow = 0x7f7f7f7f7f7f7f7f;
   unsigned found = 0;
@@ -34,7 +22,6 @@ unsigned lanes_at(const unsigned char* places, unsigned char place) {
   }
   return found;
 }
-#endif
 
 }  // namespace
 

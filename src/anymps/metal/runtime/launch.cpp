@@ -227,8 +227,6 @@ void work(void* context) {
         }
       } else if (job.kernel->form == Form::Lanes) {
         fibers.run_lanes(group, lanes_of(*job.kernel));
-      } else if (job.kernel->form == Form::InTurn) {
-        fibers.run_in_turn(group.threads, run_thread, &team);
       } else {
         fibers.run(group.threads, run_thread, &team);
       }
@@ -329,52 +327,29 @@ extern "C" int anymps_rt_launch_groups(
   return anymps_rt::launch(kernel, buffers, grid, group, workers, first, count, report);
 }
 
-namespace {
+static thread_local anymps_rt::Report last_report;
 
-thread_local anymps_rt::Report last_report;
-
-// Launches it on `count` buffers, each where find(i) says.
-template <class Find>
-int launch_on(const anymps_rt::Kernel* kernel, unsigned count, const unsigned* shape, unsigned workers, const Find& find) {
-  constexpr unsigned kFew = 64;
+extern "C" int anymps_rt_call(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers) {
+  constexpr unsigned kShape = 6, kFew = 64;
+  const unsigned count = plan[kShape];
+  const unsigned* const places = plan + kShape + 1;
   void* few[kFew];
   std::vector<void*> many(count > kFew ? count : 0);
   void** const buffers = count > kFew ? many.data() : few;
   for (unsigned i = 0; i < count; ++i) {
-    buffers[i] = reinterpret_cast<void*>(find(i));
+    const char* const place = packed + (places[i] & ~1u);
+    if ((places[i] & 1u) != 0) {
+      buffers[i] = const_cast<char*>(place);
+    } else {
+      std::memcpy(&buffers[i], place, sizeof(void*));
+    }
   }
   anymps_rt::Report report;
-  const int signal = anymps_rt::launch(kernel, buffers, shape, shape + 3, workers, 0, 0, &report);
+  const int signal = anymps_rt::launch(kernel, buffers, plan, plan + 3, workers, 0, 0, &report);
   if (signal != 0) {
     last_report = report;
   }
   return signal;
-}
-
-uintptr_t word_at(const char* place) {
-  uint64_t word;
-  std::memcpy(&word, place, sizeof(word));
-  return static_cast<uintptr_t>(word);
-}
-
-}  // namespace
-
-extern "C" int anymps_rt_call(
-    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers) {
-  const char* const inside = packed + count * sizeof(uint64_t);
-  return launch_on(kernel, count, shape, workers, [&](unsigned i) {
-    const uintptr_t word = word_at(packed + i * sizeof(uint64_t));
-    return inside[i] != 0 ? reinterpret_cast<uintptr_t>(packed) + word : word;
-  });
-}
-
-extern "C" int anymps_rt_repeat(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers) {
-  constexpr unsigned kShape = 6;
-  const unsigned* const places = plan + kShape + 1;
-  return launch_on(kernel, plan[kShape], plan, workers, [&](unsigned i) {
-    const char* const place = packed + (places[i] & ~1u);
-    return (places[i] & 1u) != 0 ? reinterpret_cast<uintptr_t>(place) : word_at(place);
-  });
 }
 
 extern "C" void anymps_rt_last_report(anymps_rt::Report* report) {

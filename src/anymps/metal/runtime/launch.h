@@ -21,13 +21,9 @@ struct Report {
 // a fiber, `group` once for a whole group. `workers` threads at most. Returns 0, or the signal that a fault of the kernel
 // raised.
 //
-// The buffers are as Python packs them: `count` addresses of 8 bytes, then a byte for each, which says whether it is no address
-// but a place in `packed`, where a constant lies. `shape` are the grid and the group.
-extern "C" int anymps_rt_call(
-    const anymps_rt::Kernel* kernel, const char* packed, unsigned count, const unsigned* shape, unsigned workers);
-// The same for launches of one signature: `plan` are the grid, the group, how many buffers there are, and where in `packed`
-// each of them is found, a multiple of 8. With its low bit set a place is where a constant lies, else where an address does.
-extern "C" int anymps_rt_repeat(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers);
+// `plan` are the grid, the group, how many buffers there are, and where in `packed` each of them is found, a multiple of 8. With
+// its low bit set a place is where a constant lies, else where an address of 8 bytes does.
+extern "C" int anymps_rt_call(const anymps_rt::Kernel* kernel, const char* packed, const unsigned* plan, unsigned workers);
 // For `count` groups of the grid alone, at least one, from number `first` on: x before y before z.
 extern "C" int anymps_rt_launch_groups(
     const anymps_rt::Kernel* kernel, void* const* buffers, const unsigned* grid, const unsigned* group, uint64_t first,

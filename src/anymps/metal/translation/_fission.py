@@ -14,10 +14,10 @@ from anymps.metal.translation._brackets import closing, closing_angle, split_com
 from anymps.metal.translation._fission_calls import Addresses, OwnCalls
 from anymps.metal.translation._fission_loops import Loop, read_loop
 from anymps.metal.translation._fission_steps import PLANE, Call, Cut, Item, LoopBegins, LoopEnds, Once, Piece, Step
-from anymps.metal.translation._fission_text import NoText, group_function
+from anymps.metal.translation._fission_text import GroupText
 from anymps.metal.translation._fission_uniformity import Names, base, dereferences, directly_changed, is_vector
 from anymps.metal.translation._parameters import Unsupported, buffer_places, parameter_name
-from anymps.metal.translation._statements import Statement, Unread, as_constants, changed_names, read_statements
+from anymps.metal.translation._statements import NeedsFibers, Statement, as_constants, changed_names, read_statements
 from anymps.metal.translation._structure import Function, Parameter
 from anymps.metal.translation._tokens import Token
 
@@ -48,10 +48,6 @@ _KNOWN = {  # collectives of c10/metal/reduction_utils.h: which arguments differ
 _TOGETHER = frozenset({"threadgroup_welford_reduce", "threadgroup_welford_combine"})
 
 
-class _Refused(Exception):
-    """Not a kernel for this form."""
-
-
 @dataclass(frozen=True)
 class GroupForm:
     """How a whole group runs: the C++ body of a function, and the axis along which its threads must lie.
@@ -70,7 +66,7 @@ def group_form(
     """The form of a kernel that needs no fibers, or None if it needs them; `synced` are the names that synchronise."""
     try:
         return _Reader(function, code, synced, own, render).read()
-    except (_Refused, Unread, NoText, Unsupported, RecursionError):
+    except (NeedsFibers, Unsupported, RecursionError):
         return None
 
 
@@ -101,16 +97,16 @@ class _Reader:
         self._close()
         names = [parameter_name(parameter) for parameter in self.function.parameters]
         parameters = list(zip(names, buffer_places(self.function.parameters), strict=True))
-        text = group_function(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
+        text = GroupText(self.function, parameters, self.axis, self.steps, self.names.varying, self.returns)
         together = any(isinstance(step, Call) and step.word in _TOGETHER for step in self.steps)
-        return GroupForm(text, self.axis, together)
+        return GroupForm("\n".join(text.lines()), self.axis, together)
 
     def _parameters(self) -> None:
         changed = directly_changed(self.body) | self.own.changed(self.body)
         for parameter in self.function.parameters:
             name = parameter_name(parameter)
             if name in changed:
-                raise _Refused
+                raise NeedsFibers
             self.names.declared.add(name)
             in_place = parameter.attribute in _PLACES
             if parameter.attribute not in _OF_THREAD or (in_place and self.axis == 1 and not is_vector(parameter)):
@@ -149,11 +145,11 @@ class _Reader:
             self._loop(loop)
             return
         if statement.kind == "control" or {"?", "&&", "||"} & set(words):
-            raise _Refused
+            raise NeedsFibers
         call = next((i for i, word in enumerate(words) if word in _BARRIERS), None)
         if call is not None:
             if statement.kind != "expression" or any(word not in ("metal", "::") for word in words[:call]):
-                raise _Refused
+                raise NeedsFibers
             self._close()
             self.steps.append(Cut())
             return
@@ -169,7 +165,7 @@ class _Reader:
         steady = all(names.is_steady(tokens, loop.name, place == 2) for place, tokens in enumerate(head))
         changed = self.own.changed(self.code[loop.body[0] : loop.body[1]])
         if loop.name in names.declared | changed or not steady:
-            raise _Refused
+            raise NeedsFibers
         self._close()
         text = " ".join(
             self.render(first, last, {})
@@ -207,7 +203,7 @@ class _Reader:
             if self.code[bracket].text == "<":
                 bracket = closing_angle(self.code, bracket) + 1
             if self.code[bracket].text != "(":
-                raise _Refused
+                raise NeedsFibers
             close = closing(self.code, bracket)
             if found is None or close < found[2]:
                 found = (index, bracket, close)
@@ -224,9 +220,9 @@ class _Reader:
             start -= 1
         path = "".join(token.text for token in self.code[start:bracket])
         if word in self.names.own_functions or (word not in _KNOWN and not word.startswith(_SIMD)):
-            raise _Refused
+            raise NeedsFibers
         if self.depth and word in _TOGETHER:  # groups that meet there may be in different turns
-            raise _Refused
+            raise NeedsFibers
         number = self.calls
         self.calls += 1
         arguments = tuple(self._arguments(number, word, bracket, close, replaced))
@@ -255,7 +251,7 @@ class _Reader:
             used = self._used(tokens, first, replaced)
             if word in _KNOWN and position not in differing:
                 if not self.names.is_uniform(tokens, used):
-                    raise _Refused
+                    raise NeedsFibers
                 self.steps.append(Once(text, used))
                 self.names.uniform.add(name)
             else:
@@ -270,7 +266,7 @@ class _Reader:
             words = words[:-2]
         start = self.names.lanes.get("".join(words))
         if start is None:
-            raise _Refused
+            raise NeedsFibers
         return start
 
     def _used(self, tokens: Collection[Token], first: int, replaced: dict[tuple[int, int], str]) -> frozenset[str]:
@@ -291,10 +287,10 @@ class _Reader:
         used = self._used(statement.tokens, statement.first, replaced)
         text = self.render(statement.first, statement.last, replaced)
         if "#" in text and "#pragma" not in text:
-            raise _Refused
+            raise NeedsFibers
         declared = frozenset(statement.declared)
         if declared & (names.counters | names.declared) or (self.depth and statement.shared):
-            raise _Refused  # what is known of a name is known wherever it stands
+            raise NeedsFibers  # what is known of a name is known wherever it stands
         names.declared |= declared
         if statement.shared:
             self.steps.append(Once(text.replace(">::get().", ">::in(anymps_g.shared)."), frozenset()))

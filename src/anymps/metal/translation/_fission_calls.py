@@ -1,4 +1,4 @@
-"""Calls of a source's own functions that change a thread's variables, or keep an address of one.
+"""Calls of a source's own functions that change a thread's variables, and names that may lead to one.
 
 An address of a thread's variable is invalid after a cut: each piece of a kernel has its own variables.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from anymps.metal.translation._brackets import CLASSES, closing, closing_angle, split_commas, without_attributes
+from anymps.metal.translation._brackets import closing, closing_angle, split_commas
 from anymps.metal.translation._fission_uniformity import Names
 from anymps.metal.translation._heads import parameters_at
 from anymps.metal.translation._statements import TYPES, Statement
@@ -19,36 +18,28 @@ from anymps.metal.translation._tokens import Token
 _ELSEWHERE = frozenset({"device", "constant", "threadgroup"})  # memory that is no thread's own
 _BY_METAL = {"sincos": {1}, "frexp": {1}, "modf": {1}}
 _ALL = 64  # parameters: of a pack each argument may be changed
-_BESIDE_TYPES = frozenset({"static", "inline", "constexpr", "const", "void", "metal", "::"})
 
 
 @dataclass(frozen=True)
 class OwnCalls:
-    """The functions of a source, which of their parameters they may change, and which of them may keep an address."""
+    """The functions of a source, and which of their parameters they may change."""
 
     names: frozenset[str]
     changes: Mapping[str, set[int]]
-    keep: frozenset[str]
-    holders: frozenset[str]  # types whose values may be or hold an address of a thread's variable
-    values: frozenset[str]  # types whose values do not
+    values: frozenset[str]  # types whose values hold no address of a thread's variable
 
     @classmethod
-    def of(cls, code: Sequence[Token], structure: Structure) -> OwnCalls:
+    def of(cls, structure: Structure) -> OwnCalls:
         """Those of a source."""
         changes = {name: set(places) for name, places in _BY_METAL.items()}
-        holders = _holders(list(code))
-        values = TYPES | structure.classes.keys() - holders
-        keep = set()
         for function in structure.functions:
             parameters = [_words(part) for part in _parameters(function)]
             changes.setdefault(function.name, set()).update(*(_changed(i, words) for i, words in enumerate(parameters)))
-            if function.names & holders or (
-                (function.scope or any({"&", "&&", "*"} & set(words) for words in parameters))
-                and not _gives_a_value(function, values)
-            ):
-                keep.add(function.name)
+        holders = {"thread"}  # and classes that name it, as one must that holds such an address
+        while more := {name for name, inside in structure.classes.items() if name not in holders and inside & holders}:
+            holders |= more
         names = frozenset(function.name for function in structure.functions)
-        return cls(names, changes, frozenset(keep), frozenset(holders), values)
+        return cls(names, changes, TYPES | structure.classes.keys() - holders)
 
     def changed(self, tokens: Sequence[Token]) -> set[str]:
         """Names that calls among the tokens may change: as an argument, or as the object of a method."""
@@ -82,28 +73,27 @@ class Addresses:
 
     def kept_by(self, statement: Statement, read: Sequence[Token], used: frozenset[str]) -> frozenset[str]:
         """The names that a statement may make lead there; `read` are its tokens without the calls that are cut out."""
-        names, words, declared = self.names, _words(statement.tokens), frozenset(statement.declared)
-        leads = (
-            bool(used & (self.arrays | self._pointing | self.own.holders))
-            or any(word in self.own.keep and after in ("(", "<", "{") for word, after in pairwise(words))
-            or _takes_address(read, names.uniform)
-        )
+        words, declared = _words(statement.tokens), frozenset(statement.declared)
+        leads = bool(used & (self.arrays | self._pointing | self.own.names)) or _takes_address(read, self.names.uniform)
         if statement.kind != "declaration":
-            found = (used & names.declared & names.changed) - names.uniform - self._values if leads else frozenset()
+            found = used & self.names.declared & self.names.changed if leads else frozenset[str]()
+            found -= self.names.uniform | self._values
         elif not statement.plain:
             self.arrays |= declared
             found = declared
+        elif self._holds_none(words, set(words[: words.index(statement.declared[0])])):
+            self._values |= declared
+            return frozenset()
         else:
-            of_type = set(words[: words.index(statement.declared[0])])
-            pointer = "*" in words[: words.index("=") if "=" in words else len(words)]
-            elsewhere = pointer and "thread" not in words and of_type & _ELSEWHERE
-            if elsewhere or (not pointer and of_type & self.own.values and "<" not in of_type):
-                self._values |= declared
-                return frozenset()
-            own = "thread" in of_type or bool(used & names.varying - names.indices)
-            found = declared if leads or (own and pointer) else frozenset()
+            found = declared if leads or "auto" not in words else frozenset()
         self._pointing |= found
         return found
+
+    def _holds_none(self, words: list[str], of_type: set[str]) -> bool:
+        """Whether a declared value is no address of a thread's variable: a number, or an address elsewhere."""
+        if "*" in words[: words.index("=") if "=" in words else len(words)]:
+            return "thread" not in words and bool(of_type & _ELSEWHERE)
+        return bool(of_type & self.own.values) and "<" not in of_type
 
 
 def _takes_address(tokens: Sequence[Token], elsewhere: set[str]) -> bool:
@@ -159,54 +149,3 @@ def _changed(place: int, words: list[str]) -> set[int]:
         return set(range(place, _ALL))
     fixed = {"const", "constant"} | _ELSEWHERE
     return set() if len(signs) == 1 and fixed & set(words[: signs[0]]) else {place}
-
-
-def _gives_a_value(function: Function, values: frozenset[str]) -> bool:
-    """Whether a function gives nothing, or a value that holds no address."""
-    before = without_attributes(function.head[: max(parameters_at(function.head) - 1, 0)])
-    for index, token in enumerate(before):
-        if token.text == "__attribute__":
-            del before[index : closing(before, index + 1) + 1]
-            break
-    return all(word in values | _BESIDE_TYPES for word in _words(before))
-
-
-def _holders(code: list[Token]) -> set[str]:
-    """Classes with a member that leads to a thread's memory, and other names of such types."""
-    bodies: dict[str, set[str]] = {}
-    found: set[str] = set()
-    for index, token in enumerate(code[:-2]):
-        if token.text in ("using", "typedef"):
-            end = next((i for i in range(index, len(code)) if code[i].text == ";"), len(code))
-            name = code[index + 1].text if token.text == "using" else code[end - 1].text
-            bodies.setdefault(name, set()).update(_words(code[index:end]))
-            if {"thread", "*"} <= bodies[name] or {"thread", "&"} <= bodies[name]:
-                found.add(name)
-        elif token.text in CLASSES and code[index + 1].kind == "name":
-            brace = next((i for i in range(index, len(code)) if code[i].text in ("{", ";", "(", ">", ",")), index)
-            if code[brace].text != "{":
-                continue
-            members = list(_members(code[brace + 1 : closing(code, brace)]))
-            bodies.setdefault(code[index + 1].text, set()).update(word for words in members for word in words)
-            if any("thread" in words and {"&", "*"} & set(words) for words in members):
-                found.add(code[index + 1].text)
-    while more := {name for name, words in bodies.items() if name not in found and words & found}:
-        found |= more
-    return found
-
-
-def _members(tokens: list[Token]) -> Iterator[list[str]]:
-    """The words of each member that is no function."""
-    words: list[str] = []
-    index = 0
-    while index < len(tokens):
-        text = tokens[index].text
-        if text in ("(", "{", "["):
-            index = closing(tokens, index)
-        if text == ";" or text == "{":
-            if "(" not in words:
-                yield words
-            words = []
-        else:
-            words.append(text)
-        index += 1

@@ -14,34 +14,6 @@ from anymps.metal.translation._brackets import closing
 from anymps.metal.translation._statements import Statement, changed_names, read_statements
 from anymps.metal.translation._tokens import Token
 
-_OPERATORS = frozenset(
-    {
-        "(",
-        ")",
-        ",",
-        ".",
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "<",
-        ">",
-        "<=",
-        ">=",
-        "==",
-        "!=",
-        "&&",
-        "||",
-        "<<",
-        ">>",
-        "!",
-        "::",
-        ";",
-    }
-)
-_CHANGES = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "++", "--"})
-_CALLS = frozenset({"int", "uint", "short", "ushort", "long", "ulong", "min", "max", "metal", "static_cast"})
 _LEAVES = frozenset({"return", "goto", "asm"})
 _LOOPS = frozenset({"for", "while", "do"})
 
@@ -96,28 +68,3 @@ def _can_be_left(statements: Collection[Statement]) -> bool:
         if own not in _LOOPS and words & {"break", "continue"}:
             return True
     return False
-
-
-def is_steady(tokens: Collection[Token], known: Collection[str], differing: Collection[str], changes: bool) -> bool:
-    """Whether an expression is the same for all threads whenever it is computed, and reads no memory.
-
-    `known` are names of which that is known, `differing` those of which it is not; others are constants of the source.
-    `changes`: whether it may change a variable.
-    """
-    listed = list(tokens)
-    for index, token in enumerate(listed):
-        after = listed[index + 1].text if index + 1 < len(listed) else ""
-        before = listed[index - 1].text if index else ""
-        if token.kind == "punct":
-            if token.text not in _OPERATORS and not (changes and token.text in _CHANGES):
-                return False
-            if token.text == "*" and (not index or (listed[index - 1].kind == "punct" and before not in (")", "]"))):
-                return False  # what an address leads to
-        elif token.kind == "name" and before != ".":
-            if after == "(" and token.text not in _CALLS:
-                return False
-            if token.text in differing and token.text not in known:
-                return False
-        elif token.kind not in ("name", "number"):
-            return False
-    return True

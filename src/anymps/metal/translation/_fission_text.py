@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from anymps.metal.translation._fission_steps import PLANE, Call, Item, LoopBegins, LoopEnds, Once, Piece, Step
 from anymps.metal.translation._parameters import buffer_kind
+from anymps.metal.translation._statements import NeedsFibers
 from anymps.metal.translation._structure import Function
 
 _RETURN = re.compile(r"\breturn\s*;")
@@ -25,24 +26,9 @@ _PER_THREAD = {
 }
 
 
-class NoText(Exception):
-    """A value lives across a cut that cannot be kept in an array."""
+class GroupText:
+    """The body of a function that runs a group; it knows `anymps_n` threads. `parameters` are names and buffers."""
 
-
-def group_function(
-    function: Function,
-    parameters: Sequence[tuple[str, int | None]],
-    axis: int,
-    steps: Sequence[Step],
-    varying: Collection[str],
-    returns: bool,
-) -> str:
-    """The body of the function, which knows `anymps_n` threads; `parameters` are names and buffers. Raises NoText."""
-    writer = _Writer(function, parameters, axis, steps, varying, returns)
-    return "\n".join(writer.lines())
-
-
-class _Writer:
     def __init__(
         self,
         function: Function,
@@ -85,7 +71,7 @@ class _Writer:
             self.later[number] |= again
 
     def lines(self) -> list[str]:
-        """All of it, in braces."""
+        """All of it, in braces. Raises NeedsFibers where a value lives across a cut that no array can keep."""
         lines = ["{", *self._beginning(), *self._same_for_all()]
         for number, step in enumerate(self.steps):
             if isinstance(step, Piece):
@@ -171,7 +157,7 @@ class _Writer:
         known = {name: array for name, array in self.arrays.items() if name in needed}
         kept = [name for item in piece.items if not item.again for name in item.declared if name in self.later[number]]
         if self.unkept.intersection(kept):
-            raise NoText
+            raise NeedsFibers
         who = "int anymps_i, [[maybe_unused]] int anymps_x, [[maybe_unused]] int anymps_y"
         lines = [
             f"auto anymps_p{number} = [&]({who if self.plane else 'int anymps_i'}, auto anymps_keep) "

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from anymps.metal.translation._brackets import closing
-from anymps.metal.translation._fission_loops import is_steady
 from anymps.metal.translation._statements import ASSIGNMENTS, ends_type
 from anymps.metal.translation._structure import Parameter
 from anymps.metal.translation._tokens import Token
 
+_OPERATORS = "( ) , . + - * / % < > <= >= == != && || << >> ! :: ;"
+_CHANGES = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "++", "--"})
+_CALLS = frozenset({"int", "uint", "short", "ushort", "long", "ulong", "min", "max", "metal", "static_cast"})
 _INDEX_CALLS = frozenset({"static_cast", "floor_divide", "int", "uint", "ushort", "long", "ulong"})
 
 
@@ -49,10 +51,27 @@ class Names:
         self.uniform, self.varying, self.indices, self.lanes = before
 
     def is_steady(self, tokens: Collection[Token], counter: str = "", changes: bool = False) -> bool:
-        """Whether an expression without loads is the same for all threads whenever it is computed."""
+        """Whether an expression is the same for all threads whenever it is computed, and reads no memory.
+
+        `changes`: whether it may change a variable. Names that nothing declares are constants of the source.
+        """
         known = self.uniform - (self.memory - self.fixed) | {counter}
-        differing = self.varying | self.memory - self.fixed | self.changed | self.declared
-        return is_steady(tokens, known, differing, changes)
+        differing = (self.varying | self.memory - self.fixed | self.changed | self.declared) - known
+        allowed = {*_OPERATORS.split(), *(_CHANGES if changes else ())}
+        listed = list(tokens)
+        for index, token in enumerate(listed):
+            after = listed[index + 1].text if index + 1 < len(listed) else ""
+            before = listed[index - 1].text if index else ""
+            if token.kind == "punct":
+                behind_value = index > 0 and (listed[index - 1].kind != "punct" or before in (")", "]"))
+                if token.text not in allowed or (token.text == "*" and not behind_value):  # `*p` reads memory
+                    return False
+            elif token.kind == "name" and before != ".":
+                if (after == "(" and token.text not in _CALLS) or token.text in differing:
+                    return False
+            elif token.kind not in ("name", "number"):
+                return False
+        return True
 
     def may_store(self, used: Collection[str]) -> bool:
         """Whether what is called may write memory."""

@@ -17,7 +17,7 @@ MAX_THREADS = 1024  # of a group, on every Apple GPU; what a kernel's registers 
 def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str], checked: bool = False) -> str:
     """The launchers of all kernels and the table `anymps_kernels`, which the runtime reads.
 
-    The checker is told of each thread of `checked` kernels, which are fibers, or run in turn if none waits for others.
+    The checker is told of each thread of `checked` kernels, which are fibers.
 
     A kernel that reads a function constant, or has a parameter that nothing can be bound to, stands there without code,
     with what `say` makes of it in `anymps_refusals`: the others of its source can be used.
@@ -41,7 +41,7 @@ def launchers(kernels: Sequence[KernelSource], say: Callable[[Unsupported], str]
         written.append(_written(number, kernel))
         described += _described(number, kernel) if checked else []
         scope = "::".join(("", *kernel.function.scope))
-        form = "Groups" if kernel.group else "Fibers" if kernel.synced else "InTurn" if checked else "Plain"
+        form = "Groups" if kernel.group else "Fibers" if kernel.synced or checked else "Plain"
         maximum = f"unsigned({kernel.function.max_threads})" if kernel.function.max_threads else str(MAX_THREADS)
         if kernel.function.template and not kernel.function.max_threads.isdigit():
             maximum = str(MAX_THREADS)

@@ -24,8 +24,8 @@ TYPES = frozenset(
 _NOT_STATEMENTS = frozenset({"struct", "class", "union", "enum", "using", "typedef", "template", "static", "namespace"})
 
 
-class Unread(Exception):
-    """A statement of a kind that is not read here."""
+class NeedsFibers(Exception):
+    """What a kernel has that a loop over the threads of a group cannot do."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,9 @@ class Statement:
     valued: bool = True  # each of them has a value from the start
     shared: bool = False  # threadgroup memory
 
-    @property
-    def names(self) -> frozenset[str]:
-        """All names in it."""
-        return frozenset(token.text for token in self.tokens if token.kind == "name")
-
 
 def read_statements(code: list[Token], opening: int, end: int) -> list[Statement]:
-    """The statements between the braces of a body. Raises Unread."""
+    """The statements between the braces of a body. Raises NeedsFibers."""
     return list(_statements(code, opening + 1, end))
 
 
@@ -114,7 +109,7 @@ def _statements(code: list[Token], index: int, end: int) -> Iterator[Statement]:
         tokens = code[index : last + 1]
         first = tokens[0].text
         if first in _NOT_STATEMENTS or (len(tokens) > 1 and tokens[1].text == ":"):
-            raise Unread(first)
+            raise NeedsFibers(first)
         if first in _CONTROL or first == "{":
             yield Statement("control", index, last, tuple(tokens))
         else:
@@ -130,7 +125,7 @@ def _last(code: list[Token], index: int, end: int) -> int:
     if text in ("for", "while", "if", "switch"):
         condition = index + 1
         if condition >= end or code[condition].text != "(":
-            raise Unread(text)
+            raise NeedsFibers(text)
         last = _last(code, closing(code, condition) + 1, end)
         if text == "if" and last + 1 < end and code[last + 1].text == "else":
             last = _last(code, last + 2, end)
@@ -140,7 +135,7 @@ def _last(code: list[Token], index: int, end: int) -> int:
     while index < end and code[index].text != ";":
         index = closing(code, index) + 1 if code[index].text in ("(", "[", "{") else index + 1
     if index >= end:
-        raise Unread(text)
+        raise NeedsFibers(text)
     return index
 
 
@@ -166,7 +161,7 @@ def _declaration(first: int, last: int, tokens: list[Token]) -> Statement | None
     if not declared or index == 0:
         return None
     if shared and not pointer and not plain_type(tokens):
-        raise Unread(declared[0])  # each thread gives it its value
+        raise NeedsFibers(declared[0])  # each thread gives it its value
     return Statement(
         "declaration",
         first,

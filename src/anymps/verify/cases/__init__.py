@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anymps.verify.cases._case import Answer, Case
     from anymps.verify.cases._database import database
     from anymps.verify.cases._samples import Draws
-    from anymps.verify.cases._table import TABLE, cases_of
+    from anymps.verify.cases._table import TABLE, cases_of, machine_facts
     from anymps.verify.cases._value_differences import value_difference
     from anymps.verify.cases._waiting import WAITING, WaitingCall
 
@@ -23,7 +23,7 @@ if not TYPE_CHECKING:
             "_case": "Answer Case",
             "_database": "database",
             "_samples": "Draws",
-            "_table": "TABLE cases_of",
+            "_table": "TABLE cases_of machine_facts",
             "_value_differences": "value_difference",
             "_waiting": "WAITING WaitingCall",
         },

@@ -161,98 +161,11 @@ template <class Op, class T> ANYMPS_INLINE T tree(const T* values, int lanes) {
   }
   return T(v[0]);
 }
-// Trees of many SIMD groups at once: two that are folded to half a register share one, so that an operation serves both.
-#if defined(__AVX512F__)
-constexpr unsigned kWidth = 16;
-#else
-constexpr unsigned kWidth = 4;  // shuffles of more lanes are made of several there
-#endif
-template <class T> using Register = typename Lanes<T, kWidth>::type;
-template <unsigned... I> struct Indices {};
-template <unsigned N, unsigned... I> struct up_to : up_to<N - 1, N - 1, I...> {};
-template <unsigned... I> struct up_to<0, I...> { using type = Indices<I...>; };
-// Of each segment of W lanes in `a` and then in `b` the first half with the second.
-template <class Op, unsigned W, class V, unsigned... I> ANYMPS_INLINE V halves(V a, V b, Indices<I...>) {
-  const V low = __builtin_shufflevector(a, b, (I / (W / 2) * W + I % (W / 2))...);
-  const V high = __builtin_shufflevector(a, b, (I / (W / 2) * W + I % (W / 2) + W / 2)...);
-  return on_lanes<Op>::apply(low, high);
-}
-template <class Op, unsigned W, class V> ANYMPS_INLINE V halves(V a, V b) {
-  return halves<Op, W>(a, b, typename up_to<kWidth>::type());
-}
-// `groups` SIMD groups in a register, each folded to as many lanes as it has room for. `seen` is told of all values.
-template <class Op, unsigned groups, class T, class S> ANYMPS_INLINE Register<T> packed(const T* values, S& seen) {
-  if constexpr (groups == 1) {
-    Register<T> v[32 / kWidth];
-    __builtin_memcpy(&v, values, sizeof(v));
-    for (unsigned i = 0; i < 32 / kWidth; ++i) seen.see(v[i]);
-    for (unsigned left = 16 / kWidth; left > 0; left /= 2)
-      for (unsigned i = 0; i < left; ++i) v[i] = on_lanes<Op>::apply(v[i], v[i + left]);
-    return v[0];
-  } else {
-    constexpr unsigned half = groups / 2;
-    const Register<T> a = packed<Op, half>(values, seen), b = packed<Op, half>(values + 32 * half, seen);
-    return halves<Op, kWidth / half>(a, b);
-  }
-}
-template <class Op, unsigned W, class V> ANYMPS_INLINE V rest(V v) {
-  if constexpr (W <= 1) return v;
-  else return rest<Op, W / 2>(halves<Op, W>(v, v));
-}
-// The results of `groups` whole SIMD groups, a power of two at a time.
-template <class Op, unsigned most = kWidth, class T, class S> ANYMPS_INLINE void trees(const T* values, unsigned groups, T* results, S& seen) {
-  while (groups >= most) {
-    const Register<T> found = rest<Op, kWidth / most>(packed<Op, most>(values, seen));
-    __builtin_memcpy(results, &found, most * sizeof(T));
-    values += 32 * most;
-    results += most;
-    groups -= most;
-  }
-  if constexpr (most > 1) {
-    if (groups != 0) trees<Op, most / 2>(values, groups, results, seen);
-  }
-}
-struct Unseen { template <class V> ANYMPS_INLINE void see(const V&) {} };
-// The highest bits of what was seen, but for the sign: whether a NaN was there.
-struct Magnitudes {
-  Register<uint> most = {};
-  ANYMPS_INLINE void see(Register<float> v) {
-    Register<uint> bits;
-    __builtin_memcpy(&bits, &v, sizeof(bits));
-    bits += bits;
-    most = most > bits ? most : bits;
-  }
-  ANYMPS_INLINE bool has_nan() const {
-    uint parts[kWidth], all = 0;
-    __builtin_memcpy(parts, &most, sizeof(parts));
-    for (unsigned i = 0; i < kWidth; ++i) all = all > parts[i] ? all : parts[i];
-    return all > 0xff000000u;
-  }
-};
 // The trees of SIMD groups of `n` threads; the last group may have fewer lanes.
 template <class Op, class T> ANYMPS_INLINE void all_trees(const T* values, int n, T* results) {
   const unsigned whole = unsigned(n) / 32;
-  if constexpr (in_registers<Op, T>) {
-    Unseen seen;
-    trees<Op>(values, whole, results, seen);
-  } else {
-    for (unsigned s = 0; s < whole; ++s) results[s] = tree<Op>(values + 32 * s, 32);
-  }
+  for (unsigned s = 0; s < whole; ++s) results[s] = tree<Op>(values + 32 * s, 32);
   if (n % 32 != 0) results[whole] = tree<Op>(values + 32 * whole, n % 32);
-}
-// The tree over one value of each SIMD group.
-template <class Op, unsigned N, class T> ANYMPS_INLINE T fold_first(const T* values) {
-  typename Lanes<T, N>::type v;
-  __builtin_memcpy(&v, values, sizeof(v));
-  return fold<Op, N, T>(v);
-}
-template <class Op, class T> ANYMPS_INLINE T last_tree(const T* values, int lanes) {
-  if constexpr (in_registers<Op, T>) {
-    if (lanes == 2) return Op::apply(values[0], values[1]);
-    if (lanes == 8) return fold_first<Op, 8>(values);
-    if (lanes == 16) return fold_first<Op, 16>(values);
-  }
-  return tree<Op>(values, lanes);
 }
 
 template <class Op, class F, class T> void simd(int n, const unsigned char* alive, F& f, T* results, const T* values) {
@@ -293,14 +206,13 @@ template <class Op, bool Spread, class R> ANYMPS_INLINE bool c10_trees(const R* 
     all_trees<Op>(values, n, results);
   } else {
     const int whole = n / 32;
-    if constexpr (metal::is_same_v<R, float>) {
-      if (n % 32 == 0) {
-        Magnitudes seen;
-        trees<typename spread<Op>::quick>(values, unsigned(whole), results, seen);
-        bool zero = false;
-        for (int s = 0; s < whole; ++s) zero |= results[s] == 0;
-        if (!zero && !seen.has_nan()) return true;
-      }
+    int nan = 0;
+    for (int i = 0; i < n; ++i) nan |= int(is_nan(values[i]));
+    if (nan == 0) {
+      all_trees<typename spread<Op>::quick>(values, n, results);
+      bool zero = false;
+      for (int s = 0; s < (n + 31) / 32; ++s) zero |= results[s] == 0;
+      if (!zero) return true;
     }
     for (int s = 0; s < whole; ++s) results[s] = c10_tree<Op, Spread>(values + 32 * s, 32);
     if (n % 32 != 0) results[whole] = c10_tree<Op, Spread>(values + 32 * whole, n % 32);
@@ -323,9 +235,9 @@ ANYMPS_INLINE R reduced(int n, const unsigned char* alive, F& f, R* data, const 
       }
       for (int s = 1; s < groups; ++s) data[s] = found[s];
       if constexpr (Spread && metal::is_floating_point_v<R>) {
-        if (n > 32) found[0] = quick ? last_tree<typename spread<Op>::quick>(found, groups) : c10_tree<Op, Spread>(found, groups);
+        if (n > 32) found[0] = quick ? tree<typename spread<Op>::quick>(found, groups) : c10_tree<Op, Spread>(found, groups);
       } else {
-        if (n > 32) found[0] = last_tree<Op>(found, groups);
+        if (n > 32) found[0] = tree<Op>(found, groups);
       }
       return data[0] = found[0];
     }

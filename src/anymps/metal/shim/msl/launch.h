@@ -97,23 +97,18 @@ template <class T> struct made_of {
   static constexpr char of = letter<T>;
   static constexpr unsigned char count = 1, atomic = 0;
 };
-template <class T> struct made_of<const T> : made_of<T> {};
-template <class T> struct made_of<volatile T> : made_of<T> {};
-template <class T> struct made_of<const volatile T> : made_of<T> {};
 template <class T, unsigned N> struct made_of<anymps_vectors::vec<T, N>> : made_of<T> { static constexpr unsigned char count = N; };
 template <class T, unsigned N> struct made_of<anymps_vectors::packed<T, N>> : made_of<T> { static constexpr unsigned char count = N; };
 template <class T> struct made_of<metal::atomic<T>> : made_of<T> { static constexpr unsigned char atomic = 1; };
 template <class P> struct parameter;
-template <class T> struct parameter<T*> {
+template <class T, unsigned char Many> struct parameter_of {
   static constexpr Parameter at(unsigned kernel, unsigned buffer) {
-    return {kernel, buffer, made_of<T>::of, made_of<T>::count, 1, made_of<T>::atomic};
+    using Made = made_of<metal::remove_cv_t<T>>;
+    return {kernel, buffer, Made::of, Made::count, Many, Made::atomic};
   }
 };
-template <class T> struct parameter<T&> {
-  static constexpr Parameter at(unsigned kernel, unsigned buffer) {
-    return {kernel, buffer, made_of<T>::of, made_of<T>::count, 0, made_of<T>::atomic};
-  }
-};
+template <class T> struct parameter<T*> : parameter_of<T, 1> {};
+template <class T> struct parameter<T&> : parameter_of<T, 0> {};
 template <class T, size_t N> struct parameter<T (&)[N]> : parameter<T*> {};
 #endif
 
@@ -123,25 +118,11 @@ template <class T> inline constexpr bool writes<T*> = true;
 template <class T> inline constexpr bool writes<const T*> = false;
 template <class T> inline constexpr bool writes<T&> = true;
 template <class T> inline constexpr bool writes<const T&> = false;
-#define ANYMPS_BIND(P, INDEX) typename anymps_launch::buffer<P>::held anymps_##INDEX = anymps_launch::buffer<P>::bind(launch.buffers[INDEX]);
 
 struct Triple {
   unsigned v[3];
 };
-template <class T> struct attribute {  // a scalar
-  static ANYMPS_INLINE T from(const Triple& t) { return static_cast<T>(t.v[0]); }
-};
-template <class T> struct attribute<const T> : attribute<T> {};
-template <class T> struct attribute<anymps_vectors::vec<T, 2>> {
-  static ANYMPS_INLINE anymps_vectors::vec<T, 2> from(const Triple& t) { return {static_cast<T>(t.v[0]), static_cast<T>(t.v[1])}; }
-};
-template <class T> struct attribute<anymps_vectors::vec<T, 3>> {
-  static ANYMPS_INLINE anymps_vectors::vec<T, 3> from(const Triple& t) {
-    return {static_cast<T>(t.v[0]), static_cast<T>(t.v[1]), static_cast<T>(t.v[2])};
-  }
-};
-
-// The commonest one without an array in between, through which g++ makes no vector code.
+// A position from numbers: through an array g++ makes no vector code.
 template <class T> struct grid_position {
   static ANYMPS_INLINE T from(unsigned x, unsigned, unsigned) { return static_cast<T>(x); }
 };
@@ -153,6 +134,10 @@ template <class T> struct grid_position<anymps_vectors::vec<T, 3>> {
   static ANYMPS_INLINE anymps_vectors::vec<T, 3> from(unsigned x, unsigned y, unsigned z) {
     return {static_cast<T>(x), static_cast<T>(y), static_cast<T>(z)};
   }
+};
+
+template <class T> struct attribute {
+  static ANYMPS_INLINE auto from(const Triple& t) { return grid_position<T>::from(t.v[0], t.v[1], t.v[2]); }
 };
 
 // The attributes of one thread, by its place in the grid (plain kernels) or in its group (the others).

@@ -34,9 +34,8 @@ struct Box {
 };
 
 // How a kernel runs: as loops over boxes of the grid; with each thread of a group as a fiber; a whole group by one call;
-// as loops over lanes, which `thread` is a Lanes for; or with one thread after the other, none of which waits (of checked
-// kernels).
-enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Lanes = 3, InTurn = 4 };
+// or as loops over lanes, which `thread` is a Lanes for.
+enum class Form : int { Plain = 0, Fibers = 1, Groups = 2, Lanes = 3 };
 
 struct Kernel {
   const char* name;

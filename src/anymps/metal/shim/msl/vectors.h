@@ -296,14 +296,6 @@ ANYMPS_VECTORS(bfloat, bfloat)
 ANYMPS_VECTORS(float, float)
 #undef ANYMPS_VECTORS
 
-#define ANYMPS_SAME(NAME) \
-  using ::NAME;           \
-  using ::NAME##2;        \
-  using ::NAME##3;        \
-  using ::NAME##4;        \
-  using ::packed_##NAME##2; \
-  using ::packed_##NAME##3; \
-  using ::packed_##NAME##4;
 #define ANYMPS_SAME_BUILT_IN(NAME) \
   using ::NAME##2;        \
   using ::NAME##3;        \
@@ -311,6 +303,7 @@ ANYMPS_VECTORS(float, float)
   using ::packed_##NAME##2; \
   using ::packed_##NAME##3; \
   using ::packed_##NAME##4;
+#define ANYMPS_SAME(NAME) using ::NAME; ANYMPS_SAME_BUILT_IN(NAME)
 namespace metal {
 using anymps_vectors::vec;
 template <class T, unsigned N> using packed_vec = anymps_vectors::packed<T, N>;

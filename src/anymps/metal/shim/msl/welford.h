@@ -16,7 +16,7 @@
 
 namespace anymps_welford {
 
-constexpr unsigned kRows = 16, kBlock = 16;
+constexpr unsigned kRows = 16;
 typedef float RowsOf __attribute__((vector_size(kRows * sizeof(float))));
 
 template <class V> struct Moments {
@@ -106,65 +106,19 @@ template <class W> struct Row {
   metal::float3 result;
 };
 
-#if defined(__AVX512F__)  // where a register holds an element of each row
-// Rows into columns, as many of each: four times the first half of the rows is zipped with the second.
-ANYMPS_INLINE void turn(RowsOf (&x)[kRows]) {
-#pragma GCC unroll 4
-  for (unsigned round = 0; round < 4; ++round) {
-    RowsOf zipped[kRows];
-#pragma GCC unroll 8
-    for (unsigned i = 0; i < kRows / 2; ++i) {
-      const RowsOf a = x[i], b = x[i + kRows / 2];
-      zipped[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-      zipped[2 * i + 1] = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    }
-    __builtin_memcpy(x, zipped, sizeof(x));
-  }
-}
-constexpr bool kTurns = true;
-#else
-ANYMPS_INLINE void turn(RowsOf (&)[kRows]) {}
-constexpr bool kTurns = false;
-#endif
-
-// The next `n` elements of rows, by columns. In place of rows that are not there stands the first.
-template <class W> ANYMPS_INLINE void columns_of(
-    Row<W>* const (&rows)[kRows], unsigned count, unsigned from, unsigned n, float (&block)[kBlock][W::kParts][kRows]) {
-  if constexpr (kTurns && W::kParts == 1) {
-    if (n == kBlock) {
-      RowsOf x[kRows];
-      for (unsigned row = 0; row < kRows; ++row) {
-        __builtin_memcpy(&x[row], rows[row < count ? row : 0]->data + from, sizeof(RowsOf));
-      }
-      turn(x);
-      __builtin_memcpy(block, x, sizeof(x));
-      return;
-    }
-  }
-  for (unsigned row = 0; row < kRows; ++row) {
-    const typename W::Element* const data = rows[row < count ? row : 0]->data + from;
-    for (unsigned i = 0; i < n; ++i) {
-      float parts[W::kParts];
-      W::parts_of(data[i], parts);
-      for (unsigned part = 0; part < W::kParts; ++part) block[i][part][row] = parts[part];
-    }
-  }
-}
-
-// Fills the results of at most `kRows` rows of the same length.
+// Fills the results of at most `kRows` rows of the same length. In place of rows that are not there stands the first.
 template <class W> void same_length(Row<W>* const (&rows)[kRows], unsigned count) {
   const unsigned size = rows[0]->size;
   Moments<RowsOf> moments{};
-  float block[kBlock][W::kParts][kRows];
-  for (unsigned from = 0; from < size; from += kBlock) {
-    const unsigned n = size - from < kBlock ? size - from : kBlock;
-    columns_of<W>(rows, count, from, n, block);
-    for (unsigned i = 0; i < n; ++i) {
-      RowsOf x[W::kParts];
-      __builtin_memcpy(&x, block[i], sizeof(x));
-      if (from + i == 0) W::start(moments, x);
-      else W::step(moments, x, from + i);
+  for (unsigned i = 0; i < size; ++i) {
+    RowsOf x[W::kParts];
+    for (unsigned row = 0; row < kRows; ++row) {
+      float parts[W::kParts];
+      W::parts_of(rows[row < count ? row : 0]->data[i], parts);
+      for (unsigned part = 0; part < W::kParts; ++part) x[part][row] = parts[part];
     }
+    if (i == 0) W::start(moments, x);
+    else W::step(moments, x, i);
   }
   for (unsigned row = 0; row < count; ++row) {
     rows[row]->result = W::result(moments.mean[row], moments.m2[row], moments.weight[row], size);
