@@ -34,7 +34,7 @@ RUNS = ("{}.py", "{}.py:f", "{}:f", "-v", "-m", "--report")
 """First words of what runs code, in a process of its own."""
 COMMANDS = {
     "bench": [["{}.py"], ["{}.py:f", "--device", "cpu"], ["{}:f"], ["no{}.py"]],
-    "compare": [["{}.py"], ["{}.py", "--markdown"], ["no{}.py"]],
+    "compare": [["{}.py"], ["no{}.py"]],
     "convert": [["{}.pt", "out{}.pt"], ["{}.pt", "{}"], ["{}", "out"], ["{}.safetensors", "o"], ["{}.pt", "{}.pt"]],
     "coverage": [["{}"], ["--torch", "{}", "add"]],
     "diff": [["{}.anymps", "{}.anymps"], ["no", "{}.anymps"]],
