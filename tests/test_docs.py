@@ -20,7 +20,7 @@ from markdown_it.token import Token
 
 import anymps
 from anymps._settings import FORMATS, row_of
-from anymps.commands import _commands
+from anymps.commands import _MODULES, _commands
 from anymps.mac import parse_mac
 from anymps.pytest_plugin._options import OPTIONS
 from anymps.rules import SUPPORTED
@@ -90,7 +90,7 @@ def mistakes(words: list[str]) -> Iterator[str]:
         known = {declared.flag for declared in OPTIONS}
         yield from (word for word in arguments if word.startswith("--mps") and word.partition("=")[0] not in known)
     else:
-        command = _commands.commands.get(arguments[0])
+        command = _commands.get_command(click.Context(_commands), arguments[0])
         if command is None:
             yield f"no command {arguments[0]}"
             return
@@ -132,7 +132,7 @@ def test_commands_in_sentences_exist(folder: str) -> None:
     for name, page in pages(folder).items():
         named = [token.content.split() for token in tokens(page) if token.type == "code_inline"]
         words = {words[1] for words in named if len(words) > 1 and words[0] == "anymps"}
-        assert {word for word in words if word[0] not in "-["} <= set(_commands.commands), name
+        assert {word for word in words if word[0] not in "-["} <= set(_MODULES), name
 
 
 def test_what_is_to_be_installed_can_be_had() -> None:
@@ -190,7 +190,7 @@ def test_the_front_page_is_one_screen() -> None:
 def test_every_command_is_on_the_page_of_commands() -> None:
     """docs/commands.md links to the pages of all commands."""
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    assert [name for name in _commands.commands if f"(commands/{name}.md)" not in text] == []
+    assert [name for name in _MODULES if f"(commands/{name}.md)" not in text] == []
 
 
 def test_the_page_of_the_api_has_every_public_name() -> None:

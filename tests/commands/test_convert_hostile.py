@@ -79,34 +79,16 @@ def test_nothing_is_run(tmp_path: Path, old_format: bool) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("name", ["numpy\nfrombuffer", "torch.serialization\nload", "numpy\nload"])
-def test_names_that_are_not_taken(name: str) -> None:
-    """What a pickle names is neither called nor imported unless torch takes it from files that it does not trust."""
-    save_pickle(f"\x80\x02c{name}\n.".encode("latin-1"), Path("in.pt"))
-    assert refused("in.pt") == (
-        f"in.pt names {name.replace(chr(10), '.')}, which cannot be restored without running code from the file: "
-        "save it again with only the state dict and plain values"
-    )
-
-
 def test_a_class_is_named() -> None:
     """A checkpoint with a class of its own is refused by the name of the class."""
     torch.save({"args": argparse.Namespace(lr=1)}, "in.pt")
     assert refused("in.pt").startswith("in.pt names argparse.Namespace, which cannot be restored without running")
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x00.", "Unsupported operand 150"),
-        (b"\x80\x02(a.", "pop from empty list"),
-        (b"\x80\x02K\x01Q.", "saved_id must be a tuple, got int"),
-    ],
-)
-def test_hostile_pickles(content: bytes, why: str) -> None:
+def test_hostile_pickles() -> None:
     """A pickle that asks for what torch does not read is refused, with torch's reason."""
-    save_pickle(content, Path("in.pt"))
-    assert refused("in.pt") == f"in.pt cannot be read: {why}"
+    save_pickle(b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x00.", Path("in.pt"))
+    assert refused("in.pt") == "in.pt cannot be read: Unsupported operand 150"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory hold on Linux")

@@ -19,9 +19,7 @@ MAC = Facts(
     machine="arm64",
     python="3.12.4",
     macos="15.4",
-    apple_silicon=True,
     torch="2.13.0",
-    torch_tags=("cp312-cp312-macosx_14_0_arm64",),
     mps_built=True,
     mps_available=True,
     core_built=False,
@@ -34,7 +32,6 @@ LINUX = Facts(
     machine="x86_64",
     python="3.11.7",
     torch="2.13.0+cpu",
-    torch_tags=("cp311-cp311-manylinux_2_28_x86_64",),
     core_built=True,
     cache="/var/cache/native",
     compiler="c++ (Debian 12.2.0) 12.2.0",
@@ -99,7 +96,6 @@ def test_macos_too_old(torch: str, macos: str, oldest: int, text: str, more: lis
             "macOS runs in a virtual machine without access to the GPU",
             "give the virtual machine a GPU (Apple's paravirtualised graphics), or run on the Mac itself",
         ),
-        ({"sandbox": True}, "this process is in a sandbox without access to the GPU", "run python from a terminal"),
         (
             {"translated": True, "machine": "x86_64"},
             "this Python is built for Intel and runs under Rosetta; Metal devices for PyTorch need an arm64 process",
@@ -107,18 +103,12 @@ def test_macos_too_old(torch: str, macos: str, oldest: int, text: str, more: lis
         ),
         (
             {},
-            (
-                "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
-                "new enough"
-            ),
+            "macOS shows PyTorch no Metal GPU, although this is not a virtual machine and macOS is new enough",
             "check whether macOS sees a GPU: system_profiler SPDisplaysDataType",
         ),
         (
             {"macos": "10.16"},  # what old Pythons are told; no reason to call the system old
-            (
-                "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
-                "new enough"
-            ),
+            "macOS shows PyTorch no Metal GPU, although this is not a virtual machine and macOS is new enough",
             "check whether macOS sees a GPU: system_profiler SPDisplaysDataType",
         ),
     ],
@@ -134,28 +124,18 @@ def test_built_but_not_available(change: dict[str, object], why: str, step: str)
     ("change", "why", "steps"),
     [
         (
-            {"machine": "x86_64", "translated": True, "torch_tags": ("cp312-cp312-macosx_11_0_x86_64",)},
+            {"machine": "x86_64", "translated": True},
             "this Python is built for Intel and runs under Rosetta; an Intel build of torch has no mps device",
             [ROSETTA_STEP],
         ),
         (
-            {"machine": "x86_64", "apple_silicon": False},
+            {"machine": "x86_64"},
             "this Mac has an Intel processor; PyTorch has no builds for it since torch 2.3",
             [],
         ),
         (
-            {"torch": "2.13.0+cu128", "torch_cuda": "12.8"},
-            "this torch is a CUDA build (CUDA 12.8)",
-            ["install the macOS build: pip install torch"],
-        ),
-        (
-            {"torch_tags": ("cp312-cp312-manylinux_2_28_x86_64",)},
-            "this torch is not a build for Apple silicon (wheel cp312-cp312-manylinux_2_28_x86_64)",
-            ["install the right one: pip install --force-reinstall torch"],
-        ),
-        (
             {},
-            "this torch was built without MPS (USE_MPS=0), as some source and third-party builds are",
+            "this torch was built without MPS, as are builds for other systems and some of those from source",
             ["install PyTorch's own wheel: pip install --force-reinstall torch"],
         ),
     ],
@@ -168,24 +148,20 @@ def test_not_built_on_a_mac(change: dict[str, object], why: str, steps: list[str
 
 
 def test_not_built_on_linux() -> None:
-    """On Linux no torch has mps; the virtual device is the answer."""
+    """On Linux no torch has mps, even in a container on a Mac; the virtual device is the answer."""
     diagnosis = diagnose(LINUX)
     assert (diagnosis.state, diagnosis.device) == (State.NOT_BUILT, "virtual")
-    assert diagnosis.why == ["this is Linux; only PyTorch's builds for Macs with Apple silicon have the mps device"]
+    assert diagnosis.why == [
+        "this is Linux; only PyTorch's builds for Macs with Apple silicon have the mps device, and containers run "
+        "Linux even on a Mac"
+    ]
     assert diagnosis.next_steps == [VIRTUAL_STEP]
     assert problems(diagnosis) == {}
 
 
-def test_container() -> None:
-    """In a container it is said that a Mac underneath does not help."""
-    diagnosis = diagnose(replace(LINUX, container="Docker"))
-    assert diagnosis.why[1] == "Docker: a container runs Linux even on a Mac, and cannot reach the Mac's GPU"
-    assert diagnosis.next_steps[0] == "on a Mac: run python outside of the container for the real device"
-
-
 def test_no_torch() -> None:
     """Without torch there is no device of any kind, and the answer is how to install it."""
-    diagnosis = diagnose(replace(LINUX, torch=None, torch_tags=(), core_built=None))
+    diagnosis = diagnose(replace(LINUX, torch=None, core_built=None))
     assert (diagnosis.state, diagnosis.device) == (State.NO_TORCH, "none")
     assert diagnosis.why == ["torch is not installed"]
     assert diagnosis.next_steps == [
@@ -306,19 +282,17 @@ def test_whole_text() -> None:
     """The answer is plain lines: state, cause, what anymps gives, next step, then all that was looked at."""
     facts = replace(
         LINUX,
-        container="Docker",
         core_built=False,
         environment={"ANYMPS_MAC": "M1 8GB", "PYTORCH_MPS_HIGH_WATERMARK_RATIO": "off"},
     )
     assert "\n".join(lines(facts, diagnose(facts))) == (
         "mps in torch     not built: this torch has no mps device of its own\n"
-        "  because        this is Linux; only PyTorch's builds for Macs with Apple silicon have the mps device\n"
-        "  because        Docker: a container runs Linux even on a Mac, and cannot reach the Mac's GPU\n"
+        "  because        this is Linux; only PyTorch's builds for Macs with Apple silicon have the mps device, "
+        "and containers run Linux even on a Mac\n"
         "mps with anymps  virtual: anymps acts as a Mac on this machine's CPU\n"
-        "next             on a Mac: run python outside of the container for the real device\n"
         "next             for the virtual device: anymps run SCRIPT, or anymps.enable() in your own code\n"
         "\n"
-        "machine          Linux, x86_64, in Docker\n"
+        "machine          Linux, x86_64\n"
         "anymps           0.1.0, Python 3.11.7\n"
         f"torch            2.13.0+cpu (supported: {SUPPORTED})\n"
         "native core      not built yet: the first use builds it, once, which takes minutes\n"
@@ -359,4 +333,3 @@ def test_json() -> None:
     assert document["device"] == "real"
     assert document["checks"] == [{"name": "torch", "status": "ok", "text": f"2.13.0 (supported: {SUPPORTED})"}]
     assert document["facts"]["macos"] == "15.4"
-    assert document["facts"]["torch_tags"] == ["cp312-cp312-macosx_14_0_arm64"]

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import re
-import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
@@ -237,15 +236,6 @@ def archive(words: Sequence[bytes], largest_record: int = 1 << 20) -> Mutator:
         return out.getvalue()
 
     return change
-
-
-def headed(random: Random, data: bytes) -> bytes:
-    """A safetensors file with another header, whose length is right."""
-    if len(data) < 8:
-        return data
-    (size,) = struct.unpack("<Q", data[:8])
-    header = tree(random, data[8 : 8 + size])
-    return struct.pack("<Q", len(header)) + header + data[8 + size :]
 
 
 def packed(random: Random, data: bytes) -> bytes:

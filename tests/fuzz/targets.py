@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,12 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fuzz.mutate import Mutator, archive, damaged, headed, lines, numbers, packed, tree
-
-if TYPE_CHECKING:
-    pass
+from fuzz.mutate import Mutator, archive, damaged, lines, numbers, packed, tree
 
 Words = Sequence[str]
 
@@ -95,63 +91,6 @@ def _manifest(data: bytes) -> list[Words]:
     Path("all.txt").write_bytes(_manifests()[0])
     Path("bad.txt").write_bytes(data)
     return [["join-manifests", "shard.txt", "--into", "all.txt"], ["join-manifests", "all.txt", "--into", "bad.txt"]]
-
-
-# --- checkpoints
-
-
-@cache
-def _torch_files(zipped: bool) -> list[bytes]:
-    import torch
-
-    shared = torch.ones(4, dtype=torch.float64)
-    module = torch.nn.Linear(2, 2).double()
-    values: list[Any] = [
-        {
-            "a": shared,
-            "tied": shared,
-            "view": shared[1:3],
-            "half": torch.ones(2).half(),
-            "n": 1,
-            "s": "x",
-            "f": (1.5, None),
-        },
-        {"model": module.state_dict(), "step": torch.tensor(3), "names": ["a", "b"]},
-        {
-            "flags": torch.tensor([True]),
-            "z": torch.ones(2, dtype=torch.complex128),
-            "e": torch.ones(0),
-            "p": torch.nn.Parameter(shared),
-        },
-    ]
-    found = []
-    for value in values:
-        out = io.BytesIO()
-        torch.save(value, out, _use_new_zipfile_serialization=zipped)
-        found.append(out.getvalue())
-    return found
-
-
-def _safetensors_files() -> list[bytes]:
-    header = json.dumps(
-        {
-            "__metadata__": {"format": "pt"},
-            "a": {"dtype": "F64", "shape": [2, 2], "data_offsets": [0, 32]},
-            "b": {"dtype": "BF16", "shape": [3], "data_offsets": [32, 38]},
-            "c": {"dtype": "F64", "shape": [], "data_offsets": [38, 46]},
-        }
-    ).encode()
-    return [len(header).to_bytes(8, "little") + header + bytes(range(46))]
-
-
-def _converted(name: str) -> Callable[[bytes], list[Words]]:
-    def place(data: bytes) -> list[Words]:
-        Path(name).write_bytes(data)
-        how = (("--force",), ("--json",), ("--dry-run",), ("--to", "safetensors"))[sum(data) % 4]
-        target = "out.safetensors" if "safetensors" in (*how, name.rpartition(".")[2]) else "out.pt"
-        return [["convert", name, target, *how]]
-
-    return place
 
 
 # --- what a Mac answered
@@ -358,27 +297,6 @@ _ZIP = (
     b".format_version",
     b"version",
 )
-_PICKLE = (
-    b"ctorch._utils\n_rebuild_tensor_v2\n",
-    b"ctorch\nDoubleStorage\n",
-    b"ctorch\nFloatStorage\n",
-    b"X\x03\x00\x00\x00cpu",
-    b"ccollections\nOrderedDict\n",
-    b"cos\nsystem\n",
-    b"\x80\x02",
-    b"\x80\x05",
-    b"q\x00",
-    b"h\x00",
-    b"\x8a\xff",
-    b"\x8b\xff\xff\xff\x7f",
-    b"T\xff\xff\xff\x7f",
-    b"\x8d" + b"\xff" * 7 + b"\x7f",
-    b"r\xff\xff\xff\x7f",
-    b"K\x01",
-    b"J\xff\xff\xff\xff",
-    b"I01\n",
-    *(bytes([opcode]) for opcode in b"QR(t.}]sub0\x81\x85021ae"),
-)
 _JSON = (
     *(bytes([sign]) for sign in b'{}[]",'),
     b"null",
@@ -406,9 +324,6 @@ TARGETS: dict[str, Target] = {
         (lines, numbers),
         (b"# why:", b"fails", b"crashes", b"::", b"\r", b"\x85", b"\xe2\x80\xa8"),
     ),
-    "safetensors": Target(_safetensors_files, _converted("in.safetensors"), (headed, numbers), _JSON),
-    "torch": Target(lambda: _torch_files(True), _converted("in.pt"), (archive(_PICKLE),), (*_ZIP, *_PICKLE)),
-    "legacy": Target(lambda: _torch_files(False), _converted("in.pt"), (), _PICKLE),
     "answers": Target(_answers, _verified, (packed,), ()),
     "wheel": Target(_wheels, _wheel, (archive((b"metal_basic", b"MTLB")),), (*_ZIP, b"torch/lib/libtorch_cpu.dylib")),
     "container": Target(

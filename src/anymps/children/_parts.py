@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from anymps._errors import RecordingError
 from anymps._numbers import whole
@@ -89,8 +89,9 @@ class ChildSettings:
     def read(cls, folder: str) -> ChildSettings | None:
         """What the parent has written; None where its folder is gone, or where it is of another release."""
         try:
-            read = json.loads(Path(folder, _SETTINGS).read_text(encoding="utf-8"))
-            return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in read.items()})
+            read: dict[str, Any] = json.loads(Path(folder, _SETTINGS).read_text(encoding="utf-8"))
+            given: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in read.items()}
+            return cls(**given)
         except (OSError, ValueError, TypeError):
             return None
 

@@ -84,7 +84,7 @@ EXIT_CODES: Final = (
 _GROUPS: Final = {
     "Options": (),
     "Mac": ("mac", "macs", "against", "torch", "require", "fallback", "kernels"),
-    "Report": ("reports", "report", "verbose", "live", "record", "form", "output", "json", "markdown"),
+    "Report": ("reports", "report", "verbose", "live", "record", "form", "output", "json"),
     "CI": ("fail_on", "worse", "baseline", "write_baseline", "allow_unused", "root"),
     "Checks": ("check_shaders", "check_numbers", "strict_copies"),
     "Advanced": ("substrate", "alone", "source", "children", "start_method", "arguments", "of_python", "allow_writes"),

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from anymps._vocabulary import Direction, Fate, Flag, RefusalKind
 from anymps.record._facts import (
@@ -43,18 +43,6 @@ from anymps.record._walk import Walk, walk
 from anymps.record.format import ON_CPU, ON_MPS, Picked
 
 _T = TypeVar("_T")
-
-_OF_THE_PROGRAM: Final = (
-    f"NOT flags & {Flag.AUTOGRAD_THREAD:d} AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
-)
-"""Of an entry: neither of a thread of autograd nor a mark of our own."""
-
-_CONCURRENT: Final = Picked(
-    condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
-    f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {_OF_THE_PROGRAM} "
-    "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
-)
-"""What began while another thread was inside a call."""
 
 
 def _computed_once(method: Callable[[Any], _T]) -> Callable[[Any], _T]:
@@ -312,12 +300,6 @@ class Recording:
             kind, _, operator = str(mark).removeprefix("anymps::copy.").partition(" ")
             found.append(UnsafeCopy(kind, operator, self.site(touched), self.site(copy), self.site(wait), count))
         return tuple(found)
-
-    def concurrent(self) -> tuple[Occurrence, ...]:
-        """Operators that began while another thread was inside one; autograd's own threads do not count."""
-        if len(self._rows(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}")) < 2:
-            return ()
-        return self.occurrences(_CONCURRENT)
 
     def refusals(self) -> tuple[Refusal, ...]:
         """What MPS refused, in the order of the run."""

@@ -89,10 +89,6 @@ def _machine(facts: Facts) -> str:
         parts.append("under Rosetta")
     if facts.virtual_machine:
         parts.append("in a virtual machine")
-    if facts.sandbox:
-        parts.append("in a sandbox")
-    if facts.container:
-        parts.append(f"in {facts.container}")
     return ", ".join(parts)
 
 

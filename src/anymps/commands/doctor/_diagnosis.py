@@ -128,24 +128,14 @@ def _reasons(facts: Facts, state: State, release: tuple[int, int] | None) -> tup
 
 def _not_built(facts: Facts) -> tuple[list[str], list[str]]:
     if facts.system != "Darwin":
-        why = [f"this is {facts.system}; only PyTorch's builds for Macs with Apple silicon have the mps device"]
-        steps = []
-        if facts.container is not None:
-            why.append(f"{facts.container}: a container runs Linux even on a Mac, and cannot reach the Mac's GPU")
-            steps.append("on a Mac: run python outside of the container for the real device")
-        return why, steps
-    if facts.translated or (facts.machine == "x86_64" and facts.apple_silicon):
+        why = f"this is {facts.system}; only PyTorch's builds for Macs with Apple silicon have the mps device"
+        return [f"{why}, and containers run Linux even on a Mac"], []
+    if facts.translated:
         return _rosetta("an Intel build of torch has no mps device")
     if facts.machine == "x86_64":
         return ["this Mac has an Intel processor; PyTorch has no builds for it since torch 2.3"], []
-    if facts.torch_cuda is not None:
-        return [f"this torch is a CUDA build (CUDA {facts.torch_cuda})"], ["install the macOS build: pip install torch"]
-    tags = ", ".join(facts.torch_tags)
-    if facts.torch_tags and not any("macosx" in tag and "arm64" in tag for tag in facts.torch_tags):
-        why = [f"this torch is not a build for Apple silicon (wheel {tags})"]
-        return why, ["install the right one: pip install --force-reinstall torch"]
-    why = ["this torch was built without MPS (USE_MPS=0), as some source and third-party builds are"]
-    return why, ["install PyTorch's own wheel: pip install --force-reinstall torch"]
+    why = "this torch was built without MPS, as are builds for other systems and some of those from source"
+    return [why], ["install PyTorch's own wheel: pip install --force-reinstall torch"]
 
 
 def _not_available(facts: Facts, release: tuple[int, int] | None) -> tuple[list[str], list[str]]:
@@ -163,14 +153,9 @@ def _not_available(facts: Facts, release: tuple[int, int] | None) -> tuple[list[
     if facts.virtual_machine:
         why = ["macOS runs in a virtual machine without access to the GPU"]
         return why, ["give the virtual machine a GPU (Apple's paravirtualised graphics), or run on the Mac itself"]
-    if facts.sandbox:
-        return ["this process is in a sandbox without access to the GPU"], ["run python from a terminal"]
     if facts.virtual:
         return ["the virtual device stands in for it in this process"], []
-    why = [
-        "macOS shows PyTorch no Metal GPU, although this is not a virtual machine, not a sandbox, and macOS is "
-        "new enough"
-    ]
+    why = ["macOS shows PyTorch no Metal GPU, although this is not a virtual machine and macOS is new enough"]
     return why, ["check whether macOS sees a GPU: system_profiler SPDisplaysDataType"]
 
 

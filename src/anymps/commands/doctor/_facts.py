@@ -34,22 +34,12 @@ class Facts:
     """Version of this Python."""
     macos: str | None = None
     """Version of macOS, by `sw_vers`: 15.4."""
-    apple_silicon: bool | None = None
-    """Whether the processor is Apple's, whatever this Python was built for (sysctl hw.optional.arm64)."""
     translated: bool = False
     """Whether this Python runs under Rosetta (sysctl sysctl.proc_translated)."""
     virtual_machine: bool = False
     """Whether macOS runs in a virtual machine (sysctl kern.hv_vmm_present)."""
-    sandbox: bool = False
-    """Whether this process is in an App Sandbox (APP_SANDBOX_CONTAINER_ID)."""
-    container: str | None = None
-    """Docker, Podman, WSL ... on Linux."""
     torch: str | None = None
     """Version of the installed torch; None if there is none."""
-    torch_cuda: str | None = None
-    """CUDA version that torch was built for."""
-    torch_tags: tuple[str, ...] = ()
-    """Platform tags of the installed wheel: cp311-cp311-macosx_14_0_arm64."""
     torch_error: str | None = None
     """What `import torch` raised."""
     mps_built: bool = False
@@ -86,8 +76,6 @@ def gather() -> Facts:
     facts: dict[str, object] = {}
     if sys.platform == "darwin":
         facts.update(_mac_facts())
-    elif sys.platform.startswith("linux"):
-        facts["container"] = _container()
     # The build's view first: it reads torch's files and must not depend on whether torch can be imported.
     facts.update(_build_facts())
     facts.update(_torch_facts())
@@ -109,10 +97,8 @@ def _mac_facts() -> dict[str, object]:
     return {
         # Not platform.mac_ver(): a Python built against an old SDK is told 10.16 unless this variable is 0.
         "macos": _answer(["sw_vers", "-productVersion"], SYSTEM_VERSION_COMPAT="0") or platform.mac_ver()[0] or None,
-        "apple_silicon": _sysctl("hw.optional.arm64") == "1",
         "translated": _sysctl("sysctl.proc_translated") == "1",
         "virtual_machine": _sysctl("kern.hv_vmm_present") == "1",
-        "sandbox": "APP_SANDBOX_CONTAINER_ID" in os.environ,
     }
 
 
@@ -136,31 +122,11 @@ def _answer(command: Sequence[str], **environment: str) -> str:
     return first_line(answer.stdout) if answer.returncode == 0 else ""
 
 
-def _container(root: Path = Path("/")) -> str | None:
-    """Name the container that this Linux runs in, by the marks that each kind leaves; None if there is none."""
-    if (root / ".dockerenv").exists():
-        return "Docker"
-    if (root / "run" / ".containerenv").exists():
-        return "Podman"
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return "Kubernetes"
-    with contextlib.suppress(OSError):
-        if "microsoft" in (root / "proc" / "sys" / "kernel" / "osrelease").read_text().lower():
-            return "WSL"
-    return None
-
-
 def _torch_facts() -> dict[str, object]:
     """Import torch and ask it; without torch, nothing."""
     facts: dict[str, object] = {}
-    try:
-        distribution = importlib.metadata.distribution("torch")
-    except importlib.metadata.PackageNotFoundError:
-        pass
-    else:
-        facts["torch"] = distribution.version
-        lines = (distribution.read_text("WHEEL") or "").splitlines()
-        facts["torch_tags"] = tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        facts["torch"] = importlib.metadata.version("torch")
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -172,7 +138,6 @@ def _torch_facts() -> dict[str, object]:
         facts["torch_error"] = error_words(type(error).__name__, str(error))
     else:
         facts["torch"] = str(torch.__version__)
-        facts["torch_cuda"] = torch.version.cuda
         facts["mps_built"] = bool(torch.backends.mps.is_built())
         facts["mps_available"] = bool(torch.backends.mps.is_available())
         facts["virtual"] = device.is_virtual()

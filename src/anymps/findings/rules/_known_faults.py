@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from anymps._text import base_name, kernels_of
+from anymps._vocabulary import Fate, Flag
 from anymps.findings._loop import by_line, times, uses_mps
 from anymps.findings._model import Finding, Rule, Severity
 from anymps.findings._release import known_fault, release_in, release_of
 from anymps.record import Occurrence, Recording
+from anymps.record.format import Picked
 from anymps.rules.faults import COMPILED_LAYER_NORM, NARROWING_COPY, THREADS, Hazard, Outcome, all_hazards
 
 MARK: Final = "anymps::hazard."
@@ -163,6 +165,21 @@ def _compiled(recording: Recording) -> Iterator[Finding]:
             )
 
 
+_OF_THE_PROGRAM: Final = (
+    f"NOT flags & {Flag.AUTOGRAD_THREAD:d} AND signature NOT IN (SELECT id FROM signatures WHERE fate = {Fate.MARK:d})"
+)
+"""Of an entry: neither of a thread of autograd nor a mark of our own."""
+
+_CONCURRENT: Final = Picked(
+    condition="e.id IN (SELECT id FROM (SELECT id, thread, start_ns, LAG(thread) OVER time AS before, "
+    f"LAG(start_ns + duration_ns) OVER time AS until FROM entries WHERE {_OF_THE_PROGRAM} "
+    "WINDOW time AS (ORDER BY start_ns)) WHERE thread <> before AND start_ns < until)"
+)
+
+
 def _threads(recording: Recording) -> tuple[Occurrence, ...]:
-    """Operators of several threads at the same time, if the recording's torch is known to mind."""
-    return recording.concurrent() if known_fault(recording, THREADS) is not None else ()
+    """Operators that began while another thread was inside one, if the recording's torch is known to mind."""
+    if known_fault(recording, THREADS) is None:
+        return ()
+    several = len(list(recording.stream(f"SELECT DISTINCT thread FROM entries WHERE {_OF_THE_PROGRAM}"))) > 1
+    return recording.occurrences(_CONCURRENT) if several else ()
