@@ -35,8 +35,7 @@ broadcast. Some groups of operators get inputs of their own:
   indices are compared.
 - Clamps, scans, scatters, pools, group norms, searches, slices, upsampling and grid samplers get the database's
   samples. Their gradients are compared where the launch of the kernel is described.
-- Attention, long scans, powers, norms along any dimension, matrix products, factorizations and copies of tensors with
-  the negative bit get separate calls.
+- Attention, long scans, powers, norms along any dimension, matrix products and factorizations get separate calls.
 - Polynomials are tried up to order 30.
 - Random numbers are drawn from the same seed and offset on both sides.
 - Fused optimizers take three steps. All tensors that they write are compared after each step.
@@ -56,7 +55,9 @@ Of torch 2.15, most matrix products and some factorizations are missing. Its fun
 torch 2.13 also has are compared with the virtual device of torch 2.15. All others are compared with that of torch 2.13.
 Operators that only move data (`cat`, `gather`, `index`, `index_select`, `nonzero`, `unique`, fills, triangles, pads and
 the like: 475 pairs, all equal) were last compared on 26 November 2026. Since then, `--kernels real` leaves them to the
-CPU. Each release ends with a table of the kernels that were not compared, with the reasons.
+CPU. Copies to another dtype, `clone`, `angle`, `complex`, `polar`, `square` and `rms_norm`, which it leaves to the CPU
+too, were last compared on 28 November 2026. Each release ends with a table of the kernels that were not compared, with
+the reasons.
 
 ## Results
 """
