@@ -19,23 +19,10 @@ from contextlib import closing
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TESTS = {
-    "compare": ("compare/*",),
-    "cost": ("cost", "cost_*"),
-    "findings": (
-        *("finding*", "wait_*", "device_choice", "selection", "memory_report", "endings", "edits*", "fix_edits"),
-        *("hazards", "check"),  # findings about known bugs, and about the numbers of calls
-    ),
-    "fix": ("fix_[!c]*", "edits*", "fix_checks"),
-    "forecast": ("forecast*", "findings_prices", "report_timeline"),
-    "numerics": ("numerics/*", "pytest_numbers"),
-    "plan": ("plan", "plan_*"),
-    "record": ("recording_*", "memory_story", "many_sizes", "rounds", "privacy", "wait_queues"),
-    "runs": ("runs/*",),
-    "rules": ("rules_*", "coverage", "hazards"),
-    "verify": ("verify/[!ar]*", "verify/answer*", "verify/asked", "verify/run", "waits"),
-}
-"""The tests of each package, the quickest first: `NAME` is `tests/**/test_NAME.py`, `FOLDER/NAME` lies in a folder."""
+PACKAGES = (
+    *("compare", "cost", "findings", "fix", "forecast", "numerics", "plan", "record", "runs", "rules", "verify"),
+)
+"""Those whose tests, in the folder of their name, are quick."""
 UNREAD = "BitOr"
 """Mutants of `|`: nearly all of them are in annotations, which nobody evaluates."""
 SECONDS = 300.0
@@ -65,27 +52,9 @@ def keep_core(folder: Path, environment: dict[str, str]) -> None:
         file.write(f"\n\ndef _key(*_: object) -> str:\n    return {key!r}\n")
 
 
-def test_files(package: str, folder: Path) -> list[str]:
-    """The files of a package's tests in the copy."""
-    patterns = [Path(name).with_name(f"test_{Path(name).name}.py") for name in TESTS[package]]
-    found = [path for pattern in patterns for path in sorted((folder / "tests").rglob(str(pattern)))]
-    return list(dict.fromkeys(str(path.relative_to(folder)) for path in found))
-
-
-def config(package: str, folder: Path) -> str:
+def config(package: str) -> str:
     """What cosmic-ray is to do. The first failure settles a mutant."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not integration and not slow",
-    ]
-    words = " ".join(f"'{word}'" if " " in word else word for word in (*command, *test_files(package, folder)))
+    words = f"{sys.executable} -m pytest -x -q -p no:cacheprovider -m 'not integration and not slow' tests/{package}"
     return (
         f'[cosmic-ray]\nmodule-path = "src/anymps/{package}"\ntimeout = {SECONDS}\nexcluded-modules = []\n'
         f'test-command = "{words}"\n[cosmic-ray.distributor]\nname = "local"\n'
@@ -119,14 +88,14 @@ def results(session: Path) -> Iterator[tuple[str, str, str]]:
 def main(words: list[str]) -> int:
     """Run a sample, print the survivors and the share that was killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("package", choices=TESTS)
+    parser.add_argument("package", choices=PACKAGES)
     parser.add_argument("--sample", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy(folder)
-        (folder / "mutants.toml").write_text(config(asked.package, folder), encoding="utf-8")
+        (folder / "mutants.toml").write_text(config(asked.package), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         if asked.package == "rules":
             keep_core(folder, environment)

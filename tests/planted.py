@@ -104,7 +104,7 @@ _PLANTS: dict[str, _Plant] = {
     ),
     # Reading the loss as a number makes the host wait for all queued work, each step (torch 2.13, Scalar.mm).
     "wait": _Plant(
-        "char_gpt",
+        "issue_classifier",
         edits=(("running += loss.detach()\n", "running += loss.item()\n"),),
         finding="running += loss.item()",
     ),

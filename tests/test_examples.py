@@ -258,10 +258,13 @@ def test_plant_says_which_anchor_is_lost() -> None:
     """An example that changed under its plant fails loudly, with the anchor's text."""
     with pytest.raises(AssertionError) as caught:
         plant("wait", source="running = 0\n")
-    assert str(caught.value) == "char_gpt, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
+    assert (
+        str(caught.value)
+        == "issue_classifier, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
+    )
 
 
 def test_plant_counts_lines_from_one() -> None:
     """The line number is that of an editor: the first line is 1."""
     planted = plant("wait", source="    running += loss.detach()\n")
-    assert planted == Planted("char_gpt", "    running += loss.item()\n", line=1, origin=None)
+    assert planted == Planted("issue_classifier", "    running += loss.item()\n", line=1, origin=None)

@@ -134,28 +134,26 @@ def test_a_backward_is_checked_too() -> None:
 
 
 def test_an_index_that_the_cpu_refuses() -> None:
+    """A finding, and a caller that listens hears its line."""
+
     def reads_past_the_end(weight: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
         return tuple(weight.new_zeros(2, 4) for _ in range(4))
 
     weight = torch.randn(10, 4, device="mps")
     bags, starts = torch.tensor([0, 3, 10], device="mps"), torch.tensor([0, 2], device="mps")
+
+    def program() -> None:
+        torch.nn.functional.embedding_bag(bags, weight, starts, mode="sum")
+
+    heard: list[tuple[str, bool]] = []
     with planted("_embedding_bag_forward_only", reads_past_the_end):
-        (finding,) = found_in(lambda: torch.nn.functional.embedding_bag(bags, weight, starts, mode="sum"))
+        (finding,) = found_in(program)
+        with anymps.record():
+            start_checking("all", lambda found, site: heard.append((found.kind, site > 0)))
+            program()
+            stop_checking()
     assert finding.id == "MPS698"
     assert finding.what.startswith("`aten::_embedding_bag_forward_only` ran once, but the CPU rejects it: ")
-
-
-def test_a_caller_hears_the_line_of_a_refused_call_too() -> None:
-    def reads_past_the_end(weight: torch.Tensor, *arguments: Any) -> tuple[torch.Tensor, ...]:
-        return tuple(weight.new_zeros(2, 4) for _ in range(4))
-
-    weight = torch.randn(10, 4, device="mps")
-    bags, starts = torch.tensor([0, 3, 10], device="mps"), torch.tensor([0, 2], device="mps")
-    heard: list[tuple[str, bool]] = []
-    with planted("_embedding_bag_forward_only", reads_past_the_end), anymps.record():
-        start_checking("all", lambda found, site: heard.append((found.kind, site > 0)))
-        torch.nn.functional.embedding_bag(bags, weight, starts, mode="sum")
-        stop_checking()
     assert heard == [("refused", True)]
 
 

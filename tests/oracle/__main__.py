@@ -16,6 +16,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # helpers of the tests
+
 import torch
 
 import anymps

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from anymps.kernels import KernelLibrary
+from anymps.kernels.launches import NAMES
 
 from .compare import Difference
-from .launches import NAMES
 from .values import DTYPES
 
 _SIZES = (1, 5, 1001)

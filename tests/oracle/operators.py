@@ -18,14 +18,13 @@ special = torch.special
 
 @dataclass(frozen=True)
 class Operator:
-    """`kernel` is the name of its kernels up to the layout; `alpha` the value of a further argument, if it has one."""
+    """`kernel` is the name of its kernels up to the layout."""
 
     kernel: str
     call: Callable[..., torch.Tensor]
     tensors: int
     entry: str = ""
     variant: str = ""
-    alpha: Any = None
     divides: bool = False
     shifts: bool = False
     orders: bool = False
@@ -48,9 +47,7 @@ def _special(name: str, tensors: int, kernel: str = "") -> Operator:
     return Operator(kernel or name, getattr(special, name), tensors, f"special.{name}", orders="polynomial" in name)
 
 
-_PLAIN = (
-    "abs acos angle asin atan bitwise_not cos cosh digamma erf erfc erfinv exp exp2 expm1 i0 lgamma log log10 log1p"
-)
+_PLAIN = "abs acos asin atan bitwise_not cos cosh digamma erf erfc erfinv exp exp2 expm1 i0 lgamma log log10 log1p"
 _PLAIN += " log2 neg reciprocal round rsqrt sigmoid sin sinc sinh sqrt tan tanh"
 _SPECIAL = "entr erfcx i0e i1 i1e spherical_bessel_j0"
 _FORWARD = "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 modified_bessel_k0"
@@ -58,7 +55,7 @@ _FORWARD += " modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_besse
 _PAIRS = (
     "add sub mul atan2 copysign fmax fmin hypot logaddexp logaddexp2 maximum minimum nextafter xlogy igamma igammac"
 )
-_PAIRS += " gcd bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge polar"
+_PAIRS += " gcd bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge"
 _POLYNOMIALS = "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
 _POLYNOMIALS += " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
 _POLYNOMIALS += " shifted_chebyshev_polynomial_w hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l"
@@ -81,18 +78,15 @@ OPERATORS: tuple[Operator, ...] = (
     _unary("softplus", lambda x: F.softplus(x, 1.5, 10), "nn.functional.softplus"),
     _unary("nan_to_num"),
     _unary("log_sigmoid_forward", F.logsigmoid, "nn.functional.logsigmoid"),
-    _unary("sqr", torch.square, "square"),
     _unary("trigamma", lambda x: torch.polygamma(1, x), "polygamma", variant="n = 1"),
-    _unary("copy_identity", torch.clone, "clone"),
-    _unary("copy_conj", torch.conj_physical, "conj_physical"),
-    _unary("hardshrink", F.hardshrink, "nn.functional.hardshrink", alpha=0.5),
-    _unary("softshrink", F.softshrink, "nn.functional.softshrink", alpha=0.5),
-    _unary("leaky_relu", F.leaky_relu, "nn.functional.leaky_relu", alpha=0.01),
-    _unary("clamp_min_scalar", lambda x: torch.clamp_min(x, 1), "clamp_min", variant="a number", alpha=1),
-    _unary("clamp_max_scalar", lambda x: torch.clamp_max(x, 1), "clamp_max", variant="a number", alpha=1),
-    _unary("clamp_scalar", lambda x: torch.clamp(x, 0, 2), "clamp", variant="numbers", alpha={"min": 0, "max": 2}),
-    _unary("polygamma", lambda x: torch.polygamma(3, x), "polygamma", variant="n = 3", alpha=3),
-    _unary("round_decimals", lambda x: torch.round(x, decimals=2), "round", variant="2 decimals", alpha=2),
+    _unary("hardshrink", F.hardshrink, "nn.functional.hardshrink"),
+    _unary("softshrink", F.softshrink, "nn.functional.softshrink"),
+    _unary("leaky_relu", F.leaky_relu, "nn.functional.leaky_relu"),
+    _unary("clamp_min_scalar", lambda x: torch.clamp_min(x, 1), "clamp_min", variant="a number"),
+    _unary("clamp_max_scalar", lambda x: torch.clamp_max(x, 1), "clamp_max", variant="a number"),
+    _unary("clamp_scalar", lambda x: torch.clamp(x, 0, 2), "clamp", variant="numbers"),
+    _unary("polygamma", lambda x: torch.polygamma(3, x), "polygamma", variant="n = 3"),
+    _unary("round_decimals", lambda x: torch.round(x, decimals=2), "round", variant="2 decimals"),
     *(_binary(name) for name in _PAIRS.split()),
     *(_special(name, 2) for name in ("zeta", "xlog1py", *_POLYNOMIALS.split())),
     *(_binary(f"logical_{name}") for name in ("and", "or", "xor")),
@@ -111,7 +105,6 @@ OPERATORS: tuple[Operator, ...] = (
     _binary("fmod", divides=True),
     _binary("bitwise_left_shift", shifts=True),
     _binary("bitwise_right_shift", shifts=True),
-    _binary("make_complex", torch.complex, "complex"),
     _binary("silu_backward", aten.silu_backward),
     _binary("hardswish_backward", aten.hardswish_backward),
     _binary("hardsigmoid_backward", aten.hardsigmoid_backward),
@@ -119,9 +112,9 @@ OPERATORS: tuple[Operator, ...] = (
     _binary(
         "gelu_tanh_backward", lambda g, x: aten.gelu_backward(g, x, approximate="tanh"), "gelu_backward", variant="tanh"
     ),
-    _binary("leaky_relu_backward", lambda x, g: aten.leaky_relu_backward(g, x, 0.01, False), alpha=0.01),
-    _binary("shrink_backward", lambda g, x: aten.hardshrink_backward(g, x, 0.5), "hardshrink_backward", alpha=0.5),
-    _binary("add_alpha", lambda x, y: torch.add(x, y, alpha=3), "add", variant="alpha = 3", alpha=3),
-    _binary("sub_alpha", lambda x, y: torch.sub(x, y, alpha=3), "sub", variant="alpha = 3", alpha=3),
-    _binary("lerp_alpha", lambda x, y: torch.lerp(x, y, 0.3), "lerp", variant="a number", alpha=0.3),
+    _binary("leaky_relu_backward", lambda x, g: aten.leaky_relu_backward(g, x, 0.01, False)),
+    _binary("shrink_backward", lambda g, x: aten.hardshrink_backward(g, x, 0.5), "hardshrink_backward"),
+    _binary("add_alpha", lambda x, y: torch.add(x, y, alpha=3), "add", variant="alpha = 3"),
+    _binary("sub_alpha", lambda x, y: torch.sub(x, y, alpha=3), "sub", variant="alpha = 3"),
+    _binary("lerp_alpha", lambda x, y: torch.lerp(x, y, 0.3), "lerp", variant="a number"),
 )

@@ -35,8 +35,7 @@ broadcast. Some groups of operators get inputs of their own:
   indices are compared.
 - Clamps, scans, scatters, pools, group norms, upsampling and grid samplers get the database's samples. Their gradients
   are compared where the launch of the kernel is described.
-- Attention, long scans, powers, norms along any dimension, matrix products, factorizations and copies of tensors with
-  the negative bit get separate calls.
+- Attention, long scans, powers, norms along any dimension, matrix products and factorizations get separate calls.
 - Polynomials are tried up to order 30.
 - Random numbers are drawn from the same seed and offset on both sides.
 
@@ -57,8 +56,9 @@ Operators that only move data (`cat`, `gather`, `index`, `index_select`, `nonzer
 and the like: 475 pairs, all equal) were last compared on 26 November 2026, and others whose results are the same bits
 (`argmax`, `any`, `cummax`, `searchsorted`, `index_reduce`, forward pools, nearest neighbours, `where`, `frexp`,
 `nll_loss`, medians of all numbers, ranges of integers, steps of fused optimizers and the like) on 28 November 2026.
-Since then, `--kernels real` leaves them to the CPU. Each release ends with a table of the kernels that were not
-compared, with the reasons.
+Since then, `--kernels real` leaves them to the CPU, and so it does copies to another dtype, `clone`, `angle`,
+`complex`, `polar`, `square` and `rms_norm`. Each release ends with a table of the kernels that were not compared, with
+the reasons.
 
 ## Results
 """

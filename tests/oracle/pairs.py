@@ -14,11 +14,11 @@ from .compare import Difference
 from .draws import compare_draws
 from .families import compare_families
 from .later import LATER
-from .launches import NAMES, run_cast, run_described, run_kernel
+from .launches import run_described
 from .newest import NEWEST
 from .operators import OPERATORS, Operator
-from .rows import ROWS, compare_reductions, compare_rows
-from .values import DTYPES, inputs, line
+from .rows import compare_reductions, compare_rows
+from .values import DTYPES, inputs
 
 Row = dict[str, Any]
 
@@ -38,11 +38,8 @@ def compare_all(
             found = compare(library, operator, dtype, release)
             if found is not None:
                 yield _row(operator.title, operator.kernel, dtype, found)
-    for rows in ROWS:
-        for dtype in DTYPES if not wanted or rows.kernel in wanted else ():
-            found = compare_rows(library, rows, dtype)
-            if found is not None:
-                yield _row(rows.title, rows.kernel, dtype, found)
+    for title, kernel, dtype, taken in compare_rows(library, release, wanted):
+        yield _row(title, kernel, dtype, taken)
     for reduced, dtype, taken in compare_reductions(library, release, wanted):
         yield _row(reduced, reduced, dtype, taken)
     for operator_name, dtype, seen in compare_families(library, release, wanted):
@@ -51,10 +48,6 @@ def compare_all(
         yield _row(title, kernel, dtype, called)
     for title, kernel, dtype, drawn in compare_draws(library, wanted):
         yield _row(title, kernel, dtype, drawn)
-    if not wanted or "to" in wanted:
-        yield from compare_casts(library)
-    if not wanted or "copy_neg" in wanted:
-        yield from compare_negated(library)
 
 
 def compare(
@@ -63,8 +56,6 @@ def compare(
     """One operator over its inputs of a dtype; None if the device refuses them or no kernel has them."""
     found = Difference()
     launcher = Launcher(library, release)
-    if isinstance(operator.alpha, float) and not dtype.is_floating_point:
-        return None  # the kernel of integers takes the number as an integer
     for given in inputs(operator, dtype):
         on_device = tuple(one.detach().to("mps") for one in given)
         try:
@@ -77,9 +68,8 @@ def compare(
             except (RuntimeError, NotImplementedError, TypeError):
                 continue
         described = run_described(launcher, operator.call, on_device if result.is_mps else given)
-        by_kernel = described[0] if described is not None else run_kernel(library, operator, on_device, result)
-        if by_kernel is not None:
-            found.add(result.cpu(), by_kernel.cpu(), given)
+        if described is not None:
+            found.add(result.cpu(), described[0].cpu(), given)
     return found if found.elements else None
 
 
@@ -87,56 +77,6 @@ def installed() -> tuple[int, int]:
     """The first two numbers of the installed torch."""
     major, minor, *_ = torch.__version__.split(".")
     return int(major), int(minor)
-
-
-def compare_casts(library: KernelLibrary) -> Iterator[Row]:
-    """A copy to each other dtype."""
-    for target in DTYPES:
-        for source in DTYPES:
-            if source == target or (source.is_complex and not target.is_complex):
-                continue
-            given = line(source, 5)
-            if not source.is_floating_point:
-                values = given
-            else:  # what no integer holds is undefined
-                values = (
-                    given
-                    if target.is_floating_point or target.is_complex or target == torch.bool
-                    else given[given.abs() < 100]
-                )
-                values = values.abs() if target == torch.uint8 else values
-            by_kernel = run_cast(library, values.to("mps"), target)
-            if by_kernel is None:
-                continue
-            found = Difference()
-            found.add(values.to("mps").to(target).cpu(), by_kernel.cpu(), (values,))
-            yield _row(f"to {str(target).removeprefix('torch.')}", f"copy_identity, {NAMES[target]}", source, found)
-
-
-def compare_negated(library: KernelLibrary) -> Iterator[Row]:
-    """A copy of a tensor with the negative bit, also of one that is conjugated, to each dtype."""
-    for kernel, title in (("copy_neg", "negative"), ("copy_conj_neg", "negative conjugate")):
-        for target in DTYPES:
-            for source in DTYPES:
-                signed = source.is_floating_point or source.is_complex or (source.is_signed and source == target)
-                if not signed or (source.is_complex and not target.is_complex):
-                    continue
-                if not (target.is_floating_point or target.is_complex or target == source):
-                    continue
-                given = line(source, 5).to("mps")
-                by_kernel = run_cast(library, given, target, kernel)
-                if by_kernel is None:
-                    continue
-                view = torch._neg_view(given.conj() if kernel == "copy_conj_neg" else given)
-                try:
-                    copied = view.to(target).resolve_neg().resolve_conj().cpu()
-                except NotImplementedError:
-                    continue  # no CPU kernel
-                found = Difference()
-                found.add(copied, by_kernel.cpu(), (given.cpu(),))
-                yield _row(
-                    f"{title} to {str(target).removeprefix('torch.')}", f"{kernel}, {NAMES[target]}", source, found
-                )
 
 
 def _row(operator: str, kernel: str, dtype: torch.dtype, found: Difference) -> Row:

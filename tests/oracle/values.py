@@ -105,7 +105,7 @@ def _fit(operator: Operator, left: torch.Tensor, right: torch.Tensor) -> tuple[t
 def _samples(operator: Operator, dtype: torch.dtype) -> Iterator[Inputs]:
     """Samples of the database that have only tensors of that dtype."""
     info = database().get((operator.entry, ""))
-    if info is None or operator.variant or operator.alpha is not None or dtype not in info.dtypes:
+    if info is None or operator.variant or dtype not in info.dtypes:
         return
     torch.manual_seed(0)
     found = 0

@@ -17,7 +17,7 @@ import torch
 
 from anymps import UsageError
 from anymps.verify import Answers, _answers, read_answers, write_answers
-from anymps.verify._form import _OF_A_SAMPLE, ITEM_SIZES, fault_of
+from anymps.verify._form import ITEM_SIZES, SAMPLE, fault_of
 from anymps.verify._kinds import KINDS
 
 from .answering import answers, computed, result
@@ -71,7 +71,7 @@ def test_the_schema(tmp_path: Path) -> None:
     """A document is what docs/schema/mac-answers-2.json says, which knows the same kinds and fields as the reader."""
     jsonschema.validate(sample().document(), SCHEMA)
     assert SCHEMA["$defs"]["kind"]["enum"] == list(KINDS)
-    assert set(SCHEMA["$defs"]["answer"]["properties"]) == {*_OF_A_SAMPLE, "samples"}
+    assert set(SCHEMA["$defs"]["answer"]["properties"]) == {*SAMPLE, "samples"}
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:

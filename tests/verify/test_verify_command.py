@@ -173,7 +173,7 @@ def test_another_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 FEW = {
-    "memory": ["fraction 3", "out of memory"],
+    "memory": ["fraction 3"],
     "streams": ["call randperm"],
     "waits": ["item", "clone"],
     "operators": ["forward nn.functional.silu float32"],

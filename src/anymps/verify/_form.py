@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Final
 
 from anymps.verify._kinds import KINDS
@@ -21,8 +21,6 @@ ITEM_SIZES: Final = {
 }  # fmt: skip
 """Bytes of an element, by the dtype's name."""
 
-Check = Callable[[Any, str], None]
-
 
 class _Wrong(Exception):
     """Where the document departs from its form."""
@@ -31,109 +29,75 @@ class _Wrong(Exception):
 def fault_of(document: dict[str, Any]) -> str:
     """What is wrong with a document of the right format and version; empty if nothing is."""
     try:
-        _need(isinstance(document.get("virtual"), bool), "virtual is neither true nor false")
-        _text(document.get("made"), "made")
-        machine: Any = document.get("machine")
-        _each(machine, "machine", _scalar)
+        for name, form in _DOCUMENT.items():
+            _check(document.get(name), form, name)
         for name in ("chip", "macos", "torch"):
-            _text(machine.get(name), f"machine.{name}")
-        _each(document.get("kinds"), "kinds", _about)
-        _each(document.get("answers"), "answers", _kind)
+            _check(document["machine"].get(name), _TEXT, f"machine.{name}")
+        for kind, about in document["kinds"].items():
+            _need(set(about) == {"cases", "note"}, f"kinds.{kind[:80]} has fields other than cases and note")
+        for kind, answers in document["answers"].items():
+            _need(kind in KINDS, f"it has answers of an unknown kind: {kind[:40]!r}")
+            for case, answer in answers.items():
+                for sample in (answer, *answer.get("samples", ())):
+                    _check_results(sample, f"answers.{kind}.{case[:80]}")
     except _Wrong as wrong:
         return str(wrong)
     return ""
 
 
-def _about(value: Any, where: str) -> None:
-    fits = isinstance(value, dict) and set(value) == {"cases", "note"}
-    _need(fits, f"{where} has fields other than cases and note")
-    _size(value["cases"], f"{where}.cases")
-    _text(value["note"], f"{where}.note")
+def _check(value: Any, form: Any, where: str) -> None:
+    """Raise unless a value has a form: words of which it is one, a list of one form, an object of forms, or one value.
 
-
-def _kind(value: Any, where: str) -> None:
-    name = where.partition(".")[2]
-    _need(name in KINDS, f"it has answers of an unknown kind: {name[:40]!r}")
-    _each(value, where, _answer)
-
-
-def _answer(value: Any, where: str) -> None:
-    _fields(value, where, {**_OF_A_SAMPLE, "samples": _list_of(_sample)})
-
-
-def _sample(value: Any, where: str) -> None:
-    _fields(value, where, _OF_A_SAMPLE)
-
-
-def _result(value: Any, where: str) -> None:
-    if isinstance(value, dict) and "python" in value:
-        _need(set(value) == {"python", "value"}, f"{where} has fields other than python and value")
-        _fields(value, where, {"python": _text, "value": _text})
-        return
-    _fields(value, where, _OF_A_TENSOR)
-    _need("dtype" in value and "shape" in value, f"{where} has no dtype or no shape")
-    size, held = ITEM_SIZES[value["dtype"]], len(_decoded(value.get("values", ""), where))
-    fits = held % size == 0 and held // size <= math.prod(value["shape"])
-    _need(fits, f"{where} has values that do not fit its shape")
-
-
-def _decoded(values: str, where: str) -> bytes:
-    try:
-        return base64.b64decode(values, validate=True)
-    except (binascii.Error, ValueError):
-        raise _Wrong(f"{where} has values that are not valid base64") from None
-
-
-def _fields(value: Any, where: str, checks: dict[str, Check]) -> None:
-    _need(isinstance(value, dict), f"{where} is not an object")
-    for key, one in value.items():
-        _need(key in checks, f"{where} has an unknown field: {key[:40]!r}")
-        checks[key](one, f"{where}.{key}")
-
-
-def _each(value: Any, where: str, check: Check) -> None:
-    _need(isinstance(value, dict), f"{where} is not an object")
-    for key, one in value.items():
-        check(one, f"{where}.{key[:80]}")
-
-
-def _list_of(check: Check) -> Check:
-    def whole(value: Any, where: str) -> None:
+    An object's form has its fields, or `*` for any.
+    """
+    if isinstance(form, dict):
+        _need(isinstance(value, dict), f"{where} is not an object")
+        for key, one in value.items():
+            _need(key in form or "*" in form, f"{where} has an unknown field: {key[:40]!r}")
+            _check(one, form.get(key, form.get("*")), f"{where}.{key[:80]}")
+    elif isinstance(form, list):
         _need(isinstance(value, list), f"{where} is not an array")
         for number, one in enumerate(value):
-            check(one, f"{where}[{number}]")
-
-    return whole
-
-
-def _one_of(*words: str) -> Check:
-    def check(value: Any, where: str) -> None:
-        _need(isinstance(value, str) and value in words, f"{where} is not one of {', '.join(words)}")
-
-    return check
+            _check(one, form[0], f"{where}[{number}]")
+    elif isinstance(form, tuple):
+        _need(isinstance(value, str) and value in form, f"{where} is not one of {', '.join(form)}")
+    else:
+        _need(_fits(value, form), f"{where} {form}")
 
 
-def _sizes(value: Any, where: str) -> None:
-    _list_of(_size)(value, where)
-    _need(len(value) <= MOST_DIMENSIONS, f"{where} has more than {MOST_DIMENSIONS} dimensions")
+_FLAG: Final = "is neither true nor false"
+_SIZE: Final = "is not a size"
+_TEXT: Final = "is not a string, or is too long"
+_LONG_TEXT: Final = "is not a string"
+_NUMBER_OR_TEXT: Final = "is neither a number nor a string, or is too long"
+"""Forms of one value, by what is said of any other."""
 
 
-def _size(value: Any, where: str) -> None:
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SIZE
-    _need(fits, f"{where} is not a size")
+def _fits(value: Any, form: str) -> bool:
+    if form == _FLAG:
+        return isinstance(value, bool)
+    if form == _SIZE:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_SIZE
+    is_number = form == _NUMBER_OR_TEXT and isinstance(value, int | float)
+    return is_number or (isinstance(value, str) and (form == _LONG_TEXT or len(value) <= MOST_TEXT))
 
 
-def _text(value: Any, where: str) -> None:
-    _need(isinstance(value, str) and len(value) <= MOST_TEXT, f"{where} is not a string, or is too long")
-
-
-def _values(value: Any, where: str) -> None:
-    _need(isinstance(value, str), f"{where} is not a string")
-
-
-def _scalar(value: Any, where: str) -> None:
-    if not isinstance(value, int | float):
-        _text(value, where)
+def _check_results(sample: Mapping[str, Any], where: str) -> None:
+    """Values fit the sizes of their result."""
+    for number, result in enumerate(sample.get("results", ())):
+        here = f"{where}.results[{number}]"
+        if "python" in result:
+            _need(set(result) == {"python", "value"}, f"{here} has fields other than python and value")
+            continue
+        _need("dtype" in result and "shape" in result, f"{here} has no dtype or no shape")
+        _need(len(result["shape"]) <= MOST_DIMENSIONS, f"{here}.shape has more than {MOST_DIMENSIONS} dimensions")
+        try:
+            held = len(base64.b64decode(result.get("values", ""), validate=True))
+        except (binascii.Error, ValueError):
+            raise _Wrong(f"{here} has values that are not valid base64") from None
+        size = ITEM_SIZES[result["dtype"]]
+        fits = held % size == 0 and held // size <= math.prod(result["shape"])
+        _need(fits, f"{here} has values that do not fit its shape")
 
 
 def _need(holds: bool, problem: str) -> None:
@@ -141,24 +105,33 @@ def _need(holds: bool, problem: str) -> None:
         raise _Wrong(problem)
 
 
-_OF_A_TENSOR: Final[dict[str, Check]] = {
-    "dtype": _one_of(*ITEM_SIZES),
-    "shape": _sizes,
-    "strides": _sizes,
-    "layout": _text,
-    "device": _text,
-    "digest": _text,
-    "values": _values,
+_RESULT: Final = {
+    "dtype": tuple(ITEM_SIZES),
+    "shape": [_SIZE],
+    "strides": [_SIZE],
+    "layout": _TEXT,
+    "device": _TEXT,
+    "digest": _TEXT,
+    "values": _LONG_TEXT,
+    "python": _TEXT,
+    "value": _TEXT,
 }
-_OF_A_SAMPLE: Final[dict[str, Check]] = {
-    "does": _one_of("computes", "refuses", "crashes", "hangs", "unasked"),
-    "results": _list_of(_result),
-    "value": _text,
-    "error": _text,
-    "text": _text,
-    "warns": _list_of(_text),
-    "inputs": _text,
-    "operator": _text,
-    "reports": _one_of("no", "may", "sure"),
+SAMPLE: Final = {
+    "does": ("computes", "refuses", "crashes", "hangs", "unasked"),
+    "results": [_RESULT],
+    "value": _TEXT,
+    "error": _TEXT,
+    "text": _TEXT,
+    "warns": [_TEXT],
+    "inputs": _TEXT,
+    "operator": _TEXT,
+    "reports": ("no", "may", "sure"),
 }
 """What an answer may hold beside its samples; docs/schema/mac-answers-2.json says what each is."""
+_DOCUMENT: Final = {
+    "virtual": _FLAG,
+    "made": _TEXT,
+    "machine": {"*": _NUMBER_OR_TEXT},
+    "kinds": {"*": {"cases": _SIZE, "note": _TEXT}},
+    "answers": {"*": {"*": {**SAMPLE, "samples": [SAMPLE]}}},
+}
