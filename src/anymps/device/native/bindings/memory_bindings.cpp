@@ -32,13 +32,6 @@ PyObject* reset_peak_memory(PyObject*, PyObject*) {
   });
 }
 
-PyObject* reset_accumulated_memory(PyObject*, PyObject*) {
-  return guarded([]() -> PyObject* {
-    books().model().reset_accumulated();
-    Py_RETURN_NONE;
-  });
-}
-
 PyObject* max_buffer_length(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(books().max_buffer());
 }
@@ -105,7 +98,6 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 PyMethodDef memory_methods[] = {
     {"memory_statistics", memory_statistics, METH_NOARGS, "The allocator's books."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Sets the peaks to the current values."},
-    {"reset_accumulated_memory", reset_accumulated_memory, METH_NOARGS, "Sets the accumulated statistics to zero."},
     {"max_buffer_length", max_buffer_length, METH_NOARGS, "Bytes of the largest buffer."},
     {"ledger_start", ledger_start, METH_O, "Starts a new ledger; rows beyond the limit are only counted."},
     {"ledger_drain", ledger_drain, METH_O, "Takes the rows that ended since the last drain; with those still alive at the end."},

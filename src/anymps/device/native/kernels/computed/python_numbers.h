@@ -5,8 +5,8 @@
 
 namespace anymps {
 
-// Replaces `number` by the same one in float32, if that is what the CPU's kernel would cast it to beside `tensor`. The kernel's own
-// cast is four operators, more than the arithmetic on a small tensor.
-void take_number_in_dtype_of(const at::Tensor& tensor, at::Tensor& number);
+// `number` in float32, if that is what the CPU's kernel would cast it to beside `tensor`; else nullptr. The kernel's own cast is
+// four operators, more than the arithmetic on a small tensor. Holds until the thread's next call.
+const at::Tensor* number_in_dtype_of(const at::Tensor& tensor, const at::Tensor& number);
 
 }  // namespace anymps

@@ -14,6 +14,7 @@
 #include <forward_list>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace anymps {
 
@@ -22,6 +23,29 @@ struct HostArguments {
   struct Slot {
     at::Tensor tensor;
     at::Tensor* written = nullptr;  // the caller's tensor behind it, if it is written
+    bool borrowed = false;          // the call holds it, and nobody can put another in its place: it is not counted once more
+
+    Slot() = default;
+    ~Slot() {
+      release();
+    }
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    void borrow(c10::TensorImpl* alias) {
+      tensor = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(alias));
+      borrowed = true;
+    }
+    void replace(const at::Tensor& other) {
+      release();
+      tensor = other;
+    }
+
+   private:
+    void release() {
+      if (std::exchange(borrowed, false)) {
+        tensor.unsafeReleaseTensorImpl();
+      }
+    }
   };
   HostArguments(Call& call, Slot* slots) : call(call), slots(slots) {}
   Call& call;
@@ -31,9 +55,11 @@ struct HostArguments {
 
   at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
     Slot& slot = slots[used++];
-    slot.tensor = call.to_alias(tensor, is_written, position);
     if (is_written) {
+      slot.tensor = call.to_alias(tensor, true, position);
       slot.written = const_cast<at::Tensor*>(&tensor);
+    } else if (C10_LIKELY(tensor.defined())) {
+      slot.borrow(call.alias_of(tensor, false, position));
     }
     return slot.tensor;
   }
@@ -293,7 +319,9 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
     if constexpr (Host::takes_number) {
-      take_number_in_dtype_of(slots[0].tensor, slots[1].tensor);
+      if (const at::Tensor* number = number_in_dtype_of(slots[0].tensor, slots[1].tensor)) {
+        slots[1].replace(*number);
+      }
     }
     if constexpr (std::is_void_v<R>) {
       compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);
