@@ -87,8 +87,6 @@ class VersionRules:
     """Oldest major macOS the backend accepts: 14, from 2.15 on 15 (C strings)."""
     newest_minor_of_macos_26: int
     """The newest minor of macOS 26 that the backend asks for: 0, from 2.15 on 4 (MPSHooks.mm)."""
-    shared_pool_only: bool
-    """2.12: out-of-memory texts always say "shared pool" and every tensor is visible to the host."""
     complex128_refused: bool
     """2.12: `empty` refuses complex128 with the float64 text; before, the tensor is made and fails later."""
     accelerator_memory_api: bool
@@ -182,7 +180,6 @@ def version_rules(version: str | TorchVersion) -> VersionRules:
         generation=Generation.G3 if since_14 else Generation.G2 if since_12 else Generation.G1,
         oldest_macos=15 if since_15 else 14,
         newest_minor_of_macos_26=4 if since_15 else 0,
-        shared_pool_only=since_12,
         complex128_refused=since_12,
         accelerator_memory_api=since_13,
         accelerator_active_bytes=since_15,

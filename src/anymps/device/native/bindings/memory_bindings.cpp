@@ -25,10 +25,6 @@ void reset_peak_memory() {
   books().model().reset_peak();
 }
 
-void reset_accumulated_memory() {
-  books().model().reset_accumulated();
-}
-
 uint64_t max_buffer_length() {
   return books().max_buffer();
 }
@@ -79,7 +75,6 @@ PyObject* replay_trace(PyObject*, PyObject* args) {
 PyMethodDef memory_methods[] = {
     method<&memory_statistics>("memory_statistics", "The allocator's books."),
     method<&reset_peak_memory>("reset_peak_memory", "Sets the peaks to the current values."),
-    method<&reset_accumulated_memory>("reset_accumulated_memory", "Sets the accumulated statistics to zero."),
     method<&max_buffer_length>("max_buffer_length", "Bytes of the largest buffer."),
     method<&ledger::start>("ledger_start", "Starts a new ledger; rows beyond the limit are only counted."),
     method<&ledger_drain>("ledger_drain", "Takes the rows that ended since the last drain; with those still alive at the end."),

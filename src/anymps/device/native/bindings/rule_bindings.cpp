@@ -70,7 +70,7 @@ KernelNames read_kernels(PyObject* rows) {
     int form;
     unsigned long long missing;
     unpack(row, "siKss", &operator_name, &form, &missing, &name, &cast);
-    table[operator_name] = {static_cast<KernelName::Form>(form), missing, name, cast};
+    table[operator_name] = {missing, static_cast<KernelName::Form>(form), name, cast};
   });
   return table;
 }

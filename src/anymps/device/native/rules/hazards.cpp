@@ -21,7 +21,7 @@ struct OperatorHazards {
     bool (*applies)(const hazard_checks::Seen&);
     hazard_checks::Places places;
   };
-  std::vector<Item> items;
+  c10::SmallVector<Item, 3> items;
 };
 
 namespace {

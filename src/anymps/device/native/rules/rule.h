@@ -48,8 +48,8 @@ struct Alert {
 // The names that an operator asks Metal kernels for, and what no kernel has (anymps/rules/_metal_dtypes.py).
 struct KernelName {
   enum class Form : uint8_t { First, Arithmetic, Comparison, Quotient, Fill, Graph };
-  Form form = Form::First;
   uint64_t missing = 0;  // bit t: ScalarType t
+  Form form = Form::First;
   std::string name;
   std::string cast;  // of operands of two dtypes
 };
@@ -98,28 +98,29 @@ struct Rule {
   Rule(c10::OperatorHandle handle, std::string name);
 
   c10::OperatorHandle op;
-  std::string name;           // "aten::add.Tensor"
+  // What each call asks for is close together.
   uint32_t id = 0;            // index in the list of all rules, the tape's operator number
-  bool listed = false;        // has a row in the rules
-  Fate fate = Fate::Native;
-  uint8_t family = 0;         // which text a CPU tensor among mps tensors gets (anymps/rules/_encoding.py, Family)
   uint32_t flags = 0;         // Trait, and Look
+  const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for
+  const Alert* alert = nullptr;
+  uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
+  uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
+  FormArguments form;         // of what a recording tells beside the sizes of tensors
+  LaborOfCall labor;          // what a CPU has to do for it
+  Fate fate = Fate::Native;
   Wait wait = Wait::None;
+  uint8_t family = 0;         // which text a CPU tensor among mps tensors gets (anymps/rules/_encoding.py, Family)
+  bool offered = false;       // a kernel of PyTorch's own may compute it here (launches.h)
+  KernelName kernel;
+  std::string name;           // "aten::add.Tensor"
+  bool listed = false;        // has a row in the rules
+  bool keeps_wide = false;    // a widened call of integers or bools is done in int64, and its results stay so
+  bool always_wide = false;   // widened even where the CPU has the dtype, as it keeps too few digits on the way
   uint64_t writes = 0;        // bit i: argument i is written (in place or out=)
   uint64_t optional_lists = 0;  // bit i: argument i is a list of optional tensors
   int generator_argument = -1;
-  FormArguments form;         // of what a recording tells beside the sizes of tensors
-  LaborOfCall labor;          // what a CPU has to do for it
-  uint64_t refused = 0;       // bit t: MPS refuses ScalarType t, which the CPU computes
-  uint64_t widened = 0;       // bit t: MPS computes ScalarType t, which the CPU refuses; a wider type stands in
-  bool keeps_wide = false;    // a widened call of integers or bools is done in int64, and its results stay so
-  bool offered = false;       // a kernel of PyTorch's own may compute it here (launches.h)
-  bool always_wide = false;   // widened even where the CPU has the dtype, as it keeps too few digits on the way
   std::unordered_map<int, RefusedDtype> refusals;  // by ScalarType
-  KernelName kernel;
-  const OperatorHazards* hazards = nullptr;  // known faults of the real kernel that a call must be looked at for
   const IndexCheck* indices = nullptr;
-  const Alert* alert = nullptr;
   ArgumentCheck check = nullptr;
   ArgumentChange change = nullptr;
   OwnComputation own = nullptr;

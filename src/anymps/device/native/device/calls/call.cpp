@@ -6,21 +6,23 @@
 namespace anymps {
 
 at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t position) {
-  if (C10_UNLIKELY(!tensor.defined())) {
-    return tensor;
-  }
+  using Counted = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  return C10_LIKELY(tensor.defined()) ? at::Tensor(Counted::reclaim_copy(alias_of(tensor, written, position))) : at::Tensor();
+}
+
+c10::TensorImpl* Call::alias_of(const at::Tensor& tensor, bool written, size_t position) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   look_at(tensor, position);
+  const auto hold = [&](c10::intrusive_ptr<c10::TensorImpl>&& host, bool is_written) {
+    arguments_.push_back({impl, std::move(host), is_written});
+    return arguments_.back().host.get();
+  };
   if (C10_UNLIKELY(!impl->is_mps())) {
-    at::Tensor host = on_host_ ? tensor : substrate().alias_of_foreign(tensor);
-    arguments_.push_back({impl, host.getIntrusivePtr(), false});
-    return host;
+    return hold((on_host_ ? tensor : substrate().alias_of_foreign(tensor)).getIntrusivePtr(), false);
   }
   if (C10_UNLIKELY(impl->is_sparse())) {
     substrate().check_sparse();
-    at::Tensor host = sparse_to_host(tensor);
-    arguments_.push_back({impl, host.getIntrusivePtr(), written});
-    return host;
+    return hold(sparse_to_host(tensor).getIntrusivePtr(), written);
   }
   // A tensor that stands here twice has one alias, and two over one storage have one storage, as kernels that look for overlaps
   // tell one tensor from two, and two over the same bytes from others.
@@ -28,18 +30,15 @@ at::Tensor Call::to_alias(const at::Tensor& tensor, bool written, size_t positio
   for (Argument& argument : arguments_) {
     if (C10_UNLIKELY(argument.original == impl)) {
       argument.written |= written;
-      const auto host = argument.host;
-      arguments_.push_back({impl, host, false});  // the recording names it twice
-      return at::Tensor(host);
+      auto host = argument.host;
+      return hold(std::move(host), false);  // the recording names it twice
     }
     if (C10_UNLIKELY(argument.original->unsafe_storage().unsafeGetStorageImpl() == impl->unsafe_storage().unsafeGetStorageImpl())) {
       beside = argument.host.get();
     }
   }
   const bool computes_on_aliases = !on_host_ || substrate().alias_device().is_cpu();
-  auto host = C10_LIKELY(computes_on_aliases) ? alias(impl, beside) : substrate().host_alias(impl);
-  arguments_.push_back({impl, host, written});
-  return at::Tensor(std::move(host));
+  return hold(C10_LIKELY(computes_on_aliases) ? alias(impl, beside) : substrate().host_alias(impl), written);
 }
 
 void Call::look_at(const at::Tensor& tensor, size_t position) {

@@ -68,6 +68,8 @@ class Call {
 
   // What to hand to a kernel in place of `tensor`, which must outlive the call. Undefined tensors pass.
   at::Tensor to_alias(const at::Tensor& tensor, bool written, size_t position);
+  // The same for a tensor that is defined; the call holds it.
+  c10::TensorImpl* alias_of(const at::Tensor& tensor, bool written, size_t position);
 
   // The mps tensor to hand out in place of a kernel's result.
   at::Tensor to_mps(at::Tensor&& result);

@@ -19,10 +19,10 @@ const at::Tensor& float_number() {
 }  // namespace
 
 // Half-precision kernels take the number as it is, so only float32 is cast early.
-void take_number_in_dtype_of(const at::Tensor& tensor, at::Tensor& number) {
+const at::Tensor* number_in_dtype_of(const at::Tensor& tensor, const at::Tensor& number) {
   if (!number.unsafeGetTensorImpl()->is_wrapped_number() || !number.is_cpu() || !tensor.is_cpu() ||
       tensor.scalar_type() != c10::ScalarType::Float || tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-    return;
+    return nullptr;
   }
   float value;
   if (number.scalar_type() == c10::ScalarType::Double) {
@@ -30,11 +30,11 @@ void take_number_in_dtype_of(const at::Tensor& tensor, at::Tensor& number) {
   } else if (number.scalar_type() == c10::ScalarType::Long) {
     value = static_cast<float>(*number.const_data_ptr<int64_t>());
   } else {
-    return;
+    return nullptr;
   }
   const at::Tensor& in_float = float_number();
   *static_cast<float*>(in_float.unsafeGetTensorImpl()->mutable_data()) = value;
-  number = in_float;
+  return &in_float;
 }
 
 void add_step_kernels(KernelTable& table) {

@@ -13,6 +13,7 @@
 #include <forward_list>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace anymps {
 
@@ -21,6 +22,29 @@ struct HostArguments {
   struct Slot {
     at::Tensor tensor;
     at::Tensor* written = nullptr;  // the caller's tensor behind it, if it is written
+    bool borrowed = false;          // the call holds it, and nobody can put another in its place: it is not counted once more
+
+    Slot() = default;
+    ~Slot() {
+      release();
+    }
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    void borrow(c10::TensorImpl* alias) {
+      tensor = at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(alias));
+      borrowed = true;
+    }
+    void replace(const at::Tensor& other) {
+      release();
+      tensor = other;
+    }
+
+   private:
+    void release() {
+      if (std::exchange(borrowed, false)) {
+        tensor.unsafeReleaseTensorImpl();
+      }
+    }
   };
   HostArguments(Call& call, Slot* slots) : call(call), slots(slots) {}
   Call& call;
@@ -30,9 +54,11 @@ struct HostArguments {
 
   at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
     Slot& slot = slots[used++];
-    slot.tensor = call.to_alias(tensor, is_written, position);
     if (is_written) {
+      slot.tensor = call.to_alias(tensor, true, position);
       slot.written = const_cast<at::Tensor*>(&tensor);
+    } else if (C10_LIKELY(tensor.defined())) {
+      slot.borrow(call.alias_of(tensor, false, position));
     }
     return slot.tensor;
   }
@@ -195,9 +221,9 @@ template <class Host, class... Args>
 struct TakesRule<Host, std::void_t<decltype(Host::call(std::declval<const Rule&>(), std::declval<Args>()...))>, Args...>
     : std::true_type {};
 
-// Replaces `number` by the same one in float32, if that is what the CPU's kernel would cast it to beside `tensor`. The kernel's own
-// cast is four operators, more than the arithmetic on a small tensor (step_kernels.cpp).
-void take_number_in_dtype_of(const at::Tensor& tensor, at::Tensor& number);
+// `number` in float32, if that is what the CPU's kernel would cast it to beside `tensor`; else nullptr. The kernel's own cast is
+// four operators, more than the arithmetic on a small tensor (step_kernels.cpp). Holds until the thread's next call.
+const at::Tensor* number_in_dtype_of(const at::Tensor& tensor, const at::Tensor& number);
 
 template <class R, class... Args>
 C10_NOINLINE R call_boxed(const c10::KernelFunction& kernel, const Rule& rule, c10::DispatchKeySet keys, Args... args) {
@@ -295,7 +321,9 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
     std::tuple<decltype(Cross<Args>::in(host, Positions, std::forward<Args>(args)))...> converted{
         Cross<Args>::in(host, Positions, std::forward<Args>(args))...};
     if constexpr (Host::takes_number) {
-      take_number_in_dtype_of(slots[0].tensor, slots[1].tensor);
+      if (const at::Tensor* number = number_in_dtype_of(slots[0].tensor, slots[1].tensor)) {
+        slots[1].replace(*number);
+      }
     }
     if constexpr (std::is_void_v<R>) {
       compute(call, std::forward<decltype(Cross<Args>::in(host, Positions, std::declval<Args>()))>(std::get<Positions>(converted))...);

@@ -28,6 +28,7 @@ void Span::begin() {
     return;
   }
   ++tape_->spans;
+  tape_->expect_entry();
   tape_->refusal_noted = false;  // one from outside any call is not this call's
   tape_->where.call_start = start_ = now_ns();
   delayed_ = tape_->clock.begins(start_);

@@ -18,7 +18,7 @@ namespace anymps {
 constexpr uint32_t kChunkEntries = 4096;
 constexpr size_t kMaxKnown = size_t(1) << 18;  // beyond this, positions are no longer remembered per module call
 
-struct Chunk {
+struct alignas(sizeof(Entry)) Chunk {  // an entry is one line of the cache
   Entry entries[kChunkEntries];
   std::atomic<uint32_t> count{0};
   std::atomic<bool> owned{true};  // whether a thread may still write to it
@@ -75,6 +75,14 @@ struct ThreadTape {
       new_chunk();
     }
     return chunk->entries[chunk->count.load(std::memory_order_relaxed)];
+  }
+  // A call has begun that will write an entry: its place is fetched meanwhile, as nobody has been there for long.
+  void expect_entry() const {
+#if defined(__GNUC__)
+    if (C10_LIKELY(chunk != nullptr)) {
+      __builtin_prefetch(&chunk->entries[chunk->count.load(std::memory_order_relaxed)], 1);
+    }
+#endif
   }
   void publish() {
     where.wrote = true;
