@@ -99,11 +99,7 @@ LINES = FAULTY.splitlines()
 @pytest.fixture(scope="module")
 def faulty() -> Any:
     """The kernels above in their checked form."""
-    return _checked(FAULTY)
-
-
-def _checked(source: str) -> Any:
-    return compile_checked(source)
+    return compile_checked(FAULTY)
 
 
 def _floats(count: int = 64) -> torch.Tensor:

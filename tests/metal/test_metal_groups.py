@@ -43,14 +43,6 @@ def test_tree_reduction(group: int) -> None:
     assert library(GROUPS).tree_float.static_thread_group_memory_length == 4096
 
 
-def test_softmax_of_a_row_by_a_simd_group() -> None:
-    """simd_max and simd_sum of whole groups."""
-    x = torch.randn(7, 100)
-    out = torch.zeros(7, 100, device="mps")
-    library(GROUPS).softmax(out, x.to("mps"), 100, threads=7 * 32, group_size=32)
-    close(out, x.softmax(1))
-
-
 def test_product_of_matrices_that_a_simd_group_holds() -> None:
     """simdgroup_load (one transposed), multiply_accumulate and store."""
     a, b = torch.randn(8, 8), torch.randn(8, 8)
