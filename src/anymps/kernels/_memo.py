@@ -98,9 +98,8 @@ class Recipe:
 
 def _number_as(value: Any, dtype: torch.dtype) -> torch.Tensor:
     """A number of a call, as a kernel of that dtype gets it: by way of float32, as c10::Scalar makes it of a double."""
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype)
-    return torch.tensor(value, dtype=torch.float32, device="cpu").to(dtype)
+    number = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float32, device="cpu")
+    return number.to(dtype)
 
 
 def recipe_of(call: Call, work: Work, kernels: Sequence[CompiledKernel], before: Sequence[torch.Size]) -> Recipe | None:
