@@ -28,7 +28,12 @@ else:
 
 SOURCE = Path(anymps.__file__).parent
 RULES = ("alerts", "device_checks", "families", "faults/faults", "limits", "metal_kernels", "waits")
-TABLES = {"findings/rules/shaders.toml", "mac/chips.toml", *(f"rules/{name}.toml" for name in RULES)}
+TABLES = {
+    "findings/advice/reads.toml",
+    "findings/rules/shaders.toml",
+    "mac/chips.toml",
+    *(f"rules/{name}.toml" for name in RULES),
+}
 
 
 def fits(value: object, hint: Any) -> bool:

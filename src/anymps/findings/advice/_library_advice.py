@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from anymps._tables import read_table
 from anymps.findings._costs import ITEM
 from anymps.findings._loop import AtLine
 from anymps.findings.advice._user_line import UserLine
@@ -28,96 +30,33 @@ class Advice(NamedTuple):
     written: str = ""
 
 
-_METRICS: Final = re.compile(r"[/\\](torchmetrics|torcheval|ignite)[/\\]")
-_TRAINER: Final = re.compile(r"[/\\]transformers[/\\]trainer\.py$")
-_LIGHTNING: Final = re.compile(r"[/\\]lightning(?:_fabric|[/\\]fabric)[/\\]utilities[/\\]apply_func\.py$")
+@dataclass(frozen=True)
+class _Read:
+    """A row of `reads.toml`; a pattern that is empty fits anything."""
+
+    what: str
+    fix: str
+    source: str = ""
+    elsewhere: bool = False
+    via: str = ""
+    file: str = ""
+    line: str = ""
+    phase: str = ""
+
+    def fits(self, line: AtLine, vias: str, code: str) -> bool:
+        """Whether a read at a line is this one."""
+        pairs = ((self.via, vias), (self.file, line.site.file), (self.line, code))
+        here = not self.phase or line.phases == (Phase[self.phase],)
+        return here and all(re.search(pattern, text, re.MULTILINE) for pattern, text in pairs)
 
 
-def in_torch(line: AtLine, vias: str) -> Advice | None:
-    """Reads that a function of torch makes."""
-    code = without_comment(line.site.source)
-    if "torch/distributions/" in vias:
-        return Advice(
-            "A distribution checked whether its arguments are valid",
-            "Once the values are known to be right, switch these checks off for all distributions: "
-            "`torch.distributions.Distribution.set_default_validate_args(False)`.",
-            "torch/distributions/distribution.py (torch 2.13); " + ITEM.source,
-            elsewhere=True,
-        )
-    if "_detect_is_causal_mask" in vias:
-        return Advice(
-            "The layer compared its mask with a causal one",
-            "Say which it is: `is_causal=True` for a causal mask, `is_causal=False` for another (`tgt_is_causal=`, "
-            "`memory_is_causal=` of a decoder).",
-            "torch/nn/modules/transformer.py (torch 2.13); " + ITEM.source,
-        )
-    if "clip_grad" in vias or re.search(r"error_if_nonfinite\s*=\s*True", code):
-        return Advice(
-            "clip_grad_norm_ checked whether the norm is finite",
-            "Leave `error_if_nonfinite=True` out: the norm then stays on the device. Test it every 10 steps.",
-            "torch/nn/utils/clip_grad.py (torch 2.13); " + ITEM.source,
-        )
-    if "optim/lbfgs" in vias:
-        return Advice(
-            "LBFGS read its loss and its directions back",
-            "LBFGS decides on the host in each iteration. An optimizer that does not, such as AdamW, needs no wait.",
-            "torch/optim/lbfgs.py (torch 2.13); " + ITEM.source,
-            elsewhere=True,
-        )
-    if "optim/lr_scheduler" in vias:
-        return Advice(
-            "The learning rate's scheduler read its metric",
-            "Step it once an epoch, with the epoch's mean: `scheduler.step(total / steps)`. Its `patience` then counts "
-            "epochs.",
-            "torch/optim/lr_scheduler.py (torch 2.13); " + ITEM.source,
-        )
-    if line.phases == (Phase.OPTIMIZER,):
-        return Advice(
-            "The optimizer read a value back",
-            "Use the fused optimizer: `AdamW(..., fused=True)`, with the learning rate as a Python number.",
-            "scvi-tools PR 3998 (17 of 22 waits of a step were an unfused Adam's); " + ITEM.source,
-            elsewhere=True,
-        )
-    product = UserLine.at(line.site).product
-    if line.phases == (Phase.BACKWARD,) and product:
-        instead = "x.log().cumsum(dim).exp()" if product == "cumprod" else "x.log().sum(dim).exp()"
-        return Advice(
-            f"The backward of `{product}` looked for zeros",
-            f"If all values are above 0, write `{instead}`: its backward reads nothing.",
-            "torch/csrc/autograd/FunctionsManual.cpp (prod_backward, cumprod_backward), torch 2.13; " + ITEM.source,
-        )
-    if re.search(r"\bone_hot\(", code) and not re.search(r"num_classes|\bone_hot\([^()]*,", code):
-        return Advice(
-            "`one_hot` read the largest class",
-            "Pass `num_classes=`: the result's size is then known without a read.",
-            "aten/src/ATen/native/Onehot.cpp (torch 2.13); " + ITEM.source,
-        )
-    return None
+_READS: Final = [_Read(**row) for row in read_table(__file__, "reads.toml")["read"]]
 
 
 def in_library(line: AtLine) -> Advice | None:
-    if _TRAINER.search(line.site.file) and re.match(r"if \(?$|.*\bisnan\(", line.site.source.strip()):
-        return Advice(
-            "The Trainer checked whether the loss is finite",
-            "Use `TrainingArguments(..., logging_nan_inf_filter=False)`; a NaN loss then shows in the log.",
-            "transformers/trainer.py (transformers 4.46 to 5.23); " + ITEM.source,
-            elsewhere=True,
-        )
-    if _LIGHTNING.search(line.site.file):
-        return Advice(
-            "Lightning read a value that was logged",
-            "Leave `prog_bar=True` out of `self.log(...)`: such a value is read after every batch, however rarely the "
-            "bar is drawn.",
-            "lightning/pytorch/trainer/connectors/logger_connector/result.py (lightning 2.6); " + ITEM.source,
-            elsewhere=True,
-        )
-    found = _METRICS.search(line.site.file)
-    if found is None:
-        return None
-    library = found[1]
-    checks = ", and leave out its checks of the values: `validate_args=False`" if library == "torchmetrics" else ""
-    return Advice(
-        f"A metric of {library} read a value",
-        f"Update the metric on the device, and compute it once an epoch{checks}.",
-        elsewhere=True,
-    )
+    """Reads that a function of torch makes, a trainer or a metric."""
+    vias = " ".join(wait.site.via for wait in line.occurrences)
+    code = f"{without_comment(line.site.source).strip()}\n{UserLine.at(line.site).code}"
+    read = next((row for row in _READS if row.fits(line, vias, code)), None)
+    source = f"{read.source}; {ITEM.source}" if read is not None and read.source else ""
+    return None if read is None else Advice(read.what, read.fix, source, read.elsewhere)

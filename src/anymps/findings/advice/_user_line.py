@@ -59,11 +59,6 @@ class UserLine:
         return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in self.parsed.nodes)
 
     @property
-    def product(self) -> str:
-        """`cumprod` or `prod` where it calls one."""
-        return next((last_name(call) for call in self.parsed.calls if last_name(call) in ("cumprod", "prod")), "")
-
-    @property
     def appends_to(self) -> str:
         """The list of `losses.append(...)` and `losses += [...]`, empty if the line is none."""
         return self._list_of("append") or self._added(to_a_list=True)

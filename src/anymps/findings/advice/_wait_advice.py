@@ -7,10 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from anymps._tables import read_table
 from anymps.findings._costs import COPY, ITEM
 from anymps.findings._loop import AtLine, number
 from anymps.findings.advice._equivalents import base_name
-from anymps.findings.advice._library_advice import Advice, in_library, in_torch
+from anymps.findings.advice._library_advice import Advice, in_library
 from anymps.findings.advice._user_line import UserLine, collected, every_10, given_to_environment, without_read
 from anymps.findings.edits import place_at, recorded_statements
 from anymps.record import Phase, Site
@@ -47,39 +48,8 @@ _SIZE: Final = (
     "A size or an index is a Python number: compute it on the CPU. Or keep the whole tensor and a mask: a sum is "
     "`torch.where(mask, x, 0).sum()`, a mean is that divided by `mask.sum()`."
 )
-_MASK: Final = (
-    "Keep the mask instead of indexing: a sum is `torch.where(mask, x, 0).sum()`, a mean is that divided by "
-    "`mask.sum()`."
-)
-
-INSTEAD: Final = {
-    "nonzero": _MASK,
-    "masked_select": _MASK,
-    "masked_scatter_": "Write `torch.where(mask, value, x)`, if there is one value for each element.",
-    "index": (
-        "If the mask stays the same, compute `index = mask.nonzero(as_tuple=True)` before the loop and use "
-        f"`x[index]` in it. Otherwise: {_MASK[0].lower()}{_MASK[1:]}"
-    ),
-    "_index_put_impl_": "Write `x = torch.where(mask, value, x)` for `x[mask] = value`, if `value` is one number.",
-    "repeat_interleave": "Pass `output_size=`: the result's size is then known without a read.",
-    "equal": (
-        "Compare on the device, `(a == b).all()`. Only a test that reports or ends the run can be made every 10 steps."
-    ),
-    "bincount": "Add into a tensor of known size: `counts.scatter_add_(0, labels, torch.ones_like(labels))`.",
-    "masked_fill_": "Pass the fill value as a Python number.",
-    "index_fill_": "Pass the fill value as a Python number.",
-    "bernoulli_": "Pass the probability as a Python number.",
-    "histc": "Pass `min=` and `max=`.",
-    "histogram": "Give `range=`.",
-    "_histogramdd_bin_edges": "Give `range=`.",
-    "_histogramdd_from_bin_cts": "Give `range=`.",
-    "searchsorted": "Sort the sequence itself and leave `sorter=` out.",
-    "_fused_adam_": "Pass the learning rate as a Python number.",
-    "_fused_adamw_": "Pass the learning rate as a Python number.",
-    "_fused_sgd_": "Pass the learning rate as a Python number.",
-}
+INSTEAD: Final[dict[str, str]] = read_table(__file__, "reads.toml")["instead"]
 """What to write instead of an operator that reads back inside, by its base name."""
-
 
 _LOSS: Final = re.compile(r"\b(?:cross_entropy|nll_loss|CrossEntropyLoss|NLLLoss|criterion|loss_f\w*)\(")
 _SELDOM: Final = "If the test only reports or ends the run"
@@ -245,13 +215,8 @@ def anomaly_advice(line: AtLine) -> Advice | None:
 
 def read_advice(line: AtLine) -> Advice:
     """A value that is read."""
-    vias = " ".join(wait.site.via for wait in line.occurrences)
-    return (
-        in_torch(line, vias)
-        or in_library(line)
-        or _in_test(UserLine.of(line.site.source))
-        or _in_value(UserLine.of(line.site.source), line)
-    )
+    line_alone = UserLine.of(line.site.source)
+    return in_library(line) or _in_test(line_alone) or _in_value(line_alone, line)
 
 
 def _in_test(line: UserLine) -> Advice | None:
