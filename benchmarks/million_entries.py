@@ -23,9 +23,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from anymps._settings import FORMATS
 from anymps.capture._recorder import ALLOCATION_LIMIT
 from anymps.record import Direction, Fate, Phase, RecordingBuilder, RecordingWriter, Wait
-from anymps.report import FORMATS
 
 SECONDS = 10.0
 PREDICTING = 5.0
