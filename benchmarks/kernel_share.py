@@ -17,8 +17,7 @@ from typing import Final
 import torch
 
 import anymps
-from anymps.findings import Story
-from anymps.report._checked import own_kernels_object
+from anymps.record import Fate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from integration.models import CASES, LACKING, Case, train
@@ -37,9 +36,10 @@ def measure(case: Case, is_checked: bool) -> tuple[int, int, int, list[str]]:
                 train(case(), "mps", "adamw", STEPS)
                 compared = checked.compared
             wrong = [str(found) for found in checked.found]
-    share = own_kernels_object(Story.of(capture.recording))
-    assert share is not None
-    return share["of"], share["calls"], compared, wrong
+    real = capture.recording.run.real_calls
+    assert real is not None
+    calls = sum(use.count for use in capture.recording.operators() if use.fate is Fate.NATIVE)
+    return calls, sum(real.values()), compared, wrong
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def test_what_imports_a_module_is_chosen() -> None:
     def names(*files: str) -> list[str]:
         return [path.name for path in changed.chosen({changed.ROOT / file for file in files})]
 
-    ratio = names("src/anymps/cost/_ratio.py")
+    ratio = names("src/anymps/cost/_for_mac.py")
     assert "test_cost_ratio.py" in ratio  # from anymps.cost import speed_ratio
     assert "test_mac.py" not in ratio
     (mac,) = (path for path in changed.TESTS.rglob("test_mac.py"))

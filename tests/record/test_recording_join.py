@@ -97,7 +97,7 @@ def test_the_card_of_each_process() -> None:
     assert dict(environment(Story.of(shared)))["device"] == f"virtual: computed on cuda:0, {h100} by the rules of MPS"
     plain = joined(worker(virtual=True), worker(virtual=True))
     queued = "The time of the GPU: a call here takes as long as the host needs to queue it for the NVIDIA GPU."
-    assert [queued in not_modelled(Story.of(recording)) for recording in (apart, shared, plain)] == [True, True, False]
+    assert [queued in not_modelled(recording.run) for recording in (apart, shared, plain)] == [True, True, False]
     assert dict(environment(Story.of(plain)))["device"] == "virtual: computed on this machine by the rules of MPS"
 
 

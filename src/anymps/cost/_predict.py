@@ -115,7 +115,9 @@ def operator_time(call: OperatorCall, mac: Mac, release: TorchRelease, coefficie
     if longest.seconds < 2 * launch:
         bound = "launch"
     group = "below 1 ms" if device < 1e-3 else "1 ms and above"
-    low, high = widened(coefficients.intervals[group], width(kind.kind, call, mac, coefficients))
+    low, high = widened(
+        coefficients.intervals[group], width(coefficients.wider[kind.kind], kind.kind, call, mac, coefficients)
+    )
     rows = coefficients.rows[kind.kind]
     return OperatorTime(device, device * low, device * high, host, kind.kind, bound, rows)
 
@@ -167,17 +169,8 @@ def moved_bytes(call: OperatorCall) -> int:
     return max(tensor.size for tensor in tensors) if places == {True, False} else 0
 
 
-def width(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
-    """What widens an interval, in logarithms: a class that is hard to predict, half types on an M5."""
-    return _width(coefficients.wider[kind], kind, call, mac, coefficients)
-
-
-def width_between(kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
-    """As `width`, of the interval of a ratio to another Mac's time."""
-    return _width(coefficients.between[kind], kind, call, mac, coefficients)
-
-
-def _width(known: float, kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+def width(known: float, kind: str, call: OperatorCall, mac: Mac, coefficients: Coefficients) -> float:
+    """What widens an interval, in logarithms: what is `known` of the class, and half types on an M5."""
     squares = known**2
     if kind in coefficients.matrix and dtype_group(mac, read_tensor(call.inputs[0]).dtype) == "half types, M5":
         squares += _WIDER_FOR_M5**2

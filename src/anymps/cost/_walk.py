@@ -34,7 +34,6 @@ from anymps.cost._predict import (
     wait_seconds,
     widened,
     width,
-    width_between,
     works_of,
 )
 from anymps.cost._tensors import OperatorCall
@@ -386,4 +385,5 @@ class _Book:
             return time, 0.0, 0.0
         time = replace(time, host=self._slower * time.host)
         about = time.kind, call, self._mac, self._coefficients
-        return time, width(*about), width_between(*about)
+        of_time, of_ratio = (known[time.kind] for known in (self._coefficients.wider, self._coefficients.between))
+        return time, width(of_time, *about), width(of_ratio, *about)

@@ -15,8 +15,6 @@ from anymps.report.document._console import (
     printed,
     written_to,
 )
-from anymps.report.document._html import as_page
-from anymps.report.document._markdown import as_markdown
 from anymps.report.document._rendered import print_document, rendered
 from anymps.report.document._terminal import as_text
 from anymps.report.document._tree import (
