@@ -105,16 +105,16 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
     alike = after is not None and bool(after.error) and after.stops_like(done.unchanged)
     _tell_stop(f"before{' and after' if alike else ''}, the script stops", done.unchanged)
     if after is None:
-        say_plain("  these changes choose no device")
+        tell("  these changes choose no device")
     elif after.error and not alike:
         _tell_stop("after, it stops", after)
     elif not after.error and not after.used:
-        say_plain("  the changed script runs, but not on mps")
+        tell("  the changed script runs, but not on mps")
     elif not after.error:
         what = "the first steps of the changed script run" if after.early or after.cut else "the changed script runs"
-        say_plain(f"  {what} on mps")
+        tell(f"  {what} on mps")
     for note in done.notes:
-        say_plain(f"  {clean(note)}")
+        tell(f"  {clean(note)}")
 
 
 def _tell_stop(how: str, ran: Ran) -> None:
@@ -123,7 +123,7 @@ def _tell_stop(how: str, ran: Ran) -> None:
         return
     worker = ["in a process that it started:", *ran.worker.splitlines()] if ran.worker else []
     for line in (f"{how}{ran.place}: {ran.error}", *worker):
-        say_plain(f"  {clean(line)}")
+        tell(f"  {clean(line)}")
 
 
 def _suggest(suggestions: Sequence[Suggestion], passed: Sequence[tuple[str, int]] = ()) -> None:
@@ -136,9 +136,9 @@ def _suggest(suggestions: Sequence[Suggestion], passed: Sequence[tuple[str, int]
         place = f"{Path(finding.site.file).name}:{finding.site.line}" if finding.site.file else ""
         stays = finding.site.file_line not in passed
         why = f"not changed: {suggestion.why}" if stays else "needs no change: the changed script runs past it"
-        say_plain("  " + clean("  ".join(filter(None, (finding.id, place, why)))))
+        tell("  " + clean("  ".join(filter(None, (finding.id, place, why)))))
         if stays:
-            say_plain(f"         {clean(finding.fix)}")
+            tell(f"         {clean(finding.fix)}")
 
 
 def _names(edits: Iterable[Edit], main: Path) -> str:
@@ -151,8 +151,3 @@ def _names(edits: Iterable[Edit], main: Path) -> str:
         + (f" of {file.name}" if file != main else "")
         for (rule, file), places in lines.items()
     )
-
-
-def say_plain(text: str) -> None:
-    """A line on stderr, without our name before it."""
-    tell(text)

@@ -85,7 +85,7 @@ def run_target(target: Target, session: Session) -> int:
     with watch.installed():
         _hide_from_script()
         try:
-            status, ending = execute(target)
+            status, ending = execute(target.execute)
         except BaseException as error:  # the target was not found in its package
             watch.finish({"status": 2, "exception": type(error).__name__, "message": str(error)}, shown=False)
             raise

@@ -11,12 +11,12 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from anymps import capture
 from anymps._errors import UsageError
@@ -35,13 +35,6 @@ class TargetError(UsageError):
 
 class TargetNotFoundError(TargetError):
     """There is no such script or module."""
-
-
-class Executable(Protocol):
-    """Code of the user's: a `Target`, or the functions of `anymps bench`."""
-
-    def execute(self) -> None:
-        """Run it; whatever it raises passes through."""
 
 
 @dataclass(frozen=True)
@@ -211,8 +204,8 @@ def _find_spec(name: str) -> ModuleSpec | None:
         return None
 
 
-def execute(target: Executable) -> tuple[int, dict[str, object]]:
-    """Run a target to its end, threads included, and return its exit status and how it ended.
+def execute(code: Callable[[], None]) -> tuple[int, dict[str, object]]:
+    """Run code of the user's to its end, threads included, and return its exit status and how it ended.
 
     An exception is shown as python shows it (through `sys.excepthook`), without frames of anymps. How it ended is
     ``{"status": int}``; of one that was not caught what `ending_of` says.
@@ -220,7 +213,7 @@ def execute(target: Executable) -> tuple[int, dict[str, object]]:
     """
     try:
         try:
-            target.execute()
+            code()
         finally:
             # Python waits for them before it ends; what they do belongs to the run.
             _join_threads()

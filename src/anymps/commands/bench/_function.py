@@ -46,13 +46,13 @@ class BenchFunction:
         target.set_import_path()
         leave_signals()
         with contextlib.redirect_stdout(sys.stderr):
-            status, _ = execute(self)
+            status, _ = execute(self._time)
         if self._comparison is not None:
             print(bench_text(self._comparison, self._predictions, as_json=self._asked.json))
         return status
 
-    def execute(self) -> None:
-        """Import, prepare and time; for `_target.execute`. Raises TargetNotFoundError."""
+    def _time(self) -> None:
+        """Import, prepare and time. Raises TargetNotFoundError."""
         from anymps.train.timing import compare
 
         asked, function = self._asked, self._find()
