@@ -44,7 +44,7 @@ help:
 	@echo "make mutants PACKAGE=cost   do the tests notice faults? (SAMPLE, SEED)"
 	@echo "make fuzz-files   damaged files given to the commands (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
 	@echo "make fuzz    random programs on the device and the CPU, random Metal kernels (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_EXAMPLES)"
-	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), and a trace of every operator"
+	@echo "make stress  threads, forks, builds and sizes in numbers (ANYMPS_STRESS), every operator traced, every function called"
 	@echo "make public-kernels   Metal kernels of public repositories, fetched into PUBLIC"
 	@echo "make sanitize SANITIZER=address    tests of device and Metal kernels, native code compiled so (or: thread)"
 	@echo "make check   ruff, mypy, and the test of the floors"
@@ -76,7 +76,7 @@ integration: $(VENV)/.integration-$(KEY) core
 
 slow: $(VENV)/.integration-$(KEY) core
 	@echo "==> slow tests"
-	@$(PYTEST) -m slow $(PYTEST_FLAGS)
+	@$(PYTEST) -m slow $(PYTEST_FLAGS) $$(grep -rl --include='test_*.py' 'mark\.slow' tests)
 
 fuzz-files: $(VENV)/.test-$(KEY) core
 	@echo "==> damaged files (ANYMPS_FUZZ_SEED, ANYMPS_FUZZ_SECONDS)"
@@ -97,6 +97,10 @@ stress: $(VENV)/.test-$(KEY) core
 	@$(BIN)/python -m pytest -q tests/device/test_stress.py
 	@echo "==> every operator under torch.jit.trace"
 	@cd tests && $(abspath $(BIN))/python -W ignore -m traced_operators
+	@echo "==> every function of PyTorch's accelerator"
+	@cd tests && OMP_NUM_THREADS=1 $(abspath $(BIN))/python -m every_function
+	@echo "==> the accuracy of predicted times"
+	@$(BIN)/python benchmarks/fit_times.py --check
 
 mutants: $(VENV)/.test-$(KEY) core
 	@$(PIP) "cosmic-ray>=8.3,<9"

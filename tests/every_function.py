@@ -1,7 +1,8 @@
 """Calls of every function that PyTorch has for its accelerator, each in its own process: which of them end Python.
 
-`python every_function.py` prints one JSON object: the functions that were called, and for those that ended Python or
-did not return the last call and how it ended. A process is a fork of one that has the device and has not used it yet.
+`python every_function.py` calls all of torch.accelerator, torch.mps and torch.cuda with CUDA answered, on a used and on
+an unused device. It prints the functions that ended Python or did not return, with the last call and how it ended; the
+exit code is 1 then. A process is a fork of one that has the device and has not used it yet.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import contextlib
 import faulthandler
 import importlib
 import itertools
-import json
 import os
 import pkgutil
 import select
@@ -174,7 +174,7 @@ def run(functions: dict[str, Any]) -> dict[str, str]:
     return ends
 
 
-def main() -> None:
+def main() -> int:
     """Call all of them: first those of mps, then with `--cuda-as-mps` those of torch.cuda."""
     import torch
 
@@ -188,7 +188,9 @@ def main() -> None:
     # Of a CUDA build: giving back a lock that nobody took ends Python with plain torch, too.
     cuda |= {name: function for name, function in bindings("_cuda_").items() if not name.endswith("_mutex")}
     ends |= run(cuda)
-    print(json.dumps({"functions": [*mps, *cuda], "ends": ends}))
+    print(f"{len(mps) + len(cuda)} functions, of which {len(ends)} end Python")
+    print("\n".join(f"{name}: {how}" for name, how in ends.items()))
+    return bool(ends)
 
 
 def is_typed_memory(value: Any) -> bool:

@@ -25,7 +25,6 @@ LONG: Final = (
     "tests/integration/test_plan_writes_nothing.py",
     "tests/core/test_build.py",
     "tests/metal/test_metal_same.py",
-    "tests/device/test_every_function.py",
     # Of the other whole programs.
     "tests/integration/test_tutorial.py",
     "tests/integration/test_hostile_folder.py",

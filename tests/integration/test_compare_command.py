@@ -30,11 +30,11 @@ for step in range(13):
 HARD_CODED = """
 import torch
 torch.manual_seed(3)
-model = torch.nn.Linear(8, 8).{move}
+model = torch.nn.Linear(8, 8).cuda()
 for step in range(3):
-    loss = model(torch.ones(4, 8, device="{device}")).square().mean()
+    loss = model(torch.ones(4, 8, device="cuda")).square().mean()
     loss.backward()
-torch.{device}.synchronize()
+torch.cuda.synchronize()
 """
 
 SCALER_FOR_CUDA = """
@@ -59,14 +59,14 @@ device = "mps" if torch.backends.mps.is_available() else "cpu"
 torch.manual_seed(0)
 blocks = torch.nn.ModuleList([torch.nn.Linear(32, 96) for _ in range(3)]).to(device)
 optimizer = torch.optim.SGD(blocks.parameters(), lr=0.1)
-data = torch.randn(4, {length}, 32).to(device)
+data = torch.randn(4, 16, 32).to(device)
 for step in range(3):
     x = data
     for block in blocks:
         parts = block(x).split(32, dim=2)
-        q, k, v = (part.reshape(4, {length}, 2, 16).transpose(1, 2) for part in parts)
+        q, k, v = (part.reshape(4, 16, 2, 16).transpose(1, 2) for part in parts)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + y.transpose(1, 2).reshape(4, {length}, 32)
+        x = x + y.transpose(1, 2).reshape(4, 16, 32)
     loss = x.square().mean()
     optimizer.zero_grad()
     loss.backward()
@@ -117,18 +117,19 @@ def test_autocast_lists(tmp_path: Path) -> None:
     assert found["runs"][0]["steps"] == 2
 
 
-@pytest.mark.parametrize(("device", "move"), [("mps", 'to("mps")'), ("cuda", "cuda()")])
-def test_a_script_that_names_its_device(tmp_path: Path, device: str, move: str) -> None:
-    """It is compared unedited; one that asks for CUDA is run once more."""
-    status, found, said = run(tmp_path, HARD_CODED.format(device=device, move=move))
+def test_a_script_that_asks_for_cuda(tmp_path: Path) -> None:
+    """It is compared unedited, by a second run."""
+    status, found, said = run(tmp_path, HARD_CODED)
     assert (status, found["agrees"], found["used"], found["losses"]["difference"]) == (0, True, True, 0.0)
-    assert ("running it again with mps in its place" in said) is (device == "cuda")
+    assert "running it again with mps in its place" in said
 
 
-@pytest.mark.parametrize("length", [64, 16])  # 16: keys and their transpose have one shape
-def test_attention_that_runs_in_pieces_on_mps(tmp_path: Path, length: int) -> None:
-    """The CPU has one operator for attention and its backward, mps many: the runs agree."""
-    status, found, _ = run(tmp_path, ATTENTION.format(length=length))
+def test_attention_that_runs_in_pieces_on_mps(tmp_path: Path) -> None:
+    """The CPU has one operator for attention and its backward, mps many: the runs agree.
+
+    Keys and their transpose have one shape here.
+    """
+    status, found, _ = run(tmp_path, ATTENTION)
     assert (status, causes(found), found["agrees"]) == (0, [], True)
     assert found["losses"]["difference"] < 1e-6
 

@@ -52,8 +52,7 @@ def run(script: Path, record: Path, *options: str) -> tuple[subprocess.Completed
     return answer, find(Recording.open(record))
 
 
-@pytest.mark.parametrize("source", ["native", "observer"])
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize(("name", "source"), [*((name, "native") for name in EXPECTED), ("prefetch", "observer")])
 def test_script_for_cuda(name: str, source: str, tmp_path: Path) -> None:
     """It runs on mps, and what is found says how to write its lines."""
     answer, findings = run(SCRIPTS / f"{name}.py", tmp_path / "run.anymps", "--cuda-as-mps", "--source", source)

@@ -30,10 +30,10 @@ for step in range(24):
     optimizer.step()
     value = loss.item()
 """
-RUNS = ("{}.py", "{}.py:f", "{}:f", "-v", "-m", "--report")
+RUNS = ("{}.py", "{}.py:f", "-v", "-m", "--report")
 """First words of what runs code, in a process of its own."""
 COMMANDS = {
-    "bench": [["{}.py"], ["{}.py:f", "--device", "cpu"], ["{}:f"], ["no{}.py"]],
+    "bench": [["{}.py"], ["{}.py:f", "--device", "cpu"], ["no{}.py"]],
     "compare": [["{}.py"], ["no{}.py"]],
     "convert": [["{}.pt", "out{}.pt"], ["{}.pt", "{}"], ["{}", "out"], ["{}.safetensors", "o"], ["{}.pt", "{}.pt"]],
     "coverage": [["{}"], ["--torch", "{}", "add"]],
@@ -52,7 +52,7 @@ COMMANDS = {
         ["{}.anymps", "--baseline", "{}"],
         ["{}.anymps", "--format", "html", "--output", "no/{}"],
     ],
-    "run": [["{}.py"], ["-v", "{}.py"], ["-m", "{}"], ["{}.py", "--mac", "{}"], ["--report", "html={}.html", "{}.py"]],
+    "run": [["-v", "{}.py"], ["-m", "{}"], ["{}.py", "--mac", "{}"], ["--report", "html={}.html", "{}.py"]],
     "verify": [["--read", "{}"]],
 }
 

@@ -92,21 +92,17 @@ NO_LOADER = "it changed nothing: no data loader gives batches; put {batch} where
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("example", "problems"),
+    ("example", "change", "problem"),
     [
-        ("char_gpt.py", {"batch 2": NO_LOADER}),
-        ("digits_cnn.py", {"activation checkpointing": "it changed nothing: the model has no repeated blocks"}),
+        ("char_gpt.py", "batch=2", NO_LOADER),
+        ("digits_cnn.py", "checkpoint", "it changed nothing: the model has no repeated blocks"),
     ],
 )
-def test_what_ifs_on_the_examples(example: str, problems: dict[str, str], tmp_path: Path) -> None:
-    """Each change makes a run that needs less, or says in one line why it could not be tried."""
+def test_what_ifs_that_the_examples_cannot_try(example: str, change: str, problem: str, tmp_path: Path) -> None:
+    """One line says why."""
     path = Path(__file__).parents[2] / "examples" / example
-    options = [word for change in ("batch=2", "bf16", "checkpoint", "sgd") for word in ("--what-if", change)]
-    found = planned(tmp_path, "--mac", "M1 8GB", *options, str(path))
-    assert len(found["what_if"]) == 4
-    assert {tried["change"]: tried["problem"] for tried in found["what_if"] if tried["problem"]} == problems
-    for tried in found["what_if"]:
-        assert tried["problem"] or tried["peak_allocated"] < 0.95 * found["peak"]["allocated"]
+    found = planned(tmp_path, "--mac", "M1 8GB", "--no-larger", "--what-if", change, str(path))
+    assert [tried["problem"] for tried in found["what_if"]] == [problem]
 
 
 def begins_with(folder: Path, *words: str) -> dict[str, Any]:

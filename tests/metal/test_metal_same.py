@@ -231,5 +231,3 @@ def _sources(count: int, check: Callable[[random.Random], None]) -> Callable[[],
 
 test_random_kernels_compute_the_same = _sources(4, random_kernels_compute_the_same)
 test_random_loops_compute_the_same = pytest.mark.slow(_sources(4, random_loops_compute_the_same))
-if not EXAMPLES:
-    test_more_random_kernels_compute_the_same = pytest.mark.slow(_sources(10, random_kernels_compute_the_same))

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from anymps.verify.cases import Case, _samples
-from anymps.verify.cases._answering import digest_of
-from anymps.verify.cases._case import in_turn
+from anymps.verify.cases._answering import digest_of, in_turn
 
 pytestmark = pytest.mark.usefixtures("virtual_device")
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
-    from anymps.verify.cases._answering import answered
-    from anymps.verify.cases._case import Answer, Case
+    from anymps.verify.cases._answering import Answer, Case, answered
     from anymps.verify.cases._database import database
     from anymps.verify.cases._samples import Draws
     from anymps.verify.cases._table import TABLE, cases_of, machine_facts
@@ -19,8 +18,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_face(
         __name__,
         {
-            "_answering": "answered",
-            "_case": "Answer Case",
+            "_answering": "Answer Case answered",
             "_database": "database",
             "_samples": "Draws",
             "_table": "TABLE cases_of machine_facts",

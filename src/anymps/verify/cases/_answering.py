@@ -1,4 +1,4 @@
-"""The answer of a call as plain data: results with their layout, digest and some values, or a refusal."""
+"""A case, and its answer as plain data: results with their layout, digest and some values, or a refusal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,31 @@ import base64
 import ctypes
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from anymps.verify.cases._case import Answer
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case by its `id`, the same on every machine; `ask` gives the answer, and raises nothing of the device's."""
+
+    id: str
+    ask: Callable[[], Answer]
+
+
+def in_turn(rows: Sequence[Sequence[Case]]) -> list[Case]:
+    """The cases of all rows, in rounds: one of each row, and in each round every row at another of its places.
+
+    So a run that its time cuts off has something of every row (an operator) and of every place in one (a dtype).
+    """
+    rounds = range(max(map(len, rows), default=0))
+    return [row[(number + turn) % len(row)] for turn in rounds for number, row in enumerate(rows) if turn < len(row)]
 
 
 def answered(call: Callable[[], Any], keep: int, *, values: bool = True) -> Answer:

@@ -11,8 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from anymps.device import is_virtual, known_hazards
 from anymps.rules.faults import Hazard, Outcome, all_hazards
-from anymps.verify.cases._answering import answered
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._answering import Answer, Case, answered
 
 _UNSURE: Final = frozenset({Outcome.MAY_BE_WRONG, Outcome.VARIES, Outcome.OPEN, Outcome.MAY_ABORT, Outcome.MAY_HANG})
 _VALUES: Final = 2000

@@ -9,8 +9,7 @@ from typing import Final
 
 import torch
 
-from anymps.verify.cases._answering import refusal
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._answering import Answer, Case, refusal
 
 _MIB: Final = 1 << 20
 _MEASURED: Final = re.compile(r"(?<=allocated: )[\d.]+ \w+|(?<=allocations: )[\d.]+ \w+|(?<=allowed: )[\d.]+ \w+")

@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from anymps.rules import fallback_operators
-from anymps.verify.cases._answering import answered, digest_of, refusal
-from anymps.verify.cases._case import Answer, Case, in_turn
+from anymps.verify.cases._answering import Answer, Case, answered, digest_of, in_turn, refusal
 from anymps.verify.cases._database import database, seed_generators
 
 ASKED_DTYPES: Final = (

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from anymps.verify.cases._answering import answered
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._answering import Answer, Case, answered
 
 _SIZES: Final = (1, 5, 1001)
 _SEEDS: Final = (0, 42, 2**63 + 12345)

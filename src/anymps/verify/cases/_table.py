@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from anymps.mac import Mac
-from anymps.verify.cases._case import Case
+from anymps.verify.cases._answering import Case
 from anymps.verify.cases._faults import fault_cases
 from anymps.verify.cases._memory import memory_cases
 from anymps.verify.cases._samples import database_cases, fallback_cases

@@ -10,8 +10,7 @@ from typing import Final
 import torch
 
 from anymps.device import is_virtual
-from anymps.verify.cases._answering import refusal
-from anymps.verify.cases._case import Answer, Case
+from anymps.verify.cases._answering import Answer, Case, refusal
 from anymps.verify.cases._waiting import WAITING, WaitingCall
 
 _QUEUE: Final = 0.15
