@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anymps.capture.observer._refusals import DELAYED_ERROR, culprit_of, kind_of, refused_operator
-from anymps.capture.observer._saved import keeps_results_alone
+from anymps.capture.observer._refusals import (
+    DELAYED_ERROR,
+    culprit_of,
+    keeps_results_alone,
+    kind_of,
+    refused_operator,
+)
 from anymps.capture.observer._waits import Waits
 from anymps.device import known_hazards
 from anymps.record import Fate, RefusalKind
