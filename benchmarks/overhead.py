@@ -33,9 +33,9 @@ import anymps
 VOCABULARY = 64
 HEADS = 4
 SIZES = (  # (width, positions, batch, layers), rounds, budget of device, budget of device and recording
-    ((32, 16, 2, 4), 300, 1.20, 1.30),
-    ((128, 64, 4, 4), 80, 1.02, 1.04),
-    ((384, 128, 8, 4), 10, 1.005, 1.01),
+    ((32, 16, 2, 4), 300, 1.02, 1.08),
+    ((128, 64, 4, 4), 80, 1.015, 1.04),
+    ((384, 128, 8, 4), 10, 1.005, 1.015),
 )
 CONTENDERS = ("device", "device + recording", "torch.profiler", "TorchDispatchMode", "observer")
 

@@ -22,7 +22,7 @@ struct HostArguments {
   struct Slot {
     at::Tensor tensor;
     at::Tensor* written = nullptr;  // the caller's tensor behind it, if it is written
-    bool borrowed = false;          // the call holds it, and nobody can put another in its place: it is not counted once more
+    bool borrowed = false;          // the call holds it, and nobody puts another in its place: it is not counted once more
 
     Slot() = default;
     ~Slot() {
@@ -55,10 +55,12 @@ struct HostArguments {
   at::Tensor& take(const at::Tensor& tensor, size_t position, bool is_written) {
     Slot& slot = slots[used++];
     if (is_written) {
-      slot.tensor = call.to_alias(tensor, true, position);
       slot.written = const_cast<at::Tensor*>(&tensor);
-    } else if (C10_LIKELY(tensor.defined())) {
+    }
+    if (C10_LIKELY(!is_written && tensor.defined() && call.on_host())) {
       slot.borrow(call.alias_of(tensor, false, position));
+    } else {
+      slot.tensor = call.to_alias(tensor, is_written, position);
     }
     return slot.tensor;
   }
