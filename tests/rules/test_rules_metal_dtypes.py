@@ -1,10 +1,16 @@
-"""Dtypes without a Metal kernel, by torch release."""
+"""Dtypes without a Metal kernel, by torch release, and what compares the table with the kernels of a wheel."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from anymps.rules._metal_dtypes import Form, _without_name, kernel_names
+from conformance.kernel_dtypes import differences, release_of
 
 RELEASES = ((2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 FLOAT8 = ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "float8_e8m0fnu")
@@ -61,3 +67,14 @@ def test_names_by_release() -> None:
     assert kernel_names((2, 12))["add"].cast == "add_%B_cast_%O"
     assert kernel_names((2, 13))["add"].cast == "add_%B_cast_%O_%C"
     assert kernel_names((2, 13))["div"].form is Form.QUOTIENT
+
+
+def test_the_table_is_compared_with_the_kernels_of_a_wheel() -> None:
+    """A kernel that the table denies, one that it claims, and an operator without any."""
+    assert release_of(Path("torch-2.13.0-cp311-cp311-macosx_14_0_arm64.whl")) == (2, 13)
+    names = {"add_dense_ushort_ushort", "add_dense_float_float", "fill_scalar_dense_int", "fill_scalar_dense_uint"}
+    found = list(differences(names, (2, 13)))
+    assert "torch 2.13: add uint16: add_dense_ushort_ushort" in found
+    assert "torch 2.13: fill uint16: no kernel" in found
+    assert "torch 2.13: abs: no kernel is called abs_%L_castout_%T" in found
+    assert not [line for line in found if line.startswith(("torch 2.13: add uint32", "torch 2.13: fill uint32"))]

@@ -4,11 +4,12 @@ An operator with a Metal kernel of PyTorch's own asks for it by a name made of M
 MPSGraph computes asks for the graph's dtype. Both fail for what has no name, the first also where no kernel has it.
 Copies without a cast, views, fills with zero and kernels that go by the size of an element ask for neither.
 
-Sources: kernel names in the macOS arm64 wheels of torch 2.11 to 2.15; `exec_unary_kernel`, `exec_binary_kernel`,
-`getMPSDataType` and `scalarToMetalTypeString` in aten/src/ATen/native/mps/OperationUtils.mm for how names are made; the
-format strings of the wheels for releases before 2.13; for MPSGraph the jump table of `getMPSDataType` in each of the
-wheels: all five releases take uint16 to uint64 and no 8-bit float. What MPSGraph then makes of unsigned numbers no
-public source says: there the CPU's own words stand, as they do for kernels that the wheels give no name for.
+Sources: kernel names in the macOS arm64 wheels of torch 2.11 to 2.15, which `python -m tests.conformance.kernel_dtypes`
+compares with this table; `exec_unary_kernel`, `exec_binary_kernel`, `getMPSDataType` and `scalarToMetalTypeString` in
+aten/src/ATen/native/mps/OperationUtils.mm for how names are made; the format strings of the wheels for releases before
+2.13; for MPSGraph the jump table of `getMPSDataType` in each of the wheels: all five releases take uint16 to uint64 and
+no 8-bit float. What MPSGraph then makes of unsigned numbers no public source says: there the CPU's own words stand, as
+they do for kernels that the wheels give no name for.
 """
 
 from __future__ import annotations
