@@ -131,6 +131,21 @@ def test_a_layer_asks_for_floats_of_its_own(dtype: torch.dtype) -> None:
     assert text_of(RuntimeError, torch.addr, x, x[0], x[0]) == "MPS device does not support addr for non-float input"
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, FLOAT8])
+def test_sizes_and_devices_are_checked_before_a_kernel_is_looked_for(dtype: torch.dtype) -> None:
+    """By the checks that a structured operator has apart from its kernels, and by those before them."""
+    x, host = four(dtype), torch.arange(4).to(dtype)
+    assert text_of(RuntimeError, torch.add, x, x[:3]) == (
+        "The size of tensor a (4) must match the size of tensor b (3) at non-singleton dimension 0"
+    )
+    square = x.view(2, 2)
+    assert text_of(RuntimeError, square.mm, x[None]) == "mat1 and mat2 shapes cannot be multiplied (2x2 and 1x4)"
+    assert text_of(IndexError, x.sum, 3) == "Dimension out of range (expected to be in range of [-1, 0], but got 3)"
+    elsewhere = text_of(RuntimeError, torch.ones(2, 2, device="mps").mm, torch.ones(2, 2))
+    assert text_of(RuntimeError, square.mm, host.view(2, 2)) == elsewhere
+    assert x.tolist() == [0, 1, 2, 3]
+
+
 def test_truth_values_have_no_product() -> None:
     """They go the way of whole numbers, and no kernel has them."""
     x = torch.ones(2, 2, dtype=torch.bool, device="mps")

@@ -28,8 +28,9 @@ Pool = dict[str, Any]
 # A tensor type is called torch.FloatTensor, CPUFloatType, torch.mps.FloatTensor or MPSFloatType.
 _TYPE_NAME = re.compile(r"(?:\b(?:CPU|MPS)|torch\.(?:mps\.)?)([A-Z][A-Za-z0-9]+)(?:Type|Tensor)\b")
 
-# MPS lacks a kernel, often for sizes that the trace ignores. Of two faults in a line, a Mac may tell the other.
+# MPS lacks a kernel, often for sizes that the trace ignores. It is looked for once the arguments are checked.
 _LACKING = re.compile(r"Failed to create function state object|not supported for torch|.*Yet not supported for complex")
+_CHECKED = re.compile(r"The size of tensor a|mat1 and mat2 shapes|Dimension out of range|.*same device")
 
 
 class Outcome(NamedTuple):
@@ -111,6 +112,7 @@ class Worlds:
         assert trace.failure is None, (trace.failure, self.told())
         refusal = refusal or trace.refusal
         if found.error and _LACKING.match(found.text):
+            assert not _CHECKED.match(expected.text), (expected, found, self.told())
             self.ended = True
             return False
         if refusal is not None:

@@ -19,7 +19,6 @@ enum Look : uint32_t {
   kWaitsOnScalar = 1u << 17,    // waits only if a 0-dim operand lies on mps
   kWaitsOnZeroDim = 1u << 18,   // waits only if the first tensor is 0-dim
   kWaitsOnArguments = 1u << 19, // waits only if `waits_if` says so
-  kRefusesDtypes = 1u << 20,    // `refused` is not empty
 };
 constexpr uint32_t kWaitsOnTensor = kWaitsOnMask | kWaitsOnScalar | kWaitsOnZeroDim;
 constexpr uint32_t kConditionalWait = kWaitsOnTensor | kWaitsOnArguments;

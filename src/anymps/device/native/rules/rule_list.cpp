@@ -51,7 +51,6 @@ void set_dtypes(Rule& rule, const DtypeRow& row) {
   rule.refusals = row.refused;
   for (const auto& [type, refusal] : row.refused) {
     rule.refused |= uint64_t(1) << type;
-    rule.flags |= kRefusesDtypes;
   }
 }
 

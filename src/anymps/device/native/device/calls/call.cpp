@@ -43,9 +43,8 @@ c10::TensorImpl* Call::alias_of(const at::Tensor& tensor, bool written, size_t p
 
 void Call::look_at(const at::Tensor& tensor, size_t position) {
   span_.input(tensor.unsafeGetTensorImpl());
-  if (C10_UNLIKELY(rule_.flags & (kWaitsOnTensor | kRefusesDtypes))) {
+  if (C10_UNLIKELY(rule_.flags & kWaitsOnTensor)) {
     note_wait_condition(tensor, position);
-    check_dtype(tensor);
   }
   if (C10_UNLIKELY(!tensor.is_mps())) {
     check_foreign(rule_, tensor, position, cpu_scalars_, sparse_);
@@ -56,14 +55,6 @@ void Call::note_wait_condition(const at::Tensor& tensor, size_t position) {
   const Wait wait = wait_for_tensor(rule_, tensor, position);
   if (wait != Wait::None) {
     span_.wait(wait);
-  }
-}
-
-void Call::check_dtype(const at::Tensor& tensor) const {
-  const auto type = static_cast<int>(tensor.scalar_type());
-  if (arguments_.empty() && ((rule_.refused >> type) & 1)) {
-    const RefusedDtype& refusal = rule_.refusals.at(type);
-    refuse(Refusal::Dtype, rule_, static_cast<ErrorClass>(refusal.error), refusal.text, tensor);
   }
 }
 

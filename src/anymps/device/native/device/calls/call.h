@@ -116,7 +116,6 @@ class Call {
   bool broadcasts_small() const;
   void look_at(const at::Tensor& tensor, size_t position);
   void note_wait_condition(const at::Tensor& tensor, size_t position);
-  void check_dtype(const at::Tensor& tensor) const;
 
   // The storage of an argument of this call whose bytes a CPU kernel sees as `host`, or an empty one.
   c10::Storage storage_behind(const c10::StorageImpl* host) const;

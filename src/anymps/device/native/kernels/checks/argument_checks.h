@@ -7,7 +7,9 @@
 
 namespace anymps {
 
-// Raises what MPS says where no kernel has the dtypes of a call (anymps/rules/_metal_dtypes.py). The arguments are the caller's.
+// Raises what MPS says to the dtypes of a call: to that of its first tensor (anymps/rules/_dtypes.py), or where no kernel has them
+// (anymps/rules/_metal_dtypes.py). A Mac looks for the kernel last: what the operator says of sizes comes before. The arguments
+// are the caller's.
 void check_kernels(const Rule& rule, c10::ArrayRef<c10::IValue> arguments);
 
 // Runs the CPU kernel on host arguments (the last ones of `stack`, from `first` on), for an operator whose rule has

@@ -2,12 +2,15 @@
 #include "kernels/checks/argument_checks.h"
 
 #include "device/device.h"
+#include "kernels/redirect/boxed_arguments.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,13 +51,73 @@ void fill_in_place(std::string& text, const char* what, const std::string& by) {
   }
 }
 
+// Zeros of the CPU that lie as a tensor does.
+at::Tensor zeros_placed_as(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  at::Tensor zeros = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+  if (zeros.storage().nbytes() > 0) {
+    std::memset(zeros.storage().mutable_data(), 0, zeros.storage().nbytes());
+  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    zeros.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return zeros;
+}
+
+// Whether an operator's checks are apart from its kernels, the same on all devices. Those are its kernel for meta tensors, though
+// torch may have put one in Python before it.
+bool is_structured(const c10::OperatorHandle& op) {
+  return op.dumpState().find("/RegisterMeta") != std::string::npos;
+}
+
+// Raises what these checks say, as the CPU's kernel begins with them.
+void check_sizes(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  if (!is_structured(rule.op)) {
+    return;
+  }
+  torch::jit::Stack stack(arguments.begin(), arguments.end());
+  convert_arguments(rule, rule.op.schema().arguments(), stack, [](const at::Tensor& tensor, bool, size_t) { return zeros_placed_as(tensor); });
+  try {
+    rule.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const c10::Error& error) {
+    for (const char* by_kernel : {" not implemented for '", "ZeroDivisionError"}) {
+      if (error.msg().find(by_kernel) != std::string::npos) {
+        return;
+      }
+    }
+    throw;
+  }
+}
+
+// What MPS says to the dtype of the first tensor.
+void check_first(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& argument : arguments) {
+    const at::Tensor first = argument.isTensor() ? argument.toTensor()
+        : argument.isTensorList() && argument.toTensorList().size() > 0 ? at::Tensor(argument.toTensorList().get(0))
+                                                                         : at::Tensor();
+    if (!first.defined()) {
+      continue;
+    }
+    const auto type = static_cast<int>(first.scalar_type());
+    if ((rule.refused >> type) & 1) {
+      const RefusedDtype& refusal = rule.refusals.at(type);
+      check_sizes(rule, arguments);
+      refuse(Refusal::Dtype, rule, static_cast<ErrorClass>(refusal.error), refusal.text, first);
+    }
+    return;
+  }
+}
+
 // One call, its tensors and its number.
 class AskedKernel {
   using Form = KernelName::Form;
   using Type = c10::ScalarType;
 
  public:
-  AskedKernel(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) : rule_(rule), kernel_(rule.kernel) {
+  AskedKernel(const Rule& rule, c10::ArrayRef<c10::IValue> arguments)
+      : rule_(rule), kernel_(rule.kernel), arguments_(arguments) {
     const std::string& name = rule.op.operator_name().name;
     const bool in_place = name.back() == '_' && name.compare(0, 8, "aten::__") != 0;
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -171,6 +234,7 @@ class AskedKernel {
 
   [[noreturn]] void refuse_with(const char* text, const std::string& what) const {
     const Limit& limit = texts().limits.at(text);
+    check_sizes(rule_, arguments_);
     refuse(Refusal::Dtype, rule_, static_cast<ErrorClass>(limit.error), fill_in(limit.text, what), *lacking_);
   }
 
@@ -198,6 +262,7 @@ class AskedKernel {
 
   const Rule& rule_;
   const KernelName& kernel_;
+  const c10::ArrayRef<c10::IValue> arguments_;
   const at::Tensor* first_ = nullptr;
   const at::Tensor* second_ = nullptr;
   const at::Tensor* lacking_ = nullptr;
@@ -209,7 +274,10 @@ class AskedKernel {
 }  // namespace
 
 void check_kernels(const Rule& rule, c10::ArrayRef<c10::IValue> arguments) {
-  AskedKernel(rule, arguments).check();
+  check_first(rule, arguments);
+  if (rule.kernel.missing != 0) {
+    AskedKernel(rule, arguments).check();
+  }
 }
 
 }  // namespace anymps

@@ -168,7 +168,7 @@ class Redirect final : public c10::OperatorKernel {
     convert_arguments(rule_, schema.arguments(), *stack, [&](const at::Tensor& tensor, bool written, size_t position) {
       return call.to_alias(tensor, written, position);
     }, call.device());
-    if (C10_UNLIKELY(rule_.kernel.missing != 0)) {
+    if (C10_UNLIKELY((rule_.kernel.missing | rule_.refused) != 0)) {
       check_kernels(rule_, given);
     }
     const bool offered = C10_UNLIKELY(rule_.offered) && on_host && !host_key_.has(c10::DispatchKey::SparseCPU);
@@ -235,7 +235,7 @@ c10::KernelFunction make_redirect(const Rule& rule, c10::DispatchKey host_key) {
 }
 
 void BoxedWays::arrange(const Rule& rule, Own own, bool reads_memory) {
-  if (rule.widened != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
+  if (rule.widened != 0 || rule.refused != 0 || rule.kernel.missing != 0 || rule.alert != nullptr || rule.offered) {
     redirect = make_redirect(rule, c10::DispatchKey::CPU);
   }
   if (!substrate().computes_at_once()) {

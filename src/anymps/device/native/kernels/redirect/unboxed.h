@@ -278,7 +278,7 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
  private:
   R enter(Args... args) {
     const bool offered = Host::is_operator && rule_.offered;
-    if (C10_UNLIKELY(offered) || C10_UNLIKELY(rule_.widened != 0 && starts_widened(args...)) ||
+    if (C10_UNLIKELY(offered) || C10_UNLIKELY((rule_.widened | rule_.refused) != 0 && starts_elsewise(args...)) ||
         C10_UNLIKELY((lacks_kernel(args) || ...)) || C10_UNLIKELY(alerts(rule_))) {
       return call_boxed<R, Args...>(ways_.redirect, rule_, c10::DispatchKeySet(c10::DispatchKey::MPS), std::forward<Args>(args)...);
     }
@@ -288,11 +288,13 @@ class Unboxed<R(Args...), Host, shares> final : public c10::OperatorKernel {
     return run(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
   }
 
-  // Whether the first argument is a tensor whose dtype the CPU kernel lacks.
+  // Whether the first argument has a dtype that the CPU kernel lacks, or that MPS refuses.
   template <class First, class... Rest>
-  bool starts_widened(const First& first, const Rest&...) const {
+  bool starts_elsewise(const First& first, const Rest&...) const {
     if constexpr (std::is_same_v<First, at::Tensor>) {
-      return first.defined() && ((rule_.widened >> static_cast<int>(first.scalar_type())) & 1);
+      return first.defined() && (((rule_.widened | rule_.refused) >> static_cast<int>(first.scalar_type())) & 1);
+    } else if constexpr (std::is_same_v<First, at::ITensorListRef>) {
+      return first.size() != 0 && starts_elsewise(*first.begin());
     } else {
       return false;
     }
