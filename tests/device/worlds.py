@@ -115,7 +115,9 @@ class Worlds:
             assert not _CHECKED.match(expected.text), (expected, found, self.told())
             self.ended = True
             return False
-        if refusal is not None:
+        # What an operator's own checks say, on the CPU as on a Mac, comes before a kernel that it lacks.
+        checked = expected.error is not None and expected.in_cpu_words() == found.in_cpu_words()
+        if refusal is not None and not checked:
             said = BackendText(getattr(found.error, "__name__", ""), found.text)
             assert refusal == said, (refusal, found, self.told())
             self.ended = True
