@@ -211,8 +211,8 @@ These have no number:
 
 `predict_operator` raises `CostError` and says why; a step counts such calls in `left_out`.
 
-A recording knows the memory layout of a call's inputs and the axes along which it works. A recording of an earlier version does not, nor does a call
-that you write yourself. Then the usual case is assumed: inputs without permuted strides, and a reduction along the last of two axes of the same size.
+A recording knows the memory layout of a call's inputs and the axes along which it works. A call that you write yourself
+has neither. Then the usual case is assumed: inputs without permuted strides, and a reduction along the last of two axes of the same size.
 
 A kernel that `torch.compile` fused is assumed to read or write each of its buffers once, as an elementwise kernel does; this is a judgement. A hot
 laptop runs up to a third slower, which no prediction knows.
