@@ -202,6 +202,19 @@ def test_a_line_that_a_mac_never_enters(program: Program) -> None:
     assert (kept(done), left(done)) == (["MPS108", "MPS812"], [("MPS409", "the run on mps did not reach its line")])
 
 
+def test_a_run_on_mps_that_stops_before_a_line(program: Program) -> None:
+    """`.cuda()` after a float64 error: the run without a GPU came there, and shows that the edit is right."""
+    main = str(program.main.path)
+
+    def answer(edits: str, how: How) -> Ran:
+        if how.device == "mps":
+            return Ran("TypeError: no float64", seconds=1.0, reached=frozenset({(main, 4)}), trail=((main, 4),))
+        return ON_CPU if edits else NO_CUDA
+
+    done = checked(program, NO_CUDA, Runs(program, answer))
+    assert (kept(done), left(done)) == (["MPS108", "MPS409", "MPS812"], [])
+
+
 @pytest.mark.parametrize(
     ("given", "function", "kept_lines"),
     [

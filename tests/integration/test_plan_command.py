@@ -168,6 +168,11 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
         ),
         ("import sys\nsys.exit(3)\n", "anymps: the script stopped in a shapes-only run: exit status 3"),
         (
+            "import torch\nx = torch.ones(3, device='mps').cuda()\n",
+            "anymps: the script stopped in a shapes-only run: AssertionError: Torch not compiled with CUDA enabled "
+            "(a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)",
+        ),
+        (
             "import torch\nx = torch.ones(3, 4, device='mps')\n\ny = x @ torch.ones(5, 6, device='mps')\n",
             "anymps: the script stopped in a shapes-only run: RuntimeError: mat1 and mat2 shapes cannot be multiplied "
             "(3x4 and 5x6) (of aten::mm at train.py:4; a Mac stops there too, perhaps with another message)",
@@ -184,7 +189,7 @@ def test_a_mac_that_fails_shows_torchs_text_and_the_place(tmp_path: Path) -> Non
             "error Name or service not known>; run it once with a network, or use files on this machine",
         ),
     ],
-    ids=["no mps", "fails", "refused", "needs values", "exits", "shapes", "refused before", "network"],
+    ids=["no mps", "fails", "refused", "needs values", "exits", "CUDA", "shapes", "refused before", "network"],
 )
 def test_a_script_that_cannot_be_planned_gets_one_line(text: str, message: str, tmp_path: Path) -> None:
     """Exit code 2, nothing on standard output, and what to do."""

@@ -46,6 +46,7 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
         edits_for,
         file_patch,
         how_to_apply,
+        may_write,
         patch_folder,
         write_all,
     )
@@ -90,7 +91,8 @@ def fix(asked: FixSettings, module: str | None, words: tuple[str, ...]) -> int:
         for _, new in differences:
             say(f"{new.path} is written")
     elif differences:
-        say(f"nothing was changed on disk: {how_to_apply(folder)}, or run the same command with --write")
+        write = "--write" if all(may_write(old.path) for old, _ in differences) else "--write --force"
+        say(f"nothing was changed on disk: {how_to_apply(folder)}, or run the same command with {write}")
     return 0
 
 
@@ -108,6 +110,7 @@ def _tell(done: Checked, before: Ran, main: Path) -> None:
         tell("  these changes choose no device")
     elif after.error and not alike:
         _tell_stop("after, it stops", after)
+        tell("  mend that line in the patched script, and run anymps fix again: an error hides what comes after it")
     elif not after.error and not after.used:
         tell("  the changed script runs, but not on mps")
     elif not after.error:

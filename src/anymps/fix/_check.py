@@ -93,6 +93,7 @@ class Checked:
     after: Ran | None = None
     notes: list[str] = field(default_factory=list)
     left: list[Suggestion] = field(default_factory=list)
+    _alone: tuple[Program, Ran] | None = None  # what ran without a GPU, and agreed
 
     def __post_init__(self) -> None:
         self._seconds_left = max(RUNS * self._before.seconds, _LEAST_S) - self._before.seconds
@@ -119,6 +120,7 @@ class Checked:
                 agreed = agreement(before, after)
                 ended = f"the script stops as before{after.place}" if after.error else "the script runs"
                 self.notes.append(f"without a GPU, {agreed or ended}")
+                self._alone = tasks[0][0], after
                 return
             self._keep(self._fewer(), f"without a GPU {why}")
             if not self._has_time:
@@ -222,9 +224,11 @@ class Checked:
     def _leave_unreached(self, changed: Program, after: Ran) -> None:
         """Edits that choose a device, and to which the run on mps did not come: it says nothing about them.
 
-        Those stay that use what another edit changes, such as `args.cuda`: now it sends a Mac there, too.
+        Those stay that use what another edit changes, such as `args.cuda`: now it sends a Mac there, too. So do those
+        to which the run without a GPU came, if that on mps stopped before.
         """
-        came = [edit for edit in self.kept if _came_to(edit, self.program, changed, after)]
+        runs = [(changed, after), *([self._alone] if after.error and self._alone is not None else [])]
+        came = [edit for edit in self.kept if any(_came_to(edit, self.program, *run) for run in runs)]
         other = [edit for edit in self.kept if edit not in came and not self.chooses_device([edit])]
         given = {name for edit in came for name in _given_by(edit, self.program)}
         rest = [edit for edit in self.kept if edit not in (*came, *other)]

@@ -40,6 +40,15 @@ def check_may_write(path: Path, force: bool = False) -> None:
         raise UsageError(f"{path} is not written: it differs from HEAD; commit it first (--force writes it)")
 
 
+def may_write(path: Path) -> bool:
+    """Whether git keeps the old version of a file as it stands, so that it is written without `--force`."""
+    try:
+        check_may_write(path)
+    except UsageError:
+        return False
+    return True
+
+
 def write_all(files: Mapping[Path, bytes], before: Mapping[Path, bytes]) -> None:
     """Put new data in the place of files that hold `before`, each in one move, with its permissions: all or none.
 

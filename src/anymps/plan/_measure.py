@@ -248,6 +248,8 @@ def _what_stopped(ending: EndingFacts, recording: Recording) -> tuple[str, str]:
     text = f"the script stopped in a shapes-only run: {what}"
     if ending.exception == "PermissionError" or any(words in message for words in _REFUSED):
         return text, " (a plan keeps programs and libraries from writing; --allow-writes lets them)"
+    if "not compiled with CUDA" in message:
+        return text, " (a Mac raises this too: anymps fix ports the script, and --cuda-as-mps plans it as it is)"
     assumed = recording.marks(ASSUMED)
     first = first_line(message)
     if first and any(first_line(refusal.message) == first for refusal in recording.refusals()):
