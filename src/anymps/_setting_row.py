@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from anymps._text import listed
-
 _OTHERS: Final = {
     "release": (re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?"), "a release of torch, such as 2.15"),
     "seed": (re.compile(r"[0-9]{1,18}"), "a seed, such as 1"),
@@ -68,7 +66,8 @@ class Row:
     @property
     def choices(self) -> str:
         """The words as a sentence has them: `cpu, real or a release of torch, such as 2.15`."""
-        return listed([*self.words, *([_OTHERS[self.other][1]] if self.other else [])], "or")
+        words = [*self.words, *([_OTHERS[self.other][1]] if self.other else [])]
+        return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
     @property
     def placeholder(self) -> str:
