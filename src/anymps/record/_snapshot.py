@@ -15,13 +15,10 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from anymps._errors import RecordingError
 from anymps.cleanup import PrivateFolder
-
-if TYPE_CHECKING:
-    from anymps.record._writer import RecordingWriter
 
 # sqlite.org/fileformat2.html, "The Database Header" and "The Write-Ahead Log".
 _HEADER: Final = 100
@@ -39,7 +36,14 @@ _ATTEMPTS: Final = 100
 """Copies that may be out of date when they are done: a log begins anew every 64 MiB."""
 
 
-_writers: weakref.WeakValueDictionary[tuple[int, int], RecordingWriter] = weakref.WeakValueDictionary()
+class Writing(Protocol):
+    """What writes a recording in this process."""
+
+    def snapshot(self) -> sqlite3.Connection:
+        """What has been written so far, as a database in memory."""
+
+
+_writers: weakref.WeakValueDictionary[tuple[int, int], Writing] = weakref.WeakValueDictionary()
 
 
 def connect_memory() -> sqlite3.Connection:
@@ -91,7 +95,7 @@ def new_identity() -> int:
     return secrets.randbelow((1 << 31) - 1) + 1
 
 
-def register(path: Path, writer: RecordingWriter) -> None:
+def register(path: Path, writer: Writing) -> None:
     """Have this process read the file at `path` through its writer from now on.
 
     Opening and closing it again would drop the locks that SQLite holds on it (sqlite.org/howtocorrupt.html, "POSIX
@@ -100,13 +104,13 @@ def register(path: Path, writer: RecordingWriter) -> None:
     _writers[_key(path)] = writer
 
 
-def unregister(writer: RecordingWriter) -> None:
+def unregister(writer: Writing) -> None:
     """Have the file read directly again: it does not change any more."""
     for key in [key for key, other in _writers.items() if other is writer]:
         del _writers[key]
 
 
-def own_writer(path: Path) -> RecordingWriter | None:
+def own_writer(path: Path) -> Writing | None:
     """Who writes the file at `path` in this process."""
     try:
         return _writers.get(_key(path))
