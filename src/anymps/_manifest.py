@@ -26,6 +26,8 @@ _ENDING = re.compile(rf"{_FAILURE}(?:\+{_FAILURE})*")
 CRASHED = "Crashed"
 """The ending of a test whose process died."""
 _WHY = "# why: "
+NOT_JUDGED = "not judged: "
+"""Begins the reason of a test that was not run without mps: the next update judges it."""
 _HEADER = """\
 # Tests that are expected to fail on mps, each with its exception.
 # `pytest --mps` with this manifest fails if one of them passes, is skipped, fails differently or is gone, or if
@@ -178,7 +180,8 @@ def _kept_blocks(text: str, changes: Changes, left: dict[str, str]) -> Iterator[
             yield "", [*why, line]
         elif parsed[0] in left:
             test, ending = parsed[0], left.pop(parsed[0])
-            as_it_was = why if parsed[1] == ending else []
+            judged = not any(line.startswith(_WHY + NOT_JUDGED) for line in why)
+            as_it_was = why if parsed[1] == ending and judged else []
             yield test, [*(as_it_was or _reason(test, changes)), f"{test} {ending}"]
         elif parsed[0] not in changes.gone:
             yield parsed[0], [*why, line]

@@ -185,7 +185,7 @@ FLOAT64 = (
 
 
 def test_an_interrupt_of_the_session_writes_what_is_known(gate: Gate) -> None:
-    """Nothing is run again after Ctrl-C, and a line says so."""
+    """Nothing is run again after Ctrl-C; what is not judged says so, until an update has judged it."""
     gate.write(test_a=TWO_RED, test_b="def test_stop():\n    raise KeyboardInterrupt")
     result = gate.run(*UPDATE, "--mps-rerun")
     assert result.ret == pytest.ExitCode.INTERRUPTED
@@ -194,7 +194,9 @@ def test_an_interrupt_of_the_session_writes_what_is_known(gate: Gate) -> None:
         "Written, but not compared with the CPU, since they did not run without mps before the interrupt (run the "
         "update again): test_a.py::test_float64, test_a.py::test_traced",
     ]
-    assert gate.manifest.read_text().count(f"# why: {FLOAT64} (test_a.py)\n") == 2
+    assert gate.manifest.read_text().count(f"# why: not judged: {FLOAT64} (test_a.py)\n") == 2
+    gate.run(*UPDATE, "test_a.py").assert_outcomes(xfailed=2)
+    assert "not judged" not in gate.manifest.read_text()
 
 
 def test_an_interrupt_of_the_second_run_writes_what_is_known(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

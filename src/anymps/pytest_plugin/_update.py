@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anymps._manifest import CRASHED, Changes, Manifest, key, write_manifest
+from anymps._manifest import CRASHED, NOT_JUDGED, Changes, Manifest, key, write_manifest
 from anymps._paths import portable_path, portable_text, project_path
 from anymps._text import first_line, plural
 from anymps.children import CHILDREN_VARIABLE
@@ -47,7 +47,7 @@ def update(
 ) -> list[str]:
     """Write how the tests of this session ended; what to say about it. `rerun`: also ask a process without mps.
 
-    After an interrupt, of the session or of that process, it writes what is known.
+    After an interrupt, of the session or of that process, it writes what is known, and marks what is not judged.
     Raises OSError if the file cannot be written.
     """
     root, entries = str(config.rootpath), manifest.entries
@@ -56,13 +56,15 @@ def update(
     without = Without()
     if rerun and asked:
         without = Without(not_run=asked, stopped=True) if interrupted else _run_without_mps(config, asked)
+    unjudged = set(without.not_run) if without.stopped else set()
     for test in without.failed:
         del endings[test]
     out = {test for test in facts if test in entries and test not in endings} | set(gone)
     added = len(endings.keys() - entries.keys())
     changed = sum(test in entries and entries[test].ending != ending for test, ending in endings.items())
-    if added or changed or out or not manifest.path.exists():
-        reasons = {test: reason(facts[test], root) for test in endings}
+    left_open = [test for test, entry in entries.items() if entry.why.startswith(NOT_JUDGED) and test in endings]
+    if added or changed or out or left_open or not manifest.path.exists():
+        reasons = {test: NOT_JUDGED * (test in unjudged) + reason(facts[test], root) for test in endings}
         write_manifest(manifest.path, Changes(endings, out, reasons))
     name = project_path(str(manifest.path), (root,))
     said = [f"manifest {name}: {added} added, {changed} changed, {len(out)} removed"]
