@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integration.plan_runs import TRAINING, plan, planned, script
-from processes import run_python
+from processes import run_command, run_python
 from time_limits import REACHED, limited_plan
 
 pytestmark = pytest.mark.integration
@@ -287,4 +288,23 @@ def test_a_script_that_hangs_is_ended(tmp_path: Path) -> None:
     assert (result.status, result.err.splitlines()) == (
         2,
         ["anymps: the script did nothing on mps within 15 s; it must choose the device itself"],
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux sends SIGKILL at a hard limit")
+def test_a_limit_of_processor_time(tmp_path: Path) -> None:
+    """It is named as what ended the script, which the system kills as it does where memory runs out."""
+    name = script(tmp_path, "while True:\n    pass\n")
+    start = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (12, 12)); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'anymps', 'plan', '--mac', 'M1 8GB', *sys.argv[1:]])"
+    )
+    result = run_command("-c", start, name, cwd=tmp_path)
+    assert (result.status, result.err.splitlines()) == (
+        2,
+        [
+            "anymps: the script stopped: its process was ended by SIGXCPU; it reached the limit of processor time, "
+            "12 s (ulimit -t)"
+        ],
     )

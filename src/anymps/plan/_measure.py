@@ -17,7 +17,7 @@ from anymps.plan._shapes import Shapes
 from anymps.plan._trace import Kind, Trace
 from anymps.record import EndingFacts, Flag, MemoryStory, Moment, Occurrence, Recording, RoundKind
 from anymps.record.format import Picked
-from anymps.runs import Order, run
+from anymps.runs import Order, processor_limits, run
 
 ASSUMED = "anymps::assumed."
 """How marks begin where the device answered with an assumed value (device/native/device/substrates/shape_compute.h)."""
@@ -178,6 +178,8 @@ def _killed(number: int) -> Stopped:
     """The process was ended by a signal."""
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     why = _ENDINGS.get(name, "")
+    if name == "SIGXCPU":
+        why = f"; it reached the limit of processor time, {processor_limits()[0]} s (ulimit -t)"
     what = f"its process was ended by {name}{why}"
     return Stopped(f"anymps: the script stopped: {what}", what)
 

@@ -159,6 +159,7 @@ def run_command(command: Sequence[str], folder: Path, order: Order) -> int | Non
             _running.add(process.pid)
         if supervisor is not None:
             supervisor.handed_over()
+        _name_processor_limit(process.pid)
         try:
             return _wait(process, order.seconds, PATIENCE * order.seconds if order.patient else order.seconds)
         finally:
@@ -189,6 +190,23 @@ def _wait(process: subprocess.Popen[bytes], seconds: float, at_most: float) -> i
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_GRACE)
     return None
+
+
+def processor_limits() -> tuple[int, int]:
+    """The soft and the hard limit of processor time, in seconds; -1 for none."""
+    import resource  # not on Windows
+
+    return resource.getrlimit(resource.RLIMIT_CPU)
+
+
+def _name_processor_limit(pid: int) -> None:
+    """Have SIGXCPU end a process a second before its limit of processor time: SIGKILL would not say why."""
+    soft, hard = processor_limits()
+    if sys.platform == "linux" and soft == hard > 0:
+        import resource
+
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_CPU, (hard - 1, hard))
 
 
 def _processor_seconds(pid: int) -> float:
