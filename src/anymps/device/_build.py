@@ -322,21 +322,26 @@ def _join(sources: Sequence[Path], work: Path) -> list[Path]:
 def _run(commands: Sequence[Sequence[str]], directory: Path) -> tuple[int, str]:
     """Run tools at the same time; return the first exit status that is not 0, and the output of those that failed.
 
-    Tells how far they are. They end when this process or the call does, by an error or a signal too.
+    Tells how far they are, and how long the others will take. They end when this process or the call does, by an error
+    or a signal too.
     """
     reader, writer = os.pipe()
-    jobs = min(job_count(), len(commands))
+    start, jobs = time.monotonic(), min(job_count(), len(commands))
+    seconds = 0.0
     with open(reader), ThreadPoolExecutor(jobs) as pool, open(writer, "w"):  # at last the pool waits for them
         runs = [pool.submit(_run_one, command, directory, reader) for command in commands]
-        for done, _ in enumerate(as_completed(runs), start=1):
+        for done, run in enumerate(as_completed(runs), start=1):
+            seconds += run.result()[2]
             if done < len(runs):
-                _say(f"unit {done} of {len(runs)} compiled")
+                left = (seconds / done * len(runs) - jobs * (time.monotonic() - start)) / jobs
+                _say(f"unit {done} of {len(runs)} compiled, about {max(5, 5 * round(left / 5))} s left")
     failed = [run.result() for run in runs if run.result()[0] != 0]
-    return (failed[0][0], "".join(output for _, output in failed)) if failed else (0, "")
+    return (failed[0][0], "".join(output for _, output, _ in failed)) if failed else (0, "")
 
 
-def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str]:
-    """Run a tool; return its exit status and its output, stderr with stdout."""
+def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[int, str, float]:
+    """Run a tool; return its exit status, its output, stderr with stdout, and how long it took, in seconds."""
+    start = time.monotonic()
     try:
         answer = subprocess.run(
             ["/bin/sh", "-c", _WATCHED, "sh", *command],
@@ -351,8 +356,8 @@ def _run_one(command: Sequence[str], directory: Path, lifeline: int) -> tuple[in
             errors="replace",
         )
     except OSError as error:
-        return 127, f"{command[0]}: {error.strerror}\n"
-    return answer.returncode, answer.stdout
+        return 127, f"{command[0]}: {error.strerror}\n", 0.0
+    return answer.returncode, answer.stdout, time.monotonic() - start
 
 
 def _compile_error(compiler: Compiler, output: str, log: Path) -> str:
