@@ -60,7 +60,7 @@ class Steps:
         lost_us: int = 0,
     ) -> None:
         """A look at the machine, `length` ns long: and its speeds."""
-        self.looks.append([self.clock, self.clock + length, lost_us, code, compute, 0.0, 0.0])
+        self.looks.append([self.clock, self.clock + length, lost_us, code, compute])
         self.clock += length
 
     def end(self) -> None:

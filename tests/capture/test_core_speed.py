@@ -1,4 +1,4 @@
-"""The speed of this machine's core by slices of work, and what code costs that a step runs once."""
+"""The speed of this machine's core by slices of work."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anymps.capture import _core_speed, _looks
+from anymps.capture import _core_speed
 from anymps.capture._core_speed import core_speed, core_speed_at_rest
-from anymps.capture._looks import cold_code
 
 US = 1_000
 
@@ -69,20 +68,3 @@ def test_a_slice_takes_processor_time() -> None:
 def test_no_list_is_sorted_twice_in_a_look() -> None:
     """A core learns the branches of a list that it sorts again."""
     assert len(set(_core_speed._NUMBERS)) >= _core_speed._WARM_UP + _core_speed._SLICES
-
-
-@pytest.mark.parametrize(
-    ("runs", "told"), [((60, 12), (60.0, 12.0)), ((10, 12), (12.0, 12.0)), ((0, 0), (0.001, 0.001))]
-)
-def test_a_first_run_stands_beside_a_second(
-    runs: tuple[int, int], told: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second one that was held up is no slower than the first, and a clock that stands still tells something."""
-    left = [1000 * each for each in runs]
-    monkeypatch.setattr(_looks, "_piece", lambda: left.pop(0))
-    assert cold_code() == told
-
-
-def test_the_piece_takes_processor_time() -> None:
-    """What other programs take of the core is not in it."""
-    assert 0 < _looks._piece() < 1_000_000_000

@@ -19,12 +19,12 @@ Clock = Callable[[], int]
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
-    """The speed of code (half of it for computing) and the us of cold code that looks find in turn; then 1.0 and 40.
+def found(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The speed of code (half of it for computing) that looks find in turn; then 1.0.
 
-    Code that runs again takes 10 us. At rest a core has the speed 2.0. A look takes 5 ms of the thread's time.
+    At rest a core has the speed 2.0. A look takes 5 ms of the thread's time.
     """
-    answers: list[tuple[float, float]] = []
+    answers: list[float] = []
     ran = [0]
 
     def thread_time_ns() -> int:
@@ -32,11 +32,10 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
         return ran[0]
 
     def speed() -> CoreSpeed:
-        code = answers.pop(0)[0] if answers else 1.0
+        code = answers.pop(0) if answers else 1.0
         return CoreSpeed(code, code / 2)
 
     monkeypatch.setattr(_looks.time, "thread_time_ns", thread_time_ns)
-    monkeypatch.setattr(_looks, "cold_code", lambda: (answers[0][1] if answers else 40.0, 10.0))
     monkeypatch.setattr(_looks, "core_speed", speed)
     monkeypatch.setattr(_looks, "core_speed_at_rest", lambda: CoreSpeed(2.0, 1.5))
     return answers
@@ -54,30 +53,30 @@ def clock_of(step: int, inside: int = 8) -> Clock:
     return clock_ns
 
 
-def test_a_look_is_kept_with_its_time_and_what_it_lost(found: list[tuple[float, float]]) -> None:
-    """Of its 8 ms the thread ran 5. The first one's code ran never before, or long ago."""
-    found += [(0.5, 900.0), (0.25, 60.0)]
+def test_a_look_is_kept_with_its_time_and_what_it_lost(found: list[float]) -> None:
+    """Of its 8 ms the thread ran 5."""
+    found += [0.5, 0.25]
     looks, clock = Looks(), clock_of(100)
     looks.stepped(clock)
     looks.stepped(clock)
     assert looks.end()["looks"] == [
-        (100 * MS, 108 * MS, 3000, 0.5, 0.25, 0.0, 0.0),
-        (208 * MS, 216 * MS, 3000, 0.25, 0.125, 60.0, 10.0),
+        (100 * MS, 108 * MS, 3000, 0.5, 0.25),
+        (208 * MS, 216 * MS, 3000, 0.25, 0.125),
     ]
 
 
-def test_the_whole_run_has_the_highest_speed_and_the_quickest_cold_code(found: list[tuple[float, float]]) -> None:
+def test_the_whole_run_has_the_highest_speed(found: list[float]) -> None:
     """After four looks the end does not count, where the machine may be another."""
-    found += [(0.4, 900.0), (0.5, 60.0), (0.3, 50.0), (0.4, 70.0)]
+    found += [0.4, 0.5, 0.3, 0.4]
     looks, clock = Looks(), clock_of(100)
     for _ in range(4):
         looks.stepped(clock)
     told = looks.end()
-    assert (told["core_speed"], told["compute_speed"], told["cold_code"]) == (0.5, 0.25, [50.0, 10.0])
+    assert (told["core_speed"], told["compute_speed"]) == (0.5, 0.25)
 
 
 @pytest.mark.parametrize("steps", [0, 3])
-def test_beside_few_looks_the_end_counts(steps: int, found: list[tuple[float, float]]) -> None:
+def test_beside_few_looks_the_end_counts(steps: int, found: list[float]) -> None:
     """What was found before the script ran says nothing of its loop."""
     looks, clock = Looks(), clock_of(100)
     assert looks.begin() == {"core_speed": 2.0, "compute_speed": 1.5}
@@ -85,7 +84,6 @@ def test_beside_few_looks_the_end_counts(steps: int, found: list[tuple[float, fl
         looks.stepped(clock)
     told = looks.end()
     assert (told["core_speed"], told["compute_speed"]) == (2.0, 1.5)
-    assert told["cold_code"] == ([40.0, 10.0] if steps else [])
 
 
 @pytest.mark.usefixtures("found")
@@ -99,9 +97,6 @@ def test_the_first_steps_are_looked_at_and_then_two_after_a_pause() -> None:
         if len(looks._looks) > before:
             taken.append(step)
     assert taken == [*range(1, 25), 51, 52, 79, 80]
-    rows = looks.end()["looks"]
-    assert isinstance(rows, list)
-    assert [row.cold for row in rows[-4:]] == [0.0, 40.0, 0.0, 40.0]
 
 
 @pytest.mark.usefixtures("found")
@@ -128,7 +123,7 @@ def test_the_first_steps_of_a_part_are_looked_at() -> None:
         looks.stepped(lambda: now[0])
     rows = looks.end()["looks"]
     assert isinstance(rows, list)
-    assert [row.cold for row in rows] == [0.0, 40.0, 40.0]
+    assert len(rows) == 3
 
 
 @pytest.mark.usefixtures("virtual_device", "found")

@@ -199,7 +199,7 @@ NAMES = st.sampled_from(sorted(SAMPLES))
 FACTS = [
     "arguments", "complete", "directory", "ending", "environment", "fallback", "mac", "mac_details", "parts", "script",
     "source", "started", "suite", "torch_version", "virtual", "wall_seconds", "allocations_dropped", "process", "other",
-    "core_speed", "compute_speed", "cold_code", "looks",
+    "core_speed", "compute_speed", "looks",
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ WHOLE: tuple[tuple[object, ...], tuple[object, ...]] = (
     (MOST + 1, -MOST - 1, 0.5, "7", True, None),
 )
 PART = {"name": "gw0", "begin_ns": 0, "complete": True}
-LOOK = [5, 8, 1, 0.5, 0.4, 40.0, 10.0]
+LOOK = [5, 8, 1, 0.5, 0.4]
 FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "script": TEXT,
     "loop": TEXT,
@@ -55,18 +55,16 @@ FACTS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "wall_seconds": ((0, 0.5, MOST), (-0.1, MOST + 1, True, "1", float("nan"))),
     "core_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
     "compute_speed": ((0.5, 99.9), (0.0, 100.0, 1, "1")),
-    "cold_code": (([], [9.5, 9.5], [98.0, 17.0]), ([17.0, 98.0], [9.5, 0.0], [98.0], [1e6, 1.0], [98, 17], 1.0)),
     "looks": (
-        ([], [LOOK], [LOOK, [*LOOK[:5], 0.0, 0.0]]),
+        ([], [LOOK], [LOOK, LOOK]),
         (
             {},
             LOOK,
-            [LOOK[:6]],
+            [LOOK[:4]],
+            [[*LOOK, 1.0]],
             [[9, *LOOK[1:]]],
             [[*LOOK[:2], -1, *LOOK[3:]]],
             [[*LOOK[:3], 0.0, *LOOK[4:]]],
-            [[*LOOK[:5], 9.0, 20.0]],
-            [[*LOOK[:5], 9.0, 0.0]],
             [["1", *LOOK[1:]]],
         ),
     ),

@@ -1,6 +1,6 @@
-"""Looks at the machine between a program's steps: the speed of its core, and how cold its caches are.
+"""Looks at the machine between a program's steps: the speed of its core.
 
-Both change within seconds on a machine that others use too. So each look is kept with its time, and a step's time is
+It changes within seconds on a machine that others use too. So each look is kept with its time, and a step's time is
 compared with the looks around it. The look itself runs between a step's last call and its end, and must not count as
 the program's own code. So its duration is kept too, and how long the thread had no core meanwhile: the recorder learns
 of it at the next step's first call, because that call's own code may be shorter than the look.
@@ -8,29 +8,11 @@ of it at the next step's first call, because that call's own code may be shorter
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from anymps.capture._core_speed import CoreSpeed, core_speed, core_speed_at_rest
-
-_write: Final = json.JSONEncoder(indent=1).encode  # with an indent, by Python alone
-_TEXT: Final = {"a": [1, 2.5, "x"], "b": {"c": [None, True]}}
-
-
-def cold_code() -> tuple[float, float]:
-    """The microseconds of a first run of the piece, and of a second one at once, which takes no longer."""
-    first, again = _piece(), _piece()
-    return max(first, again, 1) / 1000, max(again, 1) / 1000
-
-
-def _piece() -> int:
-    """Processor time of this thread in ns, so that what others take of the core is not in it."""
-    start = time.thread_time_ns()
-    _write(_TEXT)
-    return time.thread_time_ns() - start
-
 
 _SOON: Final = 24  # steps at the beginning of a run that are looked at however short they are
 _PAUSE_NS: Final = 800_000_000  # after two later looks, at least: one takes a millisecond
@@ -42,8 +24,7 @@ _ENOUGH: Final = 4  # looks that tell the speed without the run's end
 class _Look(NamedTuple):
     """One look at this machine's core, from `begin` to `end` in ns.
 
-    `lost` is the time without a core, in us; `code` and `compute` are speeds; `cold` and `again` are the times, in us,
-    of the same code with cold and with warm caches. Both are 0 if that code last ran more than a step before.
+    `lost` is the time without a core, in us; `code` and `compute` are speeds.
     """
 
     begin: int
@@ -51,8 +32,6 @@ class _Look(NamedTuple):
     lost: int
     code: float
     compute: float
-    cold: float
-    again: float
 
 
 class Looks:
@@ -60,7 +39,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._looks: list[_Look] = []
-        self._steps = self._looked_at = 0
+        self._steps = 0
         self._pause = _PAUSE_NS
         self._next = 0
 
@@ -71,7 +50,7 @@ class Looks:
     def begin_part(self) -> None:
         """The part of the run that is recorded begins: its first steps are looked at, and those before do not count."""
         self._looks.clear()
-        self._steps = self._looked_at = 0
+        self._steps = 0
 
     def stepped(self, clock_ns: Callable[[], int]) -> None:
         """A step of the program is over: look, if it is one of the first, or the last looks are long ago.
@@ -83,13 +62,10 @@ class Looks:
         if self._steps > _SOON and begin < self._next:
             return
         ran = time.thread_time_ns()
-        cold, speed = cold_code(), core_speed()
-        if self._looked_at != self._steps - 1 or not self._looks:
-            cold = 0.0, 0.0
-        self._looked_at = self._steps
+        speed = core_speed()
         ran = time.thread_time_ns() - ran
         end = clock_ns()
-        self._looks.append(_Look(begin, end, max(0, end - begin - ran) // 1000, *speed, *cold))
+        self._looks.append(_Look(begin, end, max(0, end - begin - ran) // 1000, *speed))
         if len(self._looks) % _IN_A_ROW == 0:
             self._next = end + self._pause
         if len(self._looks) > _MOST:
@@ -101,18 +77,16 @@ class Looks:
         self._pause *= 2
 
     def end(self) -> dict[str, object]:
-        """What a recording holds of it: each look, and of the whole run the highest speeds and the quickest cold code.
+        """What a recording holds of it: each look, and of the whole run the highest speeds.
 
         Where the looks are few, the speed at the end counts too.
         """
         looks = self._looks
-        known = [(look.cold, look.again) for look in looks if look.cold]
         speeds = [CoreSpeed(look.code, look.compute) for look in looks]
         if len(looks) < _ENOUGH:
             speeds.append(core_speed_at_rest())
         highest = CoreSpeed(max(speed.code for speed in speeds), max(speed.compute for speed in speeds))
-        cold = list(map(min, zip(*known, strict=True)))
-        return {**_facts(highest), "cold_code": cold, "looks": looks}
+        return {**_facts(highest), "looks": looks}
 
 
 def _facts(speed: CoreSpeed) -> dict[str, object]:

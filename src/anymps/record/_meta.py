@@ -24,18 +24,13 @@ _Seconds = Annotated[float | int, lambda seconds: 0 <= seconds <= MOST]
 _Speed = Annotated[float, lambda speed: 0.0 < speed < 100.0]
 
 
-def _is_cold(times: tuple[float, ...]) -> bool:
-    """A first run takes no less time than the second; or neither was measured."""
-    return not times or (len(times) == 2 and 0.0 < times[1] <= times[0] < 1e6)
-
-
 def _is_look(row: tuple[Any, ...]) -> bool:
-    begin, end, lost, _, _, *cold = row
-    return bool(begin <= end and lost >= 0 and (cold == [0.0, 0.0] or _is_cold(tuple(cold))))
+    begin, end, lost, *_ = row
+    return bool(begin <= end and lost >= 0)
 
 
-Look = Annotated[tuple[int, int, int, _Speed, _Speed, float, float], _is_look]
-"""Begin and end in ns; us in which the thread had no core; two speeds; us with cold and with warm caches, or zeros."""
+Look = Annotated[tuple[int, int, int, _Speed, _Speed], _is_look]
+"""Begin and end in ns; us in which the thread had no core; two speeds."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,6 @@ class Meta:
     wall_seconds: _Seconds | None = None
     core_speed: _Speed | None = None
     compute_speed: _Speed | None = None
-    cold_code: Annotated[tuple[float, ...], _is_cold] = ()
     looks: tuple[Look, ...] = ()
     allocations_dropped: bool | int = False
     real_calls: Mapping[str, _Count] | None = None
