@@ -165,7 +165,7 @@ def test_another_process_may_take_its_folder_away(small_cache: Path, monkeypatch
 def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says what to name."""
     from anymps._errors import UsageError
-    from anymps.metal import cache_limit
+    from anymps.metal.compilation._cache_limit import cache_limit
 
     monkeypatch.setenv("ANYMPS_SHADER_CACHE_MB", "1 GB")
     with pytest.raises(UsageError) as raised:

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from anymps.metal._shim import SHIM
     from anymps.metal.checking import ShaderFault, ShaderFaultWarning, take_shader_faults
     from anymps.metal.compilation import (
-        cache_bytes,
         cache_directory,
-        cache_limit,
         find_compiler,
         find_or_make,
         runs_loops,
-        shader_cache,
         tool_key,
         undefined_symbols,
     )
@@ -40,7 +37,6 @@ if not TYPE_CHECKING:
             "_runtime": "KernelEntry runtime",
             "_shim": "SHIM",
             "checking": "ShaderFault ShaderFaultWarning take_shader_faults",
-            "compilation": "cache_bytes cache_directory cache_limit find_compiler find_or_make "
-            "runs_loops shader_cache tool_key undefined_symbols",
+            "compilation": "cache_directory find_compiler find_or_make runs_loops tool_key undefined_symbols",
         },
     )

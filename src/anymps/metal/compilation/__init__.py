@@ -11,7 +11,6 @@ from anymps._lazy import lazy_face
 
 if TYPE_CHECKING:
     from anymps.metal.compilation._cache import cache_directory, find_or_make
-    from anymps.metal.compilation._cache_limit import cache_bytes, cache_limit, shader_cache
     from anymps.metal.compilation._compile import compile_checker, compile_runtime, compile_shader, runs_loops
     from anymps.metal.compilation._compiler import find_compiler, tool_key
     from anymps.metal.compilation._diagnostics import UnsetVariable
@@ -23,7 +22,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "_cache": "cache_directory find_or_make",
-            "_cache_limit": "cache_bytes cache_limit shader_cache",
             "_compile": "compile_checker compile_runtime compile_shader runs_loops",
             "_compiler": "find_compiler tool_key",
             "_elf": "undefined_symbols",

@@ -16,22 +16,12 @@ _PARTS = ("kernels", "objects", "shim", "checker", "runtime", "support")  # all 
 _IN_USE = 3600  # seconds; another process may have found it and not have loaded it yet
 
 
-def shader_cache() -> Path:
-    """The folder of what was compiled. It may not exist. Raises UsageError if its place cannot be told."""
-    return cache_home() / "metal"
-
-
 def cache_limit() -> int:
     """The size in bytes that the cache may have. Raises UsageError for what is no such number."""
     text = os.environ.get(LIMIT_VARIABLE, "").strip() or "1024"
     if not text.isdecimal():
         raise UsageError(f"{LIMIT_VARIABLE}={text} is not a number of megabytes: name one, such as 1024")
     return int(text) << 20
-
-
-def cache_bytes() -> int:
-    """The size of the cache on the disk, in bytes. Raises UsageError if its folder is not known."""
-    return _measure(shader_cache())[0]
 
 
 def mark_used(path: Path) -> None:
@@ -46,7 +36,7 @@ def prune() -> None:
     What was used within the last hour stays, and what a link leads to. A library that a process has loaded may go: the
     process keeps it. Raises UsageError for a limit that is no number.
     """
-    limit, home = cache_limit(), shader_cache()
+    limit, home = cache_limit(), cache_home() / "metal"
     entries = []
     for part in _PARTS:
         folder = home / part
