@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,9 +11,9 @@ import textwrap
 from dataclasses import asdict
 from pathlib import Path
 
-from anymps.children import ChildSettings
+from anymps.children import ChildParts, ChildSettings
 from anymps.children._parts import _order
-from anymps.record import Recording
+from anymps.record import Recording, RecordingBuilder
 from processes import PATIENCE, SOURCE_ROOT, clean_environment, run_python
 
 if sys.version_info >= (3, 11):
@@ -189,3 +190,14 @@ def test_ranks_are_in_the_order_of_their_numbers() -> None:
     names = ["3-70-rank10.anymps", "1-50.anymps", "4-80-rank2.anymps", "2-60.part", "9-90-rank0.part"]
     ordered = sorted(map(Path, names), key=_order)
     assert [file.name for file in ordered] == [names[4], names[2], names[0], names[1], names[3]]
+
+
+def test_a_folder_that_another_run_took_away(tmp_path: Path) -> None:
+    """A script that closes all descriptors gives up the lock on it: what is started next takes it for a leftover."""
+    parts = ChildParts()
+    parts.open(ChildSettings(device=False))
+    assert parts.folder is not None
+    shutil.rmtree(parts.folder)
+    with RecordingBuilder().close() as recording:
+        assert parts.join(recording, tmp_path / "run.anymps").lines == ()
+    assert parts.close() is None

@@ -171,9 +171,7 @@ class ChildParts:
         lines: list[str] = []
         with ExitStack() as stack:
             parts = []
-            found = [
-                entry for entry in sorted(self.folder.iterdir(), key=_order) if entry.suffix in (".part", ".anymps")
-            ]
+            found = sorted(_left_in(self.folder), key=_order)
             written = {file: _last_written(file) for file in found}
             for file in found:
                 part = self._opened(file, lines)
@@ -221,7 +219,7 @@ class ChildParts:
                 os.environ[name] = value
         self._before = {}
         folder, self.folder = self.folder, None
-        left = folder is not None and any(path.suffix in (".part", ".anymps") for path in folder.iterdir())
+        left = folder is not None and bool(_left_in(folder))
         if folder is not None:
             (folder / _SETTINGS).unlink(missing_ok=True)
             if not left:
@@ -311,6 +309,13 @@ def _ending(own: Recording, parts: list[tuple[str, Recording]]) -> dict[str, obj
             status = 1 if launcher.status is None else launcher.status
             return {"ending": {**cast("dict[str, object]", part.meta["ending"]), "status": status, "process": name}}
     return {}
+
+
+def _left_in(folder: Path) -> list[Path]:
+    """The parts that lie there; none where the folder is gone, as a script that closes all descriptors gives it up."""
+    with suppress(FileNotFoundError):
+        return [entry for entry in folder.iterdir() if entry.suffix in (".part", ".anymps")]
+    return []
 
 
 def _running(folder: Path) -> list[Path]:
