@@ -37,6 +37,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ('d = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")', 1),
         (f'device = torch.device("cpu")\nuse = {CHOICE}', 2),
         ("x = 1\nif torch.cuda.is_available():\n    model.cuda()", 2),
+        ("import torch\nargs.cuda = not args.no_cuda and torch.cuda.is_available()\nif args.cuda:\n    m.cuda()", 2),
         ('x = 1\nmodel.to(torch.device("cuda:1"))', 2),
         ('import torch\nDEVICE = "cpu"', 2),
         ('import torch\nparser.add_argument("--device", default="cpu")', 2),

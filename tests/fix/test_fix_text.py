@@ -294,6 +294,16 @@ def test_a_line_that_takes_the_device_is_mended_where_it_is_chosen(tmp_path: Pat
     ]
 
 
+def test_a_type_of_a_tensor_is_no_choice_of_a_device(tmp_path: Path) -> None:
+    """`'cuda' if x.is_cuda else 'cpu'` follows its tensor: a finding elsewhere is not sent there."""
+    program = project(tmp_path, {"train": "import torch\ndv = 'cuda' if x.is_cuda else 'cpu'\n"})
+    rule = next(rule for rule in RULES.values() if rule.project is not None)
+    found = rule.finding(Site(str(tmp_path / "train.py"), 1, "<module>", "import torch"), what="It.", count=1)
+    edits, suggestions = edits_for([found], program)
+    assert [edit.line for edit in edits] == [2]
+    assert [suggestion.why for suggestion in suggestions] == ["no safe edit of this line is known"]
+
+
 def test_which_files_are_the_scripts(tmp_path: Path) -> None:
     """What it imports, by its source or by name, and what a finding is about; not other scripts of the folder."""
     asks = "import torch\nd = torch.device('cuda')\n"

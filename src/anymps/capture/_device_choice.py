@@ -199,7 +199,7 @@ def _choices(source: str) -> tuple[_Choice, ...]:
 
 def _choices_at(node: ast.AST) -> Iterator[_Choice]:
     match node:
-        case ast.If() | ast.IfExp() if _asks_for_cuda(node.test):
+        case ast.If(test=asked) | ast.IfExp(test=asked) | ast.Assign(value=asked) if _asks_for_cuda(asked):
             yield _Choice(_ASKED, node.lineno)
         case ast.Assign() if _is_other(node.value) and "device" in ast.unparse(node.targets[0]).lower():
             yield _Choice(_NAMED, node.lineno)

@@ -70,7 +70,8 @@ def edits_for(
 
 def _chooses_device(edit: Edit, program: Program) -> bool:
     place = program.script(edit.file).place(edit.line)
-    return place is not None and chosen_by_name(place) is not None
+    rewritten = chosen_by_name(place) if place is not None else None
+    return rewritten is not None and any("mps" in splice.text for splice in rewritten.splices)
 
 
 def _project_edits(findings: Sequence[Finding], program: Program, loaded: Iterable[str]) -> Iterator[Edit]:
