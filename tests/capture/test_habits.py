@@ -416,6 +416,14 @@ def test_clock_reads() -> None:
     )
 
 
+def test_timeit_reads_the_clock_twice() -> None:
+    """At the line that calls it; the pair holds the work of all its rounds."""
+    x = torch.rand(4, 4, device="mps")
+    (pair,) = clock_pairs(recorded(lambda: timeit.timeit(lambda: x.exp(), number=5)))
+    assert pair.start == pair.end and pair.end.file == __file__
+    assert (pair.intervals, pair.work, pair.pending) == (1, 5, 5)
+
+
 def test_clock_asked_again_and_again() -> None:
     """A program that waits by asking the clock does not fill the tape."""
 
@@ -429,7 +437,7 @@ def test_clock_asked_again_and_again() -> None:
 def watched() -> Iterator[object]:
     """All that is replaced while a recording runs."""
     yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
-    yield from (timeit.default_timer, torch.compile, torch.autograd.backward)
+    yield from (timeit.default_timer, timeit.Timer.timeit, torch.compile, torch.autograd.backward)
     yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
     yield from (torch.amp.GradScaler.__init__, type(torch.backends.mps))
 

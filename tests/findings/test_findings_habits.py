@@ -221,6 +221,20 @@ def test_what_is_a_timing(start: str, end: str, expected: list[str]) -> None:
     assert ids(timed(start=start, end=end, file=LIBRARY)) == []
 
 
+def test_timeit_without_a_wait() -> None:
+    """MPS901: both reads are at the line that calls `timeit`; another line that reads twice is a time stamp."""
+    for source, expected in (("print(timeit.timeit(lambda: a @ b))", ["MPS901"]), ("t = clock()", [])):
+        builder = RecordingBuilder(meta=META)
+        line = builder.site("b.py", 3, "main", source)
+        builder.note("clock", start_ns=0, site=line)
+        builder.entry("aten::mm", start_ns=1)
+        builder.note("clock", start_ns=2, site=line)
+        recording = builder.close()
+        assert ids(recording) == expected
+        for finding in find(recording):
+            assert finding.fix == "End the timed code with `torch.mps.synchronize()`, or use `anymps.train.timing`."
+
+
 def test_most_of_the_work_waited_for() -> None:
     """MPS901: a loop that waits in every step and is timed as a whole leaves its last step pending, which is little."""
     builder = RecordingBuilder(meta=META)

@@ -69,6 +69,7 @@ _MANY: Final = (
     "Time many steps together: one `torch.mps.synchronize()` before the first clock read, one before the last, none in "
     "each step (MPS205). `anymps bench` does it for a script as it is."
 )
+_TIMEIT: Final = "End the timed code with `torch.mps.synchronize()`, or use `anymps.train.timing`."
 _MOSTLY: Final = 0.9
 """The part of the timed work that must be pending: a copy at the beginning waits too, and times nothing."""
 _MOSTLY_FIRST: Final = 0.5
@@ -128,7 +129,7 @@ def find(recording: Recording) -> Iterator[Finding]:
                     f"mps since {at(pair.start)} had not been waited for."
                 ),
                 count=pair.intervals,
-                fix=_MANY if pair.intervals >= MIN_STEPS else "",
+                fix=_TIMEIT if _is_timeit(pair) else _MANY if pair.intervals >= MIN_STEPS else "",
                 related_sites=related,
             )
         elif pair.intervals == 1 and pair.first >= _MOSTLY_FIRST * pair.work:
@@ -147,10 +148,14 @@ def _is_timing(pair: ClockPair) -> bool:
     """Whether the lines take the difference of the two reads; not for a time limit, and not for that of loading."""
     start, end = pair.start.source.strip(), pair.end.source.strip()
     if pair.start.file_line == pair.end.file_line or _DECIDES.match(end):
-        return False
+        return _is_timeit(pair)
     if _LOADING.search(end):
         return False
     return bool(_DIFFERENCE.search(end)) or bool(_KEPT.fullmatch(end) and _KEPT.fullmatch(start))
+
+
+def _is_timeit(pair: ClockPair) -> bool:
+    return pair.start.file_line == pair.end.file_line and "timeit" in pair.end.source
 
 
 def clock_pairs(recording: Recording) -> tuple[ClockPair, ...]:
