@@ -13,7 +13,6 @@ LONG: Final = (
     "tests/integration/test_plan_command.py",
     "tests/integration/test_plan_what_ifs.py",
     "tests/integration/test_example_reports.py",
-    "tests/integration/test_shape_models.py",
     "tests/cost/test_cost_fit.py",
     "tests/fuzz/test_slice.py",
     "tests/verify/test_verify_command.py",
