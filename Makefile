@@ -24,7 +24,7 @@ PUBLIC ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/anymps-public-kernels
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt $(PIP_FLAGS)
 # A file's tests stay together: the device and its fixtures are made once a process. A part collects only its folders:
-# each process that runs tests imports every file that it collects. tests/long_files.py says which files come first.
+# each process that runs tests imports every file that it collects. tests/long_files.txt says which files come first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
   --durations 15 --durations-min 5
 # A stamp is named after what it was made from: with the same two files nothing is installed again.

@@ -1,8 +1,8 @@
 """The test files of what differs from a commit: `python -m changed main` prints them, for `make quick`.
 
-A test file is chosen if it changed, or if it or a helper beside it imports a module of anymps that changed: by the
-module's own name, or by a name that a package's face takes from it. A test that uses a module only through another is
-not chosen, nor is a test of whole programs: `make test` runs those.
+A test file is chosen if it changed, or if it imports a module of anymps or a helper that changed: by the module's own
+name, or by a name that a package's face takes from it. `make test` runs tests that use a module only through another,
+and tests of whole programs.
 """
 
 from __future__ import annotations
@@ -39,38 +39,17 @@ def _git(*words: str) -> str:
 
 
 def chosen(changed: set[Path]) -> list[Path]:
-    """The test files to run: changed ones, then those that import what changed, then those whose helpers do."""
+    """The test files to run: changed ones, then those that import what changed."""
     core = any(NATIVE in path.parents for path in changed)
-    ranked: list[tuple[int, Path]] = []
-    for test in sorted(TESTS.rglob("test_*.py")):
-        if "integration" in test.parts:
-            continue
-        if test in changed:
-            ranked.append((0, test))
-        elif changed & imports(test) or (core and test.name in OF_THE_CORE):
-            ranked.append((1, test))
-        elif any(changed & needs(helper) for helper in imports(test) if TESTS in helper.parents):
-            ranked.append((2, test))
-    return [test for _, test in sorted(ranked)]
+    tests = [test for test in sorted(TESTS.rglob("test_*.py")) if "integration" not in test.parts]
+    found = [test for test in tests if changed & imports(test) or (core and test.name in OF_THE_CORE)]
+    return list(dict.fromkeys([*sorted(changed.intersection(tests)), *found]))
 
 
-@cache
 def imports(path: Path) -> frozenset[Path]:
     """The files of ours that define what a file imports."""
     homes = (_file_of(module) if name is None else _home(module, name) for module, name in _imports(path))
     return frozenset(home for home in homes if home is not None and home != path)
-
-
-@cache
-def needs(helper: Path) -> frozenset[Path]:
-    """What a helper imports, with what helpers that it imports do."""
-    found, waiting = {helper}, [helper]
-    while waiting:
-        for home in imports(waiting.pop()) - found:
-            found.add(home)
-            if TESTS in home.parents:
-                waiting.append(home)
-    return frozenset(found)
 
 
 def _imports(path: Path) -> Iterator[tuple[str, str | None]]:

@@ -1,4 +1,4 @@
-"""`python -m tests.pages` writes docs/rules, docs/commands, docs/known-bugs.md, a drawing, and tables of settings."""
+"""`python -m tests.pages` writes docs/rules, docs/commands, docs/known-bugs.md, and tables of settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # as pytest has it
 
 import command_pages
-import packages_drawing
 import settings_page
 from anymps.findings import RULES
 from anymps.report import rule_page
@@ -112,7 +111,6 @@ def pages() -> dict[str, str]:
 
 def main() -> int:
     """Write all pages, and take away those of rules and commands that are gone."""
-    packages_drawing.write()
     settings_page.write()
     BUGS.write_text(bugs(), encoding="utf-8")
     for folder, texts in ((FOLDER, pages()), (COMMANDS, command_pages.pages())):

@@ -80,15 +80,12 @@ def steps_of(recording: Recording) -> list[Key]:
     return [(step.step, step.waits, step.on_cpu) for step in recording.step_sums()]
 
 
-def memory_of(recording: Recording, *, categories: bool = True) -> Counter[Key]:
-    """Bytes of all buffers made, by category, line and module.
-
-    Whether a script's last values are held at its end is chance, so they need `categories` off.
-    """
+def memory_of(recording: Recording) -> Counter[Key]:
+    """Bytes of all buffers made, by line and module: whether a script's last values are held at its end is chance."""
     sums: Counter[Key] = Counter()
     for one in recording.memory_story.allocations:
         if one.born:
-            sums[one.category.value if categories else "", line(one.site), one.module] += one.requested
+            sums[line(one.site), one.module] += one.requested
     return sums
 
 
@@ -100,5 +97,5 @@ def tables_of(recording: Recording) -> dict[str, list[str]]:
         "waits": list(map(repr, waits_of(recording))),
         "fates": list(map(repr, fates_of(recording))),
         "steps": list(map(repr, steps_of(recording))),
-        "memory": sorted(map(repr, memory_of(recording, categories=False).items())),
+        "memory": sorted(map(repr, memory_of(recording).items())),
     }

@@ -1,4 +1,4 @@
-"""The examples: they learn, they keep the host from waiting, and the planted mistakes sit on the lines they claim."""
+"""The examples: they learn, they say what is wrong with a data file, and planted mistakes do not show on the CPU."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import csv
 import importlib.util
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from torch.optim import optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, Planted, plant
+from planted import EXAMPLES, FOLDER, MISTAKES, QUICK, plant
 
 LABELS = ("needs_docs", "needs_test", "needs_review")
-# The aten operator without an MPS kernel that a plant calls.
-NO_KERNEL = {"heaviside"}
 
 Load = Callable[[str, Path], ModuleType]
 
@@ -176,66 +168,7 @@ def test_own_csv_with_byte_order_mark_and_more_columns(
     assert [line.split()[1] for line in out.splitlines()[-3:]] == ["1.000", "1.000", "1.000"]
 
 
-# --- good practice, and what is planted against it ---
-
-
-class Refuse(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Let the `meta` device stand in for MPS: refuse what the backend has no kernel or no dtype for.
-
-    The meta device itself refuses the rest: reading a value, and mixing with a CPU tensor.
-    """
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name.removeprefix("aten::") in NO_KERNEL:
-            raise NotImplementedError(func._schema.name)
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor) and result.is_meta and result.dtype == torch.float64:
-            raise TypeError("float64")
-        return result
-
-
-def first_refusal(path: Path, module: ModuleType, arguments: list[str]) -> tuple[int, int]:
-    """Run a script on the stand-in device until it is refused: (line of the script, optimizer steps done by then)."""
-    steps = 0
-
-    def count(*_: object) -> None:
-        nonlocal steps
-        steps += 1
-
-    hook = register_optimizer_step_post_hook(count)
-    module.devices = lambda: ["meta"]  # type: ignore[attr-defined]
-    try:
-        refuse = Refuse()  # type: ignore[no-untyped-call]
-        # The fused optimizers have shapes on the meta device, but are asked of mps and others only.
-        fused = mock.patch.object(optimizer, "_get_fused_kernels_supported_devices", return_value=["meta"])
-        with fused, refuse, pytest.raises((RuntimeError, TypeError)) as caught:  # NotImplementedError is one, too
-            module.main(arguments)
-    finally:
-        hook.remove()
-    frames = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename == str(path)]
-    assert frames[-1].lineno is not None
-    return frames[-1].lineno, steps
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_examples_do_not_wait_for_twenty_steps(example: str, load: Load) -> None:
-    """The first thing that reads the device back is the printed training loss, and that after 20 steps or more."""
-    path = FOLDER / f"{example}.py"
-    line, steps = first_refusal(path, load(example, path), [])
-    assert "print(f" in path.read_text(encoding="utf-8").splitlines()[line - 1]
-    assert "running.item()" in path.read_text(encoding="utf-8").splitlines()[line - 1]
-    assert steps >= 20
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_planted_mistake_is_on_its_line(mistake: str, load: Load, tmp_path: Path) -> None:
-    """The planted script is refused on the line that the plant names, in the first step or before it."""
-    planted = plant(mistake)
-    path = tmp_path / f"{planted.example}.py"
-    path.write_text(planted.source, encoding="utf-8")
-    line, steps = first_refusal(path, load(planted.example, path), QUICK[planted.example])
-    assert line == planted.line
-    assert steps == (1 if mistake == "wait" else 0)
+# --- what is planted against good practice ---
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -252,19 +185,3 @@ def test_planted_mistake_does_not_show_on_the_cpu(
         plain = run(load(planted.example, FOLDER / f"{planted.example}.py"), capsys, *QUICK[planted.example])
         figures, expected = ([float(n) for n in re.findall(r"\d\.\d{3}", text)] for text in (out, plain))
         assert figures == pytest.approx(expected, abs=0.02)
-
-
-def test_plant_says_which_anchor_is_lost() -> None:
-    """An example that changed under its plant fails loudly, with the anchor's text."""
-    with pytest.raises(AssertionError) as caught:
-        plant("wait", source="running = 0\n")
-    assert (
-        str(caught.value)
-        == "issue_classifier, wait: anchor found 0 times instead of once: 'running += loss.detach()\\n'"
-    )
-
-
-def test_plant_counts_lines_from_one() -> None:
-    """The line number is that of an editor: the first line is 1."""
-    planted = plant("wait", source="    running += loss.detach()\n")
-    assert planted == Planted("issue_classifier", "    running += loss.item()\n", line=1, origin=None)

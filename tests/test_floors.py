@@ -10,16 +10,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import anymps
 import anymps.rules
-import packages_drawing
 
 SOURCE = Path(anymps.__file__).parent
 TABLE = Path(__file__).parents[1] / "docs" / "architecture.md"
+DRAWING = TABLE.parent / "images" / "packages.svg"
 FACES = ("__init__", "__main__")  # of the whole: they may import everything
 
 
@@ -135,33 +136,6 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """What reaches itself: the groups of names each of which leads to every other (Tarjan)."""
-    order: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    open_: list[str] = []
-    found = []
-
-    def visit(name: str) -> None:
-        order[name] = lowest[name] = len(order)
-        open_.append(name)
-        for other in sorted(graph[name]):
-            if other not in order:
-                visit(other)
-            if other in open_:
-                lowest[name] = min(lowest[name], lowest[other])
-        if lowest[name] == order[name]:
-            group = open_[open_.index(name) :]
-            del open_[-len(group) :]
-            if len(group) > 1 or name in graph[name]:
-                found.append(sorted(group))
-
-    for name in sorted(graph):
-        if name not in order:
-            visit(name)
-    return found
-
-
 def identity(path: Path) -> str:
     """A short name for a test's title."""
     return path.relative_to(SOURCE).as_posix()
@@ -183,8 +157,24 @@ def test_the_table_is_complete() -> None:
 
 
 def test_the_drawing_shows_the_table() -> None:
-    """The drawing beside the table has each package and its wings: `python -m tests.pages` writes it."""
-    assert packages_drawing.DRAWING.read_text(encoding="utf-8") == packages_drawing.drawing()
+    """The drawing beside the table has each package on its floor, yellow where it needs torch, with its folders."""
+    floor, yellow, name, drawn = 0, False, "", {}
+    for style, words in re.findall(r'class="(\w)"[^>]*>([^<]*)', DRAWING.read_text(encoding="utf-8")):
+        if style == "n" and words.startswith("floor "):
+            floor = int(words.removeprefix("floor "))
+        elif style in "br":
+            yellow = style == "r"
+        elif style in "tm":
+            name = words
+            drawn[name] = (floor, yellow, [])
+        elif style == "s":
+            drawn[name][2].extend(part.rstrip("/") for part in words.split(" · "))
+    for package, row in FLOOR_OF.items():
+        folders = [
+            path for path in sorted((SOURCE / package).glob("*/")) if {*path.glob("*.py"), *path.glob("*/*.cpp")}
+        ]
+        assert drawn.pop(package) == (row.number, row.torch.startswith("yes"), [path.name for path in folders])
+    assert drawn == {}
 
 
 @pytest.mark.parametrize("package", sorted(set(PARTS) - set(FACES)))
@@ -269,13 +259,7 @@ def test_no_circles() -> None:
             graph[name].update(list(filter(names.__contains__, known))[:1])
         if "__path__" in text_of(path):  # a face that takes in whatever lies beside it
             graph[name].update(dotted(other) for other in path.parent.glob("_*.py") if other != path)
-    assert circles(graph) == []
-
-
-def test_circles_are_found() -> None:
-    """The search by itself: two that lead to each other, one to itself, and a line that is none."""
-    graph = {"a": {"b"}, "b": {"c", "a"}, "c": {"d"}, "d": {"d"}, "e": {"a"}}
-    assert circles(graph) == [["d"], ["a", "b"]]
+    TopologicalSorter(graph).prepare()  # a CycleError names the first circle
 
 
 def test_reading_needs_no_torch() -> None:
@@ -372,3 +356,11 @@ def test_integration_tests_lie_in_their_folder() -> None:
     tests, mark = Path(__file__).parent, "pytest.mark." + "integration"
     marked = {path for path in tests.rglob("test_*.py") if mark in path.read_text(encoding="utf-8")}
     assert marked == set((tests / "integration").glob("test_*.py"))
+
+
+def test_long_files_are_there() -> None:
+    """A file that was renamed is no longer listed; pytest-xdist keeps the order, as make asks it to."""
+    tests = Path(__file__).parent
+    listed = [line for line in (tests / "long_files.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
+    assert [file for file in listed if not (tests.parent / file).is_file()] == []
+    assert "--no-loadscope-reorder" in (tests.parent / "Makefile").read_text("utf-8")

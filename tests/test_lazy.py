@@ -1,4 +1,4 @@
-"""Faces whose names are loaded when they are asked for: each name is there, and the two lists of them agree."""
+"""Faces whose names are loaded when they are asked for; `anymps.record` is always the function."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 import anymps
 from anymps._lazy import lazy_face
+from processes import run_python
 
 SOURCE = Path(anymps.__file__).parent
 FACES = sorted(path for path in SOURCE.rglob("__init__.py") if "lazy_face(" in path.read_text(encoding="utf-8"))
@@ -53,3 +54,26 @@ def test_a_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AttributeError) as error:
         load("Nothing")
     assert str(error.value) == "module 'anymps.record' has no attribute 'Nothing'"
+    assert set(anymps.__all__) <= set(dir(anymps))
+
+
+def test_importing_loads_nothing() -> None:
+    """`import anymps` loads its errors, its version and the loader alone; a name loads what it needs."""
+    result = run_python("""
+        import sys, anymps
+        print(sorted(name for name in sys.modules if name.split(".")[0] == "anymps"))
+        print(anymps.parse_mac("M1 8GB").name, "anymps.mac" in sys.modules, "anymps.device" in sys.modules)
+    """)
+    assert result.lines == ["['anymps', 'anymps._errors', 'anymps._lazy', 'anymps._version']", "M1 8GB True False"]
+
+
+def test_record_is_the_function() -> None:
+    """Also after the package of the same name was imported, before or after the first use."""
+    result = run_python("""
+        from anymps.record import Recording
+        import anymps
+        print(callable(anymps.record), anymps.Recording is Recording)
+        import anymps.record._rows
+        print(anymps.record.__name__, anymps.record.__module__)
+    """)
+    assert result.lines == ["True True", "record anymps.capture._start"]

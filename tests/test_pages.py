@@ -10,93 +10,11 @@ import pytest
 import command_pages
 import pages
 from anymps.commands import main
-from anymps.findings import RULES, Example, Rule, Severity
+from anymps.findings import RULES, Rule, Severity
 from anymps.report import rule_page
 from anymps.rules.faults import all_hazards
 
 ROOT = Path(__file__).parents[1]
-
-RULE = Rule(
-    id="MPS999",
-    title="Something",
-    severity=Severity.WARNING,
-    why="Because.",
-    fix="Do this.",
-    source="aten/src/ATen/mps/X.mm, torch 2.13; pytorch issues #82707, #82708; kornia/kornia issue 42",
-    example=Example(
-        bad="""
-            for x in batches:
-                train(x)
-        """,
-        good="x = torch.ones(3)",
-        fallback=True,
-    ),
-    since=(2, 12),
-    until=(2, 14),
-)
-PAGE = """\
-# MPS999: Something
-
-Severity: warning. Applies to torch 2.12 to 2.14.
-
-## What happens
-
-Because.
-
-## Fix
-
-Do this.
-
-## Example
-
-This gives the finding (M3 Pro 18GB, PYTORCH_ENABLE_MPS_FALLBACK=1):
-
-```python
-for x in batches:
-    train(x)
-```
-
-This does not:
-
-```python
-x = torch.ones(3)
-```
-
-Setup for both:
-
-```python
-import torch
-
-device = "mps"
-model = torch.nn.Linear(4, 2).to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-batches = [torch.rand(8, 4) for _ in range(5)]
-
-
-def train(x):
-    loss = model(x.to(device)).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-```
-
-## Suppress it
-
-Write `# anymps: ignore[MPS999] reason` at the end of the line, or `disable = ["MPS999"]` under \
-`[tool.anymps]` in `pyproject.toml`.
-
-## Source
-
-aten/src/ATen/mps/X.mm, torch 2.13; pytorch issues [#82707](https://github.com/pytorch/pytorch/issues/82707), \
-[#82708](https://github.com/pytorch/pytorch/issues/82708); kornia/kornia issue [#42](https://github.com/kornia/kornia/issues/42).
-"""
-
-
-def test_a_rules_page() -> None:
-    """A page holds all that the rule says, and the lines that its example needs before it."""
-    assert rule_page(RULE) == PAGE
-    assert Example(bad="x = torch.ones(3)", good="").setup == 'import torch\n\ndevice = "mps"\n'
 
 
 def test_a_rule_needs_an_example() -> None:
@@ -111,24 +29,6 @@ def test_the_pages_are_up_to_date() -> None:
         written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
         assert written == texts, "run `make pages`"
     assert pages.BUGS.read_text(encoding="utf-8") == pages.bugs(), "run `make pages`"
-
-
-def test_a_commands_page() -> None:
-    """It has the help's sentences, usage, examples, options in their groups, and the command's own exit codes."""
-    texts = command_pages.pages()
-    parts = texts["join.md"].split("\n\n")
-    assert parts[1] == "Combine recordings into one: shards of a suite, ranks of a training, or several runs."
-    assert parts[3:5] == [
-        "```text\nanymps join [OPTIONS] FILES...\n```",
-        "```console\nanymps join -o all.anymps rank0.anymps rank1.anymps  # two ranks of a training\n```",
-    ]
-    assert parts[6].endswith("\n| `-o, --output FILE` | The combined recording to write. Required. |")
-    assert re.findall(r"^\| (\d+) \|", parts[-1], re.MULTILINE) == ["0", "2", "70", "130"]
-    assert "| `--batch N` | The batch size, also for \\{batch} in the script's arguments. |" in texts["plan.md"]
-    assert "| `--seconds SECONDS` | Time limit of one measurement, in seconds. Default: 300. |" in texts["plan.md"]
-    headings = re.findall("^## (.*)", texts["plan.md"], re.MULTILINE)
-    assert headings == ["Options", "Mac", "Report", "Advanced", "Exit codes"]
-    assert "\n## anymps kernels add\n" in texts["kernels.md"]
 
 
 def test_a_known_bugs_page() -> None:

@@ -58,16 +58,12 @@ class Expectation:
     """What a Mac does with one (operator, dtype), and why we think so.
 
     `on_cpu` tells whether the CPU has the dtype: where it does and the Mac refuses, or the other way round, a copy of
-    the CPU gets it wrong (`discriminating`).
+    the CPU gets it wrong (`summary.discriminates`).
     """
 
     what: str
     why: str
     on_cpu: bool
-
-    @property
-    def discriminating(self) -> bool:
-        return self.what != UNKNOWN and self.on_cpu != (self.what == RUNS)
 
 
 class Expectations:

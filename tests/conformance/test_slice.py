@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 
@@ -84,14 +83,3 @@ def test_silence_is_a_hang(tmp_path: Any) -> None:
     )
     rows = shards.run(1, "M3 Pro 18GB", worker=[sys.executable, str(script)], patience=0.5)
     assert [("x", "hang")] == [(row["operator"], row["actual"]) for row in rows]
-
-
-def test_help_names_the_page() -> None:
-    """`python -m conformance --help` says how to write the page."""
-    from processes import SOURCE_ROOT
-
-    tests = SOURCE_ROOT.parent / "tests"
-    answer = subprocess.run(
-        [sys.executable, "-m", "conformance", "--help"], cwd=tests, capture_output=True, text=True, check=True
-    )
-    assert "--write" in answer.stdout

@@ -58,7 +58,6 @@ def check(
     kind: str,
     index: int,
     dtype_name: str,
-    limit: int | None = None,
     tell: Callable[[], object] = lambda: None,
 ) -> dict[str, Any]:
     """Runs one pair: its row, with what the device did; `tell` is called after every sample of results."""
@@ -69,8 +68,7 @@ def check(
 
     row = expected_row(expectations, kind, index, dtype_name)
     op = expectations.operators[index]
-    if limit is None:
-        limit = LIMIT if row["expected"] == RUNS else LIMIT_REFUSED
+    limit = LIMIT if row["expected"] == RUNS else LIMIT_REFUSED
     torch.manual_seed(0)
     if kind == "errors":
         outcome = checks.errors(op, limit, expectations.returned_errors)

@@ -37,34 +37,18 @@ def by_name(cases: dict[str, Case]) -> pytest.MarkDecorator:
 # --- training and answering ---
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @by_name(CASES)
-def test_losses_are_those_of_the_cpu(case: Case, optimizer: str) -> None:
+def test_losses_are_those_of_the_cpu(case: Case) -> None:
     """Three steps on mps give the CPU's losses; all parameters, gradients and buffers stay on mps."""
     require(case.package)
     built = case()
-    on_cpu, _ = train(built, "cpu", optimizer)
-    on_mps, model = train(built, "mps", optimizer)
+    on_cpu, _ = train(built, "cpu", "adamw")
+    on_mps, model = train(built, "mps", "adamw")
     assert on_mps == pytest.approx(on_cpu, rel=1e-4)
     assert on_mps[0] != on_mps[2]
     places = {tensor.device for tensor in [*model.parameters(), *model.buffers()]}
     gradients = {parameter.grad.device for parameter in model.parameters() if parameter.grad is not None}
     assert places == gradients == {torch.device("mps:0")}
-
-
-@by_name(CASES)
-def test_gradients_are_those_of_the_cpu(case: Case) -> None:
-    """After one backward the same parameters have a gradient, and each is the CPU's."""
-    require(case.package)
-    built = case()
-    gradients = []
-    for device in ("cpu", "mps"):
-        model, batch = on_device(built, device)
-        loss_of(model(**batch)).backward()
-        gradients.append({name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None})
-    cpu, mps = gradients
-    assert cpu
-    torch.testing.assert_close(mps, cpu, rtol=1e-3, atol=1e-5)
 
 
 @by_name(CASES)
@@ -210,7 +194,7 @@ def test_autocast_trains(case: Case, dtype: torch.dtype) -> None:
 
 
 @HALVES
-@by_name({name: CASES[name] for name in ("bert", "llama", "mamba", "vit", "unet2d")})
+@by_name({name: CASES[name] for name in ("bert", "llama", "mamba", "vit", "unet2d_condition")})
 def test_models_in_half_precision_answer(case: Case, dtype: torch.dtype) -> None:
     """With weights in half precision the loss is near the one in float32."""
     require(case.package)

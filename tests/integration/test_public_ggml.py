@@ -52,14 +52,6 @@ def arguments(layout: str, *values: float) -> torch.Tensor:
     return torch.tensor(list(struct.pack(layout, *values)), dtype=torch.uint8, device="mps")
 
 
-def strides(*sizes: int, size: int = 4) -> tuple[int, ...]:
-    """The steps of a contiguous tensor in bytes, the innermost first."""
-    found = [size]
-    for count in sizes[:-1]:
-        found.append(found[-1] * count)
-    return tuple(found)
-
-
 UNARY = {
     "103": lambda x: functional.gelu(x, approximate="tanh"),
     "106": functional.silu,
@@ -87,27 +79,6 @@ def test_ggml_functions_of_a_number(op: str) -> None:
     out = empty(400, dtype=torch.float16)
     shader.kernel_unary_f16_f16(args, x.half().to("mps"), out, threads=400, group_size=1)
     torch.testing.assert_close(out.cpu(), UNARY[op](x.half().double()).half(), rtol=2e-3, atol=2e-3)
-
-
-def test_ggml_gates_and_repeats() -> None:
-    """Gated linear units, and a tensor that is repeated along all axes."""
-    shader = kernels(("kernel_repeat", "kernel void kernel_op_sum_f32("))
-    a, b = torch.randn(7, 90), torch.randn(7, 90)
-    args = arguments("iQiQiQiiff", 90, 360, 90, 360, 90, 360, 0, 0, 0, 0)
-    for name, expected in (
-        ("reglu", functional.relu(a) * b),
-        ("geglu", functional.gelu(a, approximate="tanh") * b),
-        ("swiglu", functional.silu(a) * b),
-        ("geglu_erf", functional.gelu(a) * b),
-    ):
-        out = empty(7, 90)
-        getattr(shader, f"kernel_{name}_f32")(args, *on_mps(a, b), out, threads=7 * 45, group_size=45)
-        torch.testing.assert_close(out.cpu(), expected, rtol=2e-5, atol=2e-5)
-    x = torch.randn(2, 3, 4)
-    out = empty(4, 3, 8)
-    args = arguments("4i4Q4i4Q", 4, 3, 2, 1, *strides(4, 3, 2, 1), 8, 3, 4, 1, *strides(8, 3, 4, 1))
-    shader.kernel_repeat_f32(args, x.to("mps"), out, threads=(3 * 8, 4, 1), group_size=(8, 1, 1))
-    assert torch.equal(out.cpu(), x.repeat(2, 1, 2))
 
 
 def test_ggml_rows() -> None:
@@ -167,21 +138,6 @@ def test_ggml_sorts() -> None:
             args, x.to("mps"), out, threads=(5 * 128, 1, 1), group_size=(128, 1, 1)
         )
         assert torch.equal(out.cpu().long(), x.argsort(1, descending=descending))
-
-
-def test_ggml_rows_by_index() -> None:
-    """get_rows of floats and halfs."""
-    shader = kernels(("kernel_get_rows_f", "typedef decltype(kernel_get_rows_q<"))
-    rows = torch.tensor([4, 0, 2], dtype=torch.int32)
-    x = torch.randn(5, 100)
-    for name, table in (("f32", x), ("f16", x.half())):
-        size = table.element_size()
-        args = arguments("iiQQQiQQQQQQ", 100, 100, 100 * size, 500 * size, 500 * size, 3, 4, 12, 12, 400, 1200, 1200)
-        out = empty(3, 100)
-        getattr(shader, f"kernel_get_rows_{name}")(
-            args, table.to("mps"), rows.to("mps"), out, threads=(3 * 4 * 32, 1, 1), group_size=(32, 1, 1)
-        )
-        assert torch.equal(out.cpu(), table.float()[rows.long()])
 
 
 ONE_BATCH = {"ne12": "1", "ne13": "1", "r2": "1", "r3": "1"}

@@ -7,15 +7,16 @@ import torch
 from integration.models._batches import images
 from integration.models._cases import Built, case
 
-UNET = {"sample_size": 16, "block_out_channels": (8, 16), "layers_per_block": 1, "norm_num_groups": 4}
-
 
 @case("diffusers")
 def unet2d_condition() -> Built:
     from diffusers import UNet2DConditionModel
 
     model = UNet2DConditionModel(
-        **UNET,
+        sample_size=16,
+        block_out_channels=(8, 16),
+        layers_per_block=1,
+        norm_num_groups=4,
         cross_attention_dim=16,
         attention_head_dim=2,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
@@ -27,21 +28,6 @@ def unet2d_condition() -> Built:
         "encoder_hidden_states": torch.randn(2, 5, 16),
     }
     return model, batch
-
-
-@case("diffusers")
-def unet2d() -> Built:
-    from diffusers import UNet2DModel
-
-    model = UNet2DModel(
-        **UNET,
-        in_channels=3,
-        out_channels=3,
-        attention_head_dim=4,
-        down_block_types=("DownBlock2D", "AttnDownBlock2D"),
-        up_block_types=("AttnUpBlock2D", "UpBlock2D"),
-    )
-    return model, {"sample": images(16), "timestep": torch.tensor([3, 700])}
 
 
 @case("diffusers")

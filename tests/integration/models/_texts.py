@@ -24,24 +24,6 @@ def bert() -> Built:
 
 
 @case("transformers")
-def distilbert_classifier() -> Built:
-    from transformers import DistilBertConfig, DistilBertForSequenceClassification
-
-    config = DistilBertConfig(
-        vocab_size=VOCABULARY,
-        dim=32,
-        n_layers=2,
-        n_heads=4,
-        hidden_dim=64,
-        dropout=0.0,
-        attention_dropout=0.0,
-        seq_classif_dropout=0.0,
-        num_labels=CLASSES,
-    )
-    return DistilBertForSequenceClassification(config), {**texts(), "labels": labels()}
-
-
-@case("transformers")
 def deberta_classifier() -> Built:
     from transformers import DebertaV2Config, DebertaV2ForSequenceClassification
 
@@ -88,13 +70,6 @@ def llama() -> Built:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(LlamaConfig(**DECODER)), texts()
-
-
-@case("transformers")
-def qwen3() -> Built:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    return Qwen3ForCausalLM(Qwen3Config(**DECODER, head_dim=8)), texts()
 
 
 @case("transformers")
