@@ -2,7 +2,7 @@
 
 The library has the same kernels twice: in the section `metal_basic`, for macOS 14 and later, and in `metal_40`, in the
 form of macOS 26. anymps reads the first: the second may hold instructions that only Apple's driver knows. Source of the
-library's format, Mach-O: the structures of <mach-o/loader.h> (mach_header_64, segment_command_64, section_64), little
+library's format, Mach-O: the structures of <mach-o/loader.h> (mach_header_64, section_64), little
 endian.
 """
 
@@ -18,7 +18,6 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,11 +35,10 @@ _MAGIC = b"PK\x03\x04"
 _T = TypeVar("_T")
 PLATFORM = "macosx_14_0_arm64"
 _MACHO = 0xFEEDFACF
-_SEGMENT_64 = 0x19
 _HEADER = struct.Struct("<8I")
-_COMMAND = struct.Struct("<2I")
-_SECTIONS_AT = 72  # of a segment command, after its own fields
-_SECTION_BYTES = 80
+_NAME_BYTES = 16  # of a section
+_BEHIND = 2 * _NAME_BYTES + 8  # the names of a section and of its segment, and its address
+_PLACE = struct.Struct("<QI")  # its size, and where it begins in the file
 _MOST_COMMANDS = 1 << 20  # bytes; what asks for more is no library
 # What zipfile raises for damaged archives: RuntimeError where a record says that it is encrypted, ValueError for names
 # that are no text, OverflowError and struct.error for numbers that make no sense.
@@ -89,18 +87,18 @@ def read_kernels(wheel: Path) -> Iterator[bytes]:
             return data
 
         try:
-            section = next((one for one in _read_sections(read) if one.name == SECTION), None)
+            start, size = _kernels_at(read)
         except ValueError as error:
             raise KernelsError(f"{_LIBRARY} of {wheel} cannot be read: {error}") from None
-        if section is None or section.offset < seen:
+        if start < seen:
             raise KernelsError(f"{_LIBRARY} of {wheel} holds no Metal kernels (section {SECTION})")
-        if section.size > _MOST_KERNELS:
-            raise _too_large(wheel, f"the section {SECTION} of {_LIBRARY}", section.size, _MOST_KERNELS)
-        if section.offset + section.size > stated:
+        if size > _MOST_KERNELS:
+            raise _too_large(wheel, f"the section {SECTION} of {_LIBRARY}", size, _MOST_KERNELS)
+        if start + size > stated:
             raise KernelsError(f"{_LIBRARY} of {wheel} ends in the middle of its Metal kernels")
-        while seen < section.offset and read(min(_PIECE, section.offset - seen)):
+        while seen < start and read(min(_PIECE, start - seen)):
             pass
-        end = section.offset + section.size
+        end = start + size
         while seen < end and (piece := read(min(_PIECE, end - seen))):
             yield piece
         if seen < end:
@@ -184,54 +182,17 @@ def _guarded(wheel: Path, action: Callable[[], _T]) -> _T:
         raise KernelsError(f"{wheel} cannot be read: {error.strerror or error}") from None
 
 
-@dataclass(frozen=True)
-class _Section:
-    """A section by its name: where it begins in the file, and its bytes."""
+def _kernels_at(read: Callable[[int], bytes]) -> tuple[int, int]:
+    """Where the kernels begin in a library, and how many bytes they have; at 0 if it has none.
 
-    name: str
-    offset: int
-    size: int
-
-
-def _read_sections(read: Callable[[int], bytes]) -> list[_Section]:
-    """The sections of a library; `read(n)` gives the next n bytes of it, from its start on.
-
-    Raises ValueError if it is not a 64-bit Mach-O library or ends too early.
+    `read(n)` gives the next n bytes of it, from its start on. Raises ValueError if it is no 64-bit Mach-O library.
     """
-    magic, _, _, _, count, size, _, _ = _HEADER.unpack(_exactly(read, _HEADER.size))
+    magic, _, _, _, _, size, _, _ = _HEADER.unpack(read(_HEADER.size).ljust(_HEADER.size, b"\0"))
     if magic != _MACHO or size > _MOST_COMMANDS:
         raise ValueError("it is not a 64-bit Mach-O library")
-    commands = _exactly(read, size)
-    found = []
-    at = 0
-    for _ in range(count):
-        if at + _COMMAND.size > size:
-            raise ValueError("its load commands end too early")
-        kind, length = _COMMAND.unpack_from(commands, at)
-        if length < _COMMAND.size or at + length > size:
-            raise ValueError("its load commands end too early")
-        if kind == _SEGMENT_64:
-            found += _sections(commands[at : at + length])
-        at += length
-    return found
-
-
-def _sections(command: bytes) -> list[_Section]:
-    if len(command) < _SECTIONS_AT:
-        raise ValueError("its load commands end too early")
-    (count,) = struct.unpack_from("<I", command, 64)
-    if _SECTIONS_AT + count * _SECTION_BYTES > len(command):
-        raise ValueError("its load commands end too early")
-    found = []
-    for start in range(_SECTIONS_AT, _SECTIONS_AT + count * _SECTION_BYTES, _SECTION_BYTES):
-        name = command[start : start + 16].rstrip(b"\0").decode("ascii", "replace")
-        _, size, offset = struct.unpack_from("<QQI", command, start + 32)
-        found.append(_Section(name, offset, size))
-    return found
-
-
-def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    data = read(size)
-    if len(data) != size:
-        raise ValueError("it ends too early")
-    return data
+    commands = read(size) + bytes(_BEHIND + _PLACE.size)  # which may end in the name
+    found = commands.find(SECTION.encode().ljust(_NAME_BYTES, b"\0"))  # as its command names it
+    if found < 0:
+        return 0, 0
+    size, start = _PLACE.unpack_from(commands, found + _BEHIND)
+    return start, size

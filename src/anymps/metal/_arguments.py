@@ -6,12 +6,11 @@ aten/src/ATen/native/mps/OperationUtils.h (`mtl_setBuffer`). Errors are theirs, 
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -43,8 +42,6 @@ LETTERS = {
 }
 """What tensors are made of, as in `struct`; E: bfloat16. A complex number is two."""
 PADDING = 64  # behind a constant: a parameter may be wider than what it was given
-_INTEGER, _FLOAT = struct.Struct(f"q{PADDING}x"), struct.Struct(f"f{PADDING}x")
-_LARGE = 3e38  # a little below the largest float32; an infinity and a NaN are packed as they are
 
 Sizes = tuple[int, ...]
 
@@ -71,7 +68,6 @@ class Arguments:
     slots: list[torch.Tensor | Table | Constant] = field(default_factory=list)
     threads: Sizes = ()
     group_size: Sizes | None = None
-    flat: bool = False  # tensors alone
 
     def integers(self) -> set[int]:
         """The numbers that are integers."""
@@ -84,15 +80,14 @@ class Arguments:
 
     def tensors(self) -> list[torch.Tensor]:
         """All tensors in order."""
-        if self.flat:
-            return cast("list[torch.Tensor]", self.slots)
-        found: list[torch.Tensor] = []
-        for slot in self.slots:
-            if isinstance(slot, torch.Tensor):
-                found.append(slot)
-            elif not isinstance(slot, Constant):
-                found += [one for one in slot if one is not None]
-        return found
+        return [one for slot in self.slots for one in tensors_of(slot)]
+
+
+def tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
+    """The tensors of one argument: one, none, or those of a table."""
+    if isinstance(slot, torch.Tensor):
+        return [slot]
+    return [] if isinstance(slot, Constant) else [one for one in slot if one is not None]
 
 
 def bind_arguments(values: Sequence[Any], threads: Any, group_size: Any, arg_casts: Any) -> Arguments:
@@ -100,27 +95,22 @@ def bind_arguments(values: Sequence[Any], threads: Any, group_size: Any, arg_cas
     bound = Arguments()
     sizes, group = _sizes(threads), _sizes(group_size)
     default, casts = _casts(arg_casts)
-    flat = True
     for index, value in enumerate(values):
         if isinstance(value, torch.Tensor):
-            own = value.is_mps
-            bound.slots.append(value if own else _host_tensor(value))
-            flat = flat and own
+            bound.slots.append(value if value.is_mps else _host_tensor(value))
             if sizes is None:
                 sizes = (value.numel(),)
         else:
             bound.slots.append(_value(value, casts.get(index, default), default))
-            flat = False
     if sizes is None or len(sizes) > 3:
         raise RuntimeError("Number of threads is undefined or has wrong dimension")
     if group is not None and len(group) != len(sizes):
         condition = "!group_size.has_value() || threads->size() == group_size->size()"
         raise RuntimeError(f"Expected {condition} to be true, but got false.  {_REPORT}")
-    bound.threads, bound.group_size, bound.flat = sizes, group, flat
+    bound.threads, bound.group_size = sizes, group
     return bound
 
 
-@functools.lru_cache(4096)
 def group_of(threads: Sizes, group_size: Sizes | None, limit: int) -> tuple[int, int, int]:
     """The size of a group: as given, else as large as it can be along the first dimension.
 
@@ -141,10 +131,6 @@ def _sizes(value: Any) -> Sizes | None:
         return None
     if isinstance(value, int):
         return (_unsigned(value),)
-    if type(value) in (list, tuple) and len(value) < 4:  # the commonest at once
-        kinds = set(map(type, value))
-        if kinds == {int} and min(value) >= 0 and max(value) < 1 << 64:
-            return tuple(value)
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise RuntimeError(_CAST.format(type(value)))
     sizes = tuple(_unsigned(item) for item in value)
@@ -181,11 +167,6 @@ def _host_tensor(tensor: torch.Tensor) -> Constant:
 
 
 def _value(value: Any, cast: str, default: str) -> list[torch.Tensor] | Constant:
-    if not cast:  # the commonest ones at once
-        if type(value) is int and -(1 << 63) <= value < 1 << 63:
-            return Constant(_INTEGER.pack(value), "q")
-        if type(value) is float and not math.fabs(value) > _LARGE:
-            return Constant(_FLOAT.pack(value), "f")
     if isinstance(value, (tuple, list)):
         return _sequence(value, cast, default)
     if isinstance(value, (int, float)):

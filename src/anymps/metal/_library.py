@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-from anymps.metal._arguments import Arguments, Constant, Table, bind_arguments, group_of
+from anymps.metal._arguments import Arguments, bind_arguments, group_of, tensors_of
 from anymps.metal._device import Device
 from anymps.metal._faults import fault_text, stray_text
 from anymps.metal._launch import Copied, ErrorBuffer, Launch, Launcher, Repeated, Sizes3, address_of, lies_along
@@ -41,33 +42,28 @@ class Checks:
 
 
 class ShaderLibrary:
-    """The kernels of one Metal source, as attributes. They run on `device`."""
+    """The kernels of one Metal source, as attributes. They run on `device`, under the checker if one is asked for."""
 
-    def __init__(self, source: str, device: Device) -> None:
-        checked = checks_shaders()
+    def __init__(self, source: str, device: Device, checked: bool | None = None) -> None:
+        checked = checks_shaders() if checked is None else checked
         if checked:
             checker()
         device.begin_margins()
         path = compile_shader(source, checked)
         self._handle, self._entries = load_kernels(path)
-        self._checks = Checks(source, path, Samples(sample_seed()), self._without_check) if checked else None
+        self._checks: Checks | None = None
+        if checked:
+            self._checks = Checks(source, path, Samples(sample_seed()), lambda name: getattr(self._plain, name))
         self._source = source
         self._device = device
-        self._kernels: dict[str, MetalKernel] = {}
-        self._fibers: tuple[ctypes.CDLL, dict[str, KernelEntry | str]] | None = None
-        self._unchecked: tuple[ctypes.CDLL, dict[str, KernelEntry | str]] | None = None
-        self._plain: dict[str, MetalKernel] = {}
 
     def __getattr__(self, name: str) -> MetalKernel:
-        kernels = self.__dict__.get("_kernels", {})
-        if name not in kernels:
-            entry = self.__dict__.get("_entries", {}).get(name)
-            if entry is None:
-                raise RuntimeError(f"Failed to create function state object for: {name}")
-            if isinstance(entry, str):
-                raise RuntimeError(entry)
-            kernels[name] = MetalKernel(name, entry, self._handle, self._device, self._checks, self._with_fibers)
-        kernel: MetalKernel = kernels[name]
+        entry = self.__dict__.get("_entries", {}).get(name)
+        if entry is None:
+            raise RuntimeError(f"Failed to create function state object for: {name}")
+        if isinstance(entry, str):
+            raise RuntimeError(entry)
+        kernel = MetalKernel(name, entry, self._handle, self._device, self._checks, lambda: self._fibers[1])
         self.__dict__[name] = kernel  # found at once from now on
         return kernel
 
@@ -75,22 +71,15 @@ class ShaderLibrary:
         """Let launches of a kernel run at a line of the program: its file, number and function."""
         getattr(self, name).place = through_line(*place)
 
-    def _with_fibers(self) -> dict[str, KernelEntry | str]:
+    @functools.cached_property
+    def _fibers(self) -> tuple[ctypes.CDLL, dict[str, KernelEntry | str]]:
         """The same kernels with each thread as a fiber, compiled when a launch needs them."""
-        if self._fibers is None:
-            self._fibers = load_kernels(compile_shader(self._source, loops=False))
-        return self._fibers[1]
+        return load_kernels(compile_shader(self._source, loops=False))
 
-    def _without_check(self, name: str) -> MetalKernel:
-        """The plain form of a kernel of a checked source, compiled when a launch, or groups of one, are not checked."""
-        if self._unchecked is None:
-            self._unchecked = load_kernels(compile_shader(self._source))
-        if name not in self._plain:
-            library, entries = self._unchecked
-            entry = entries[name]
-            assert isinstance(entry, KernelEntry)
-            self._plain[name] = MetalKernel(name, entry, library, self._device, None, self._with_fibers)
-        return self._plain[name]
+    @functools.cached_property
+    def _plain(self) -> ShaderLibrary:
+        """The plain form of a checked source, compiled when a launch, or groups of one, are not checked."""
+        return ShaderLibrary(self._source, self._device, checked=False)
 
     def __dir__(self) -> list[str]:
         return list(self._entries)
@@ -126,7 +115,6 @@ class MetalKernel:
         self._written = entry.written
         self._begin, self._end = device.begin_launch, device.end_launch
         self._by_operator = device.shaders_by_operator
-        self._indices: dict[int, list[int]] = {}
         self._repeated: dict[object, Repeated] = {}
         self._shared = int(entry.shared_bytes())
         if self._shared > MAX_SHARED_BYTES:
@@ -269,23 +257,15 @@ class MetalKernel:
             self._refuse_stray(bound, guarded[stray[0]], *stray[1:])
 
     def _may_be_written(self, bound: Arguments) -> list[torch.Tensor]:
-        """The tensors that it may write, those in tables included."""
-        if not bound.flat:
-            found: list[torch.Tensor] = []
-            for index, slot in enumerate(bound.slots):
-                if not isinstance(slot, torch.Tensor):
-                    found += _tensors_of(slot)
-                elif self._written >> index & 1:
-                    found.append(slot)
-            return found
-        count = len(bound.slots)
-        if count not in self._indices:
-            self._indices[count] = [index for index in range(count) if self._written >> index & 1]
-        slots = bound.tensors()
-        return [slots[index] for index in self._indices[count]]
+        """The tensors that it may write, all of those in tables included."""
+        found: list[torch.Tensor] = []
+        for index, slot in enumerate(bound.slots):
+            if not isinstance(slot, torch.Tensor) or self._written >> index & 1:
+                found += tensors_of(slot)
+        return found
 
     def _refuse_stray(self, bound: Arguments, tensor: torch.Tensor, offset: int, count: int, size: int) -> None:
-        argument = next(i for i, slot in enumerate(bound.slots) if any(one is tensor for one in _tensors_of(slot)))
+        argument = next(i for i, slot in enumerate(bound.slots) if any(one is tensor for one in tensors_of(slot)))
         raise RuntimeError(stray_text(self._name, argument, offset, count, size, self._is_compiled))
 
     def _run_somewhere(
@@ -379,18 +359,11 @@ def _refuse_traced(tensors: Sequence[torch.Tensor]) -> None:
             one.data_ptr()
 
 
-def _tensors_of(slot: torch.Tensor | Table | Constant) -> list[torch.Tensor]:
-    """The tensors of one argument: one, none, or those of a table."""
-    if isinstance(slot, torch.Tensor):
-        return [slot]
-    return [] if isinstance(slot, Constant) else [one for one in slot if one is not None]
-
-
 def _ranges(bound: Arguments, copied: Copied) -> list[tuple[int, int, int]]:
     """Argument, address and bytes of each storage."""
     found = []
     for index, slot in enumerate(bound.slots):
-        for tensor in _tensors_of(slot):
+        for tensor in tensors_of(slot):
             storage = tensor.untyped_storage()
             found.append((index, address_of(storage, copied), storage.nbytes()))
     return found

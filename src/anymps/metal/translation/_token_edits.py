@@ -60,7 +60,7 @@ def _name_edits(text: str, tokens: list[Token], index: int, structure: Structure
     if token.text == "volatile" and _is_of_vector(tokens, index):
         return [blank(text, token)], index  # C++ has no operations on such an object of a class
     if token.text == "coherent":
-        return _coherent(text, tokens, index)
+        return _coherent(text, tokens, index), index
     if _LONG_VECTOR.fullmatch(token.text):
         return _short_list(tokens, index), index
     if token.text == "ext_vector_type" and following.text == "(":
@@ -79,15 +79,6 @@ def _is_of_vector(tokens: list[Token], index: int) -> bool:
     return any(_VECTOR.fullmatch(word) for word in (before, next(following, "")))
 
 
-def _coherent(text: str, tokens: list[Token], index: int) -> tuple[Iterable[Edit], int]:
-    """Without the word where it says of a pointer, or of a type, who sees what is written."""
-    if (end := _coherence(tokens, index)) is not None:
-        return [blank(text, tokens[index].start, end.end)], index
-    if (last := _coherent_end(tokens, index)) >= 0:
-        return [blank(text, tokens[index].start, tokens[last].end)], last
-    return [], index
-
-
 def _swizzle(tokens: list[Token], index: int) -> Edit:
     """`.xyz` as what takes these elements, or as their place where they are assigned to."""
     names = tokens[index + 1]
@@ -103,25 +94,6 @@ def _attribute(text: str, tokens: list[Token]) -> Edit:
     if "kernel" in [token.text for token in tokens[:-1]] and "\n" not in text[start:end]:
         return Edit(start, end, "ANYMPS_KERNEL")
     return blank(text, start, end)
-
-
-def _coherent_end(tokens: list[Token], index: int) -> int:
-    """The last token of `coherent` or `coherent(device)` before a type; -1 if the word is a name of the source."""
-    if index and (
-        tokens[index - 1].text in (".", "->", "::") or (tokens[index - 1].kind == "name" and _names_type(tokens, index))
-    ):
-        return -1
-    if index + 1 >= len(tokens):
-        return -1
-    if tokens[index + 1].text == "(":
-        scope = [token.text for token in tokens[index + 2 : index + 4]]
-        return index + 3 if scope in (["device", ")"], ["threadgroup", ")"]) else -1
-    return index if tokens[index + 1].kind == "name" else -1
-
-
-def _names_type(tokens: list[Token], index: int) -> bool:
-    """Whether what stands before a word is a type, and the word its name: `float coherent = 1`."""
-    return tokens[index - 1].text not in _SPECIFIERS and tokens[index - 1].text != "constant"
 
 
 def _wide_element(tokens: list[Token], index: int) -> str:
@@ -193,12 +165,13 @@ def _is_swizzle(tokens: list[Token], index: int, structure: Structure) -> bool:
     return index + 2 >= len(tokens) or tokens[index + 2].text != "("
 
 
-def _coherence(tokens: list[Token], index: int) -> Token | None:
-    """The last token of the qualifier `coherent` or `coherent(system)`; None where it is a name like others."""
+def _coherent(text: str, tokens: list[Token], index: int) -> list[Edit]:
+    """Without `coherent` or `coherent(system)`, which say who sees what is written; a name like others stays."""
     following = [token.text for token in tokens[index + 1 : index + 4]]
-    if following[:1] == ["("] and following[2:] == [")"] and following[1] in ("device", "system"):
-        return tokens[index + 3]
-    return tokens[index] if tokens[index + 1 : index + 2] and tokens[index + 1].kind == "name" else None
+    if following[:1] == ["("] and following[2:] == [")"] and following[1] in ("device", "system", "threadgroup"):
+        return [blank(text, tokens[index].start, tokens[index + 3].end)]
+    names = bool(tokens[index + 1 : index + 2]) and tokens[index + 1].kind == "name"
+    return [blank(text, tokens[index])] if names else []
 
 
 def _short_list(tokens: list[Token], index: int) -> Iterable[Edit]:
