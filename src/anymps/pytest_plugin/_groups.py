@@ -49,7 +49,7 @@ class Group:
 
     @property
     def message(self) -> str:
-        """What the error says; empty where nothing raised, and for an operator without a kernel, whose name is enough."""
+        """What the error says; empty where nothing raised, and for an operator without a kernel: its name is enough."""
         if self.refusal is None:
             return str(self.exception.get("message", ""))
         return "" if self.refusal.kind is RefusalKind.MISSING else self.refusal.message
