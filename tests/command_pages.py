@@ -25,7 +25,7 @@ def _page(command: click.Command, name: str, above: click.Context, level: str) -
     context = click.Context(command, info_name=name, parent=above)
     yield f"{level} anymps {context.command_path.partition(' ')[2]}\n"
     for part in (command.help or "").split("\n\n"):
-        prose = _markdown(" ".join(part.split()))
+        prose = markdown(" ".join(part.split()))
         yield textwrap.fill(prose, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
     yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```\n"
     yield "```console\n{}\n```\n".format("\n".join(examples(context)))
@@ -38,7 +38,7 @@ def _page(command: click.Command, name: str, above: click.Context, level: str) -
             yield from (f"{level}# {title}\n", "| option | |", "| --- | --- |", *rows, "") if rows else ()
     if level == "#":
         yield "## Exit codes\n"
-        codes = (f"| {code} | {_markdown(meaning)} |" for code, meaning in exit_codes(context))
+        codes = (f"| {code} | {markdown(meaning)} |" for code, meaning in exit_codes(context))
         yield from ("| code | |", "| --- | --- |", *codes, "")
 
 
@@ -46,10 +46,10 @@ def _option(record: tuple[str, str]) -> str:
     names, _, rest = record[1].partition("  [")
     default = re.match(r"default: ([^;\]]+)", rest)
     more = f" Default: {default[1]}." if default else " Required." if "required" in rest else ""
-    return f"| `{record[0].replace('|', chr(92) + '|')}` | {_markdown(names)}{more} |"
+    return f"| `{record[0].replace('|', chr(92) + '|')}` | {markdown(names)}{more} |"
 
 
-def _markdown(text: str) -> str:
+def markdown(text: str) -> str:
     """Options as code, and signs that Markdown reads as its own escaped, outside of code."""
     parts = text.split("`")
     parts[::2] = [

@@ -13,6 +13,7 @@ import anymps.findings
 import anymps.metal
 import anymps.pytest_plugin._start
 import processes
+from anymps.record import Suite
 
 PLUGIN = ("-p", "anymps.pytest_plugin")
 
@@ -84,6 +85,7 @@ def loaded(virtual_device: torch.device) -> None:
     """What an inner run would load first is loaded: pytester takes it out of the process again, and torch minds."""
     assert anymps.findings
     assert anymps.pytest_plugin._start
+    assert Suite
     assert anymps.metal.ShaderLibrary  # and so its operators, which torch defines once
     x = torch.ones(1, device=virtual_device)
     torch.testing.assert_close(x, x)

@@ -1,4 +1,4 @@
-"""The tables of docs/settings.md and docs/pytest.md, made from the rows of settings; `python -m tests.pages` writes."""
+"""The tables of docs/settings.md, docs/pytest.md and docs/exit-codes.md; `python -m tests.pages` writes them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import click
+
 from anymps._command_settings import FACES
 from anymps._settings import rows
+from anymps.commands import _commands
+from anymps.commands._help import exit_codes
 from anymps.pytest_plugin._options import OPTIONS
+from command_pages import markdown
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "settings.md"
 GATE = DOCS / "pytest.md"
+CODES = DOCS / "exit-codes.md"
 MORE = {
     "check_numbers": "[Numbers](numbers.md)",
     "check_shaders": "[Checking kernels](metal.md#checking-kernels)",
@@ -68,6 +74,14 @@ def gate() -> Iterator[str]:
         yield f"| `{option.flag}{words}{value}` | `{option.name}`{lines} | {option.help}{off}{more} |"
 
 
+def codes() -> Iterator[str]:
+    """The exit codes of all commands."""
+    yield "| code | meaning |"
+    yield "| --- | --- |"
+    for code, meaning in exit_codes(click.Context(_commands, info_name="anymps")):
+        yield f"| {code} | {markdown(meaning)} |"
+
+
 def filled(text: str, tables: Mapping[str, Iterable[str]]) -> str:
     """A page with its tables made anew, each between two comments. Raises ValueError where one has no place."""
     for name, lines in tables.items():
@@ -83,6 +97,7 @@ def pages() -> dict[Path, str]:
     return {
         PAGE: filled(PAGE.read_text(encoding="utf-8"), {"shared": shared(), "variables": variables()}),
         GATE: filled(GATE.read_text(encoding="utf-8"), {"options": gate()}),
+        CODES: filled(CODES.read_text(encoding="utf-8"), {"codes": codes()}),
     }
 
 

@@ -165,9 +165,9 @@ def test_a_project_takes_what_the_rows_say(tmp_path: Path) -> None:
     assert known == {row.key for row in rows() if row.key} | {"disable", "per-file-disable", "severity"}
 
 
-@pytest.mark.parametrize("path", [settings_page.PAGE, settings_page.GATE], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", settings_page.pages(), ids=lambda path: path.name)
 def test_the_pages_are_in_step(path: Path) -> None:
-    """docs/settings.md and docs/pytest.md hold the tables that `python -m tests.pages` writes."""
+    """Each page holds the tables that `python -m tests.pages` writes."""
     assert settings_page.pages()[path] == path.read_text(encoding="utf-8")
 
 

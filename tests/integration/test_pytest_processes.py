@@ -187,7 +187,8 @@ def test_what_fails_everywhere_is_not_written(gate: Gate) -> None:
     result.assert_outcomes(xfailed=4, deselected=1)
     assert section(result)[-3:] == [
         "manifest m.txt: 3 added, 0 changed, 0 removed",
-        "Not written, since it fails without mps, too: test_it.py::test_everywhere",
+        "Not written, since it fails without mps, too (the gate fails until it is fixed or deselected): "
+        "test_it.py::test_everywhere",
         "Written, but not compared with the CPU, since they asked for mps again: "
         "test_it.py::test_needs_mps[a b], test_it.py::test_needs_mps[c::d]",
     ]
@@ -251,7 +252,8 @@ def test_a_suite_that_chooses_mps_itself(gate: Gate, monkeypatch: pytest.MonkeyP
     result.assert_outcomes(xfailed=5)
     assert section(result)[-3:] == [
         "manifest m.txt: 3 added, 0 changed, 0 removed",
-        "Not written, since they fail without mps, too: test_it.py::test_each[mps:0], test_it.py::test_everywhere",
+        "Not written, since they fail without mps, too (the gate fails until they are fixed or deselected): "
+        "test_it.py::test_each[mps:0], test_it.py::test_everywhere",
         "Written, but not compared with the CPU, since they asked for mps again: "
         "test_it.py::test_by_name, test_it.py::test_process",
     ]
@@ -275,9 +277,10 @@ def test_a_second_run_that_judges_nothing(gate: Gate, conftest: str, why: str) -
     """Where a conftest brings the device back, or the second run cannot start, the tests are written, and named."""
     gate.pytester.makeconftest(conftest)
     gate.write(test_it="def test_it():\n    import torch\n    assert torch.ones(3).sum() == 4\n")
-    assert section(gate.run("--mps-rerun", "--mps-manifest=m.txt", "--mps-update-manifest"))[-2:] == [
+    assert section(gate.run("--mps-rerun", "--mps-manifest=m.txt", "--mps-update-manifest"))[-3:] == [
         "manifest m.txt: 1 added, 0 changed, 0 removed",
         f"Written, but not compared with the CPU, since it {why}: test_it.py::test_it",
+        "Every failing test is listed: the gate passes with this manifest.",
     ]
     assert gate.entries() == ["test_it.py::test_it AssertionError"]
 

@@ -102,6 +102,36 @@ def test_planted_faults(gate: Gate) -> None:
     )
 
 
+def test_a_call_of_cuda_has_its_fix(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that `anymps run` has a fix for has it here, too, and in the annotation; any other is the test's."""
+    gate.write(
+        test_it="""\
+            import torch
+
+            def test_cuda():
+                torch.ones(3, device="cuda")
+
+            def test_other():
+                assert torch.ones(3, device="mps").sum() == 4
+        """
+    )
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = gate.run()
+    result.assert_outcomes(failed=2)
+    fix = 'Write `torch.ones(3, device="mps" if torch.backends.mps.is_available() else "cuda")`.'
+    assert section(result)[:5] == [
+        "Raised on any Mac:",
+        "  AssertionError: Torch not compiled with CUDA enabled",
+        f"  fix: {fix}",
+        '    once  test_it.py:4  | torch.ones(3, device="cuda")',
+        "      in test_it.py::test_cuda",
+    ]
+    assert [line for line in result.outlines if line.startswith("::error")] == [
+        "::error file=test_it.py,line=4,title=AssertionError on MPS::Torch not compiled with CUDA enabled%0A"
+        f"{fix}%0AIn 1 test, such as test_it.py::test_cuda"
+    ]
+
+
 def test_an_interrupted_test_has_its_name(gate: Gate) -> None:
     """What a test did before the session was interrupted is the test's, and not what happened between tests."""
     gate.write(

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from anymps._errors import CheckpointError
-from anymps._text import plural
+from anymps._text import clean, plural
 from anymps._threads import torch_threads
-from anymps.checkpoints._read import Checkpoint, shown
 
 if TYPE_CHECKING:
     import torch
 
 _NARROWER: Final = {"float64": "float32", "complex128": "complex64"}
 """What cannot be on mps (torch 2.13, aten/src/ATen/mps/EmptyTensor.cpp), and what takes its place."""
-
-# Quantized types, bits and types with several elements a byte are left out on purpose: they are refused by name.
-# fmt: off
-_KEPT: Final = frozenset((
-    "float32", "float16", "bfloat16", "complex64", "complex32", "int64", "int32", "int16", "int8", "uint8", "bool",
-    "uint16", "uint32", "uint64",
-    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
-))
-# fmt: on
-_EXACT: Final = float(1 << 24)  # float32 holds every whole number up to here
+_REFUSED: Final = re.compile(r"q.*|bits.*|float4.*|u?int[1-7]")
+"""Quantized types, bits, and types with several elements a byte."""
 _PIECE: Final = 1 << 19  # elements that are compared at once
 _LONGEST: Final = 1000
 """Characters of a name: in a file that is nested deep, each would be as long as all before it."""
@@ -57,52 +49,43 @@ class Report:
     new_bytes: int = 0
 
 
-@dataclass
-class _Storage:
-    """What tensors show: their names, the elements made narrower, and how many values are not the same.
-
-    `overflowed` are those beyond float32's range, which became inf; `integers` whole numbers that became others.
-    """
-
-    narrow: torch.Tensor
-    names: list[str] = field(default_factory=list)
-    overflowed: int = 0
-    integers: int = 0
-
-
-def narrow(file: Checkpoint, report: Report) -> None:
+def narrow(root: Any, report: Report) -> None:
     """Set the data of each tensor that is too wide. It stays a parameter, tied, with attributes.
 
     Raises CheckpointError for a tensor that MPS cannot hold, or that is too wide and not dense.
     """
-    storages: dict[int, _Storage] = {}
-    done: dict[int, tuple[_Storage, str]] = {}  # by tensor, which may be there under several names
-    for name, tensor in _tensors_in(file.root):
+    import torch
+
+    names: dict[int, list[str]] = {}
+    wide: list[tuple[torch.Tensor, torch.UntypedStorage]] = []
+    for name, tensor in _tensors_in(root):
         report.tensors += 1
-        if id(tensor) not in done:
-            old = str(tensor.dtype).removeprefix("torch.")
-            if old in _KEPT:
-                continue
-            _check(file, name, tensor, old)
-            number = tensor.untyped_storage()._cdata
-            if number not in storages:
-                storages[number] = _narrowed(tensor.untyped_storage())
-            tensor.data = _same_view(tensor, storages[number].narrow)
-            done[id(tensor)] = (storages[number], old)
-        storage, old = done[id(tensor)]
-        storage.names.append(name)
+        old = str(tensor.dtype).removeprefix("torch.")
+        if _REFUSED.fullmatch(old):
+            named = f"{tensor.dtype} ({clean(name)})"
+            raise CheckpointError(f"{report.source} holds tensors of {named}, which MPS cannot hold")
+        if old not in _NARROWER:
+            continue
+        if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+            raise CheckpointError(
+                f"{report.source} holds {old} tensors that are sparse, nested or without data ({clean(name)}): "
+                "save them as dense tensors"
+            )
+        storage = tensor.untyped_storage()
+        names.setdefault(storage._cdata, []).append(clean(name))
+        wide.append((tensor, storage))
         report.changes.append(Change(name, tuple(tensor.shape), old, _NARROWER[old]))
-    for storage in storages.values():
-        names = ", ".join(map(shown, storage.names))
-        if storage.overflowed:
-            report.remarks.append(f"{names}: {plural(storage.overflowed, 'value')} beyond float32 became inf")
-        if storage.integers:
-            numbers = plural(storage.integers, "whole number")
-            report.remarks.append(f"{names}: {numbers} above 2**24 changed, float32 cannot hold them")
+    done: dict[int, torch.Tensor] = {}
+    for tensor, storage in wide:
+        if storage._cdata not in done:
+            done[storage._cdata], lost = _narrowed(storage)
+            report.remarks += [f"{', '.join(names[storage._cdata])}: {words}" for words in lost]
+        if tensor.dtype in (torch.float64, torch.complex128):  # one that has several names is done once
+            tensor.data = _same_view(tensor, done[storage._cdata])
 
 
 def _tensors_in(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """All tensors in a structure, by the names that lead there: `model.layer.weight`, `state[0]`.
+    """All tensors in a structure, by the names that lead there: `model.layer.weight`, `state.0`.
 
     Containers may be shared or hold themselves: each is gone through once.
     """
@@ -114,37 +97,10 @@ def _tensors_in(root: Any) -> Iterator[tuple[str, torch.Tensor]]:
         name, value = rest.pop()
         if isinstance(value, torch.Tensor):
             yield name, value
-        if id(value) not in seen:
+        elif isinstance(value, (dict, list, tuple)) and id(value) not in seen:
             seen[id(value)] = value
-            # Of a tensor the attributes that were put on it.
-            rest += reversed(list(_children(name, vars(value) if isinstance(value, torch.Tensor) else value)))
-
-
-def _children(name: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return ((joined(name, key), item) for key, item in value.items())
-    if isinstance(value, (list, tuple, set)):
-        return ((f"{name}[{index}]"[:_LONGEST], item) for index, item in enumerate(value))
-    return ()
-
-
-def joined(name: str, key: Any) -> str:
-    """The name of what lies under a key of a dict."""
-    readable = isinstance(key, str) or (isinstance(key, (int, float)) and abs(key) < 1 << 64)
-    text = str(key) if readable else f"<{type(key).__name__}>"
-    return (f"{name}.{text}" if name else text)[:_LONGEST]
-
-
-def _check(file: Checkpoint, name: str, tensor: torch.Tensor, dtype: str) -> None:
-    import torch
-
-    if dtype not in _NARROWER:
-        raise CheckpointError(f"{file.path} holds tensors of {tensor.dtype} ({shown(name)}), which MPS cannot hold")
-    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
-        raise CheckpointError(
-            f"{file.path} holds {dtype} tensors that are sparse, nested or without data ({shown(name)}): "
-            "save them as dense tensors"
-        )
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            rest += reversed([(f"{name}.{key}".removeprefix(".")[:_LONGEST], item) for key, item in items])
 
 
 def _same_view(tensor: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
@@ -157,23 +113,22 @@ def _same_view(tensor: torch.Tensor, elements: torch.Tensor) -> torch.Tensor:
     return torch._neg_view(view) if tensor.is_neg() else view
 
 
-def _narrowed(wide: torch.UntypedStorage) -> _Storage:
-    """The float64 elements of a storage as float32; finite values that are not the same are counted."""
+def _narrowed(storage: torch.UntypedStorage) -> tuple[torch.Tensor, list[str]]:
+    """The float64 elements of a storage as float32, and in words how many finite values are not the same."""
     import torch
 
-    elements = torch.empty(0, dtype=torch.float64).set_(wide)
-    storage = _Storage(torch.empty(elements.shape, dtype=torch.float32))
+    wide = torch.empty(0, dtype=torch.float64).set_(storage)
+    narrow = torch.empty(wide.shape, dtype=torch.float32)
+    overflowed = integers = 0
     # Pieces are too small to share: several threads take seven times the processor time, most of it waiting.
     with torch_threads(1):
-        for old, new in zip(torch.split(elements, _PIECE), torch.split(storage.narrow, _PIECE), strict=True):
+        for old, new in zip(torch.split(wide, _PIECE), torch.split(narrow, _PIECE), strict=True):
             new.copy_(old)
-            if not old.numel():
-                continue
-            low, high = torch.aminmax(old)
-            # Nothing that is counted lies within these bounds. A NaN is not within them, and is looked at below.
-            if not (low >= -_EXACT and high <= _EXACT):
-                changed = (new.double() != old) & old.isfinite()
-                infinite = changed & new.isinf()
-                storage.overflowed += int(infinite.sum())
-                storage.integers += int((changed & ~infinite & (old == old.trunc())).sum())
-    return storage
+            overflowed += int((new.isinf() & old.isfinite()).sum())
+            integers += int(((old == old.trunc()) & (new != old) & new.isfinite()).sum())
+    lost = []
+    if overflowed:
+        lost.append(f"{plural(overflowed, 'value')} beyond float32 became inf")
+    if integers:
+        lost.append(f"{plural(integers, 'whole number')} above 2**24 changed, float32 cannot hold them")
+    return narrow, lost

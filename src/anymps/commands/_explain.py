@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
@@ -10,6 +11,8 @@ from anymps._errors import UsageError
 from anymps.commands._help import Command
 from anymps.findings import RULES, nearest_rule
 from anymps.report import rule_page
+
+_WIDTH: Final = 100  # of a page in a file or a pipe
 
 
 @click.command(cls=Command, short_help="Explain a rule: why it matters on MPS, the fix, an example.")
@@ -25,12 +28,20 @@ def explain(rule: str | None) -> int:
         nearest = nearest_rule(rule)
         hint = f"; the nearest is {nearest}" if nearest else ""
         raise UsageError(f"there is no rule {rule}{hint} (anymps explain lists them)")
-    page = rule_page(RULES[wanted])
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        Console().print(Markdown(page))
-    else:
-        click.echo(page, nl=False)
+    _show(rule_page(RULES[wanted]))
     return 0
+
+
+def _show(page: str) -> None:
+    """Print a page of Markdown as a terminal shows it; in a file or a pipe the same without colours and links."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    title, _, body = page.partition("\n\n")
+    console = Console(width=None if terminal else _WIDTH)
+    with console.capture() as shown:
+        console.print(Text(title.removeprefix("# "), style="bold"), Markdown(body, hyperlinks=terminal), sep="\n\n")
+    for line in shown.get().splitlines():
+        click.echo(line.rstrip())

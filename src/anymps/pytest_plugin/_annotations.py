@@ -25,11 +25,11 @@ def workflow_commands(
     have. `lines` has the manifest's line of each test that it lists. The form is that of GitHub's documentation,
     "Workflow commands for GitHub Actions".
     """
-    for group in (*groups.missing, *groups.refused):
-        if group.unexpected and group.site.known and group.refusal is not None:
-            title = "No MPS kernel" if group.what == group.refusal.operator else f"{group.what} on MPS"
-            message = group.what if group.what == group.refusal.operator else group.refusal.message
-            yield _command("error", group.site, title, f"{_with_fix(message, group)}{_tests(group.tests)}")
+    for group in (*groups.missing, *groups.refused, *groups.raised):
+        if group.unexpected and group.site.known and (group.refusal is not None or group.fix):
+            title = f"{group.what} on MPS" if group.message else "No MPS kernel"
+            text = _with_fix(group.message or group.what, group)
+            yield _command("error", group.site, title, f"{text}{_tests(group.tests)}")
     for group in groups.waits:
         if group.unexpected and group.site.known:
             # The test may have failed for another reason; one over its limit of waits names them in its own error.
@@ -57,8 +57,7 @@ def _command(level: str, site: Site, title: str, message: str) -> str:
 
 
 def _with_fix(message: str, group: Group) -> str:
-    fix = group.fix()
-    return f"{message}\n{fix}" if fix else message
+    return f"{message}\n{group.fix}" if group.fix else message
 
 
 def _tests(tests: set[str]) -> str:

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import _pytest
 
@@ -24,8 +25,8 @@ class Facts:
 
     `ending` is as in the manifest, or `passed`, `skipped`, `xfailed`, `interrupted`; `expected` whether it failed as it
     should; `marked` whether `mps_fails` says how; `judgement` what the manifest has against it; `said` its first
-    exception's text; `doctest` whether its text lies in the library's own file; `calls` how many operators reached the
-    device, `real` how many of them PyTorch's own kernels computed.
+    exception's text, `exception` what a recording keeps of it; `doctest` whether its text lies in the library's own
+    file; `calls` how many operators reached the device, `real` how many of them PyTorch's own kernels computed.
     Waits leave out the copies to the device, which belong. What `torch.testing`, unittest and pytest read to compare or
     to show a tensor is left out everywhere.
     """
@@ -36,6 +37,7 @@ class Facts:
     marked: bool = False
     judgement: str = ""
     said: str = ""
+    exception: dict[str, Any] = field(default_factory=dict)
     doctest: bool = False
     calls: int = 0
     real: int = 0

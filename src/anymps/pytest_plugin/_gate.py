@@ -198,6 +198,7 @@ class Gate:
                 marked=verdict.fails is not None,
                 judgement=verdict.judgement,
                 said=verdict.said[:_SAID],
+                exception=verdict.exception,
                 doctest=isinstance(item, pytest.DoctestItem),
             )
             if self.capture is not None:

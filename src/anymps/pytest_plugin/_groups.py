@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+from anymps._text import first_line
 from anymps.pytest_plugin._facts import Facts, files_of_tests, is_own_reading
 from anymps.record import Fate, Refusal, RefusalKind, Site, Wait
 
@@ -23,6 +26,8 @@ class Group:
     tests: set[str] = field(default_factory=set)
     unexpected: bool = False
     refusal: Refusal | None = None
+    exception: dict[str, Any] = field(default_factory=dict)
+    """What a recording keeps of an exception that no refusal of MPS has raised."""
 
     def add(self, facts: Facts, count: int) -> None:
         """One more test."""
@@ -39,23 +44,32 @@ class Group:
     @property
     def expected(self) -> bool:
         """Whether all of it was in tests that fail as they should."""
-        return self.refusal is not None and not self.unexpected and "" not in self.tests
+        fails = self.refusal is not None or bool(self.exception)
+        return fails and not self.unexpected and "" not in self.tests
+
+    @property
+    def message(self) -> str:
+        """What the error says; empty where nothing raised, and for an operator without a kernel: its name is enough."""
+        if self.refusal is None:
+            return str(self.exception.get("message", ""))
+        return "" if self.refusal.kind is RefusalKind.MISSING else self.refusal.message
 
     def head(self) -> str:
         """The operator, the wait, or the error with its first line."""
-        if self.refusal is None or self.refusal.kind is RefusalKind.MISSING:
-            return self.what
-        return f"{self.what}: {self.refusal.message.partition(chr(10))[0]}"
+        return f"{self.what}: {first_line(self.message)}" if self.message else self.what
 
+    @cached_property
     def fix(self) -> str:
         """The smallest fix that `anymps.findings` knows, the empty text for none."""
         from anymps.findings import find  # only where there is something to say: it takes its time to load
         from anymps.record import RecordingBuilder
 
-        builder = RecordingBuilder()
+        builder = RecordingBuilder(meta={"ending": self.exception})
         site = builder.site(self.site.file, self.site.line, source=self.site.source)
         refusal = self.refusal
-        if refusal is None:
+        if self.exception:
+            builder.note("cuda", start_ns=0, site=site)  # the line that a script's recording knows as asking for CUDA
+        elif refusal is None:
             builder.entry(self.what, start_ns=0, fate=Fate.FALLBACK, wait=Wait.FALLBACK, site=site)
         else:
             origin = refusal.origin
@@ -65,6 +79,8 @@ class Group:
                 operator=refusal.operator, start_ns=0, site=site, origin=made, detail=refusal.detail,
             )  # fmt: skip
         findings = find(builder.close())
+        if self.exception:  # other exceptions are no business of MPS
+            findings = [finding for finding in findings if finding.rule.explains is not None]
         return findings[0].fix if findings else ""
 
 
@@ -74,6 +90,8 @@ class Groups:
 
     missing: list[Group]
     refused: list[Group]
+    raised: list[Group]
+    """Exceptions that no refusal has raised: some have a fix."""
     fallbacks: list[Group]
     waits: list[Group]
     caught: int
@@ -86,6 +104,7 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
     files = files_of_tests(all_facts, root)
     missing: dict[object, Group] = {}
     refused: dict[object, Group] = {}
+    raised: dict[object, Group] = {}
     fallbacks: dict[object, Group] = {}
     waits: dict[object, Group] = {}
     caught = 0
@@ -99,6 +118,10 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
             call = (refusal.site.file, refusal.site.line, refusal.operator, refusal.kind)
             found = (missing if is_missing else refused).setdefault(call, Group(what, refusal.site, refusal=refusal))
             found.add(facts, 1)
+        name = facts.exception.get("exception", "")
+        if "place" in facts.exception and name not in {refusal.error for refusal in facts.refusals}:
+            entry = Group(name, Site(**facts.exception["place"]), exception=facts.exception)
+            raised.setdefault((entry.head(), entry.site.file, entry.site.line), entry).add(facts, 1)
         for (operator, _, site), count in facts.fallbacks.items():
             fallbacks.setdefault((operator, site.file, site.line), Group(operator, site)).add(facts, count)
         for (_, wait, site), count in facts.waits.items():
@@ -112,6 +135,7 @@ def group(all_facts: Iterable[Facts], root: str) -> Groups:
     return Groups(
         _sorted(missing.values()),
         _sorted(refused.values()),
+        _sorted(raised.values()),
         _sorted(fallbacks.values()),
         _sorted(many.values()),
         caught,

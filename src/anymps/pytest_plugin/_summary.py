@@ -155,7 +155,7 @@ class Summary:
         if self._settings.update_baseline:
             self._update_baseline(session)
         if self._settings.update_manifest:
-            self._update(session, interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+            self._update(session, exitstatus)
         unused = self._untouched() and not self._settings.allow_unused
         red = self._new or ((self._gone or unused) and not self._settings.update_manifest)
         if red and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -231,14 +231,14 @@ class Summary:
             self._cut_short = True
             self._remarks.append(f"recording stopped: {failure}. What was recorded before can be read.")
 
-    def _update(self, session: pytest.Session, *, interrupted: bool) -> None:
+    def _update(self, session: pytest.Session, exitstatus: int) -> None:
         from anymps.pytest_plugin._update import update
 
         assert self._manifest is not None
         rerun = self._settings.rerun and self._state.virtual  # a Mac has no process without mps
         try:
             self._remarks += update(
-                self._config, self._manifest, self._facts, self._gone or (), rerun=rerun, interrupted=interrupted
+                self._config, self._manifest, self._facts, self._gone or (), rerun=rerun, status=exitstatus
             )
         except OSError as error:
             self._remarks.append(f"manifest {self._name()} could not be written: {error}")
@@ -311,6 +311,8 @@ class Summary:
     def _section(self, groups: Groups) -> Iterator[str]:
         yield from self._block("Operators without an MPS kernel:", self._listed(groups.missing))
         yield from self._block("Refused by MPS:", self._listed(groups.refused))
+        raised = [entry for entry in self._listed(groups.raised) if entry.fix]
+        yield from self._block("Raised on any Mac:", raised)
         yield from self._block("Operators that ran on the CPU:", groups.fallbacks)
         yield from self._block("Lines that wait for the GPU repeatedly:", groups.waits, with_fix=False)
         refusals = [*groups.missing, *groups.refused]
@@ -342,7 +344,7 @@ class Summary:
         shown = groups if self._config.get_verbosity() > 0 else groups[:_SHOWN]
         heads: dict[tuple[str, str], list[Group]] = {}
         for entry in shown:
-            heads.setdefault((entry.head(), entry.fix() if with_fix else ""), []).append(entry)
+            heads.setdefault((entry.head(), entry.fix if with_fix else ""), []).append(entry)
         for (head, fix), alike in heads.items():
             yield f"  {head}"
             if fix:

@@ -43,9 +43,11 @@ def update(
     gone: Collection[str],
     *,
     rerun: bool,
-    interrupted: bool,
+    status: int,
 ) -> list[str]:
     """Write how the tests of this session ended; what to say about it. `rerun`: also ask a process without mps.
+
+    `status` is the session's exit code.
 
     After an interrupt, of the session or of that process, it writes what is known, and marks what is not judged.
     Raises OSError if the file cannot be written.
@@ -55,6 +57,7 @@ def update(
     asked = [test for test, ending in endings.items() if ending != CRASHED]
     without = Without()
     if rerun and asked:
+        interrupted = status == pytest.ExitCode.INTERRUPTED
         without = Without(not_run=asked, stopped=True) if interrupted else _run_without_mps(config, asked)
     unjudged = set(without.not_run) if without.stopped else set()
     for test in without.failed:
@@ -69,6 +72,8 @@ def update(
     name = project_path(str(manifest.path), (root,))
     said = [f"manifest {name}: {added} added, {changed} changed, {len(out)} removed"]
     said += _left_out(without)
+    if status == pytest.ExitCode.OK and endings and not without.failed and not without.stopped:
+        said.append("Every failing test is listed: the gate passes with this manifest.")
     return said
 
 
@@ -98,8 +103,10 @@ def _left_out(without: Without) -> list[str]:
     """What the second run has changed, and what it could not judge."""
     said = []
     if without.failed:
-        verb = "it fails" if len(without.failed) == 1 else "they fail"
-        said.append(f"Not written, since {verb} without mps, too: {names(without.failed)}")
+        alone = len(without.failed) == 1
+        verb, are = ("it fails", "it is") if alone else ("they fail", "they are")
+        then = f"the gate fails until {are} fixed or deselected"
+        said.append(f"Not written, since {verb} without mps, too ({then}): {names(without.failed)}")
     not_run = "did not run without mps"
     if without.stopped:
         not_run += " before the interrupt (run the update again)"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from anymps._manifest import CRASHED, Entry, ending_of
+from anymps.capture import ending_of as exception_facts
 from anymps.pytest_plugin._marks import Fails
 
 _SECTION = "mps manifest"
@@ -36,6 +37,8 @@ class Verdict:
     """What the manifest has against it."""
     said: str = ""
     """The text of the first exception that it ended with."""
+    exception: dict[str, object] = field(default_factory=dict)
+    """What a recording keeps of that exception; empty without one."""
     _subtests: int = 0
     """Parts of the test that failed."""
     _red: bool = False
@@ -72,6 +75,8 @@ class Verdict:
                 self._expect(report, "in subtests")
             return
         self.said = self.said or _told(name, error)
+        if error is not None and not self.exception:
+            self.exception = exception_facts(error)
         self.failures.setdefault(phase, set()).add(name)
         if self.fails is not None:
             if phase == "call" and self.fails.met_by(error):
