@@ -11,48 +11,33 @@ import sys
 import time
 import timeit
 from collections.abc import Callable
-from types import FrameType, ModuleType
 
 from anymps._paths import is_library
-from anymps.capture._core import Core
+from anymps.capture._core import Core, Undo, stand_in
 
 _CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
 _MARK = "anymps::clock {}"
 _MOST_MARKS = 10_000  # a program that waits by asking the clock would fill the tape
 
 
-def watch_clocks(core: Core) -> list[Callable[[], None]]:
-    """Start to watch; what is returned ends it, where nobody else has replaced a clock meanwhile."""
-    users: dict[str, bool] = {}
+def watch_clocks(core: Core) -> list[Undo]:
+    """Start to watch; what is returned ends it."""
     left = [_MOST_MARKS]
 
-    def is_users(frame: FrameType) -> bool:
-        file = frame.f_code.co_filename
-        known = users.get(file)
-        if known is None:
-            known = users[file] = not (core.is_internal(file) or is_library(file))
-        return known
+    @functools.cache
+    def is_users(file: str) -> bool:
+        return not (core.is_internal(file) or is_library(file))
 
     def watched(clock: Callable[[], float]) -> Callable[[], float]:
         @functools.wraps(clock)
         def read() -> float:
             value = clock()
-            if left[0] > 0 and is_users(sys._getframe(1)):
+            if left[0] > 0 and is_users(sys._getframe(1).f_code.co_filename):
                 left[0] -= 1
                 core.note_pair(_MARK, core.current_site(), 0)
             return value
 
         return read
 
-    undo: list[Callable[[], None]] = []
-    for module, name in [*((time, name) for name in _CLOCKS), (timeit, "default_timer")]:
-        original = getattr(module, name)
-        replacement = watched(original)
-        setattr(module, name, replacement)
-        undo.append(functools.partial(_put_back, module, name, replacement, original))
-    return undo
-
-
-def _put_back(module: ModuleType, name: str, ours: object, original: object) -> None:
-    if getattr(module, name) is ours:
-        setattr(module, name, original)
+    clocks = [*((time, name) for name in _CLOCKS), (timeit, "default_timer")]
+    return [stand_in(module, name, watched(getattr(module, name))) for module, name in clocks]
