@@ -57,7 +57,6 @@ LONG: Final = (
     "tests/fix/test_fix_check.py",
     "tests/commands/test_without_torch.py",
     "tests/core/test_native_units.py",
-    "tests/record/test_recording_fuzz.py",
 )
 """From 20 s on, on two busy cores; in each group the longest first. xdist would begin with those of most tests."""
 
