@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+import timeit
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import convert_frame, symbolic_convert
 
 import anymps
 from anymps.record import Recording
@@ -27,12 +31,30 @@ def test_one_recording_at_a_time() -> None:
     assert capture.recording.entry_count > 0
 
 
-def test_nothing_stays_behind() -> None:
-    """After the recording torch's modules, loaders and optimizers are as they were."""
-    before = (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
-    with anymps.record():
-        assert torch.utils.data.dataloader._BaseDataLoaderIter.__next__ is not before[1]
-    assert (nn.Module.__call__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == before
+def replaced(source: str) -> Iterator[object]:
+    """What is replaced while a recording runs, of torch, of Dynamo, of the clocks, and by an observer."""
+    yield from (time.time, time.perf_counter, time.monotonic, time.time_ns, time.perf_counter_ns, time.monotonic_ns)
+    yield from (timeit.default_timer, torch.compile, torch.autograd.backward, type(torch.backends.mps))
+    yield from (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
+    yield from (torch.amp.GradScaler.__init__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
+    yield symbolic_convert.InstructionTranslatorBase.log_graph_break
+    yield from (convert_frame.get_and_maybe_log_recompilation_reasons, convert_frame.exceeds_recompile_limit)
+    if source == "observer":
+        yield from (torch._C._mps_deviceSynchronize, torch._C._mps_emptyCache, torch._C._mps_acquireEvent)
+        yield torch._C._accelerator_synchronizeDevice
+
+
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_everything_is_put_back(source: str) -> None:
+    """After a recording all is as it was; a module's call is so all the time."""
+    before, called = list(replaced(source)), nn.Module.__call__
+    with anymps.record(source=source):
+        assert all(now is not former for now, former in zip(replaced(source), before, strict=True))
+        assert nn.Module.__call__ is called
+        kept = time.perf_counter
+        torch.ones(2, device="mps").to("cpu", non_blocking=True)
+    assert (list(replaced(source)), nn.Module.__call__) == (before, called)
+    assert kept() <= time.perf_counter()  # what a program keeps goes on working
 
 
 @pytest.mark.parametrize("fullgraph", [True, False])
