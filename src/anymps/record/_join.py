@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from anymps._vocabulary import Flag
 from anymps.record._recording import Recording
-from anymps.record._writer import RecordingWriter
+from anymps.record._writer import Numbered, RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 
 _OWN = ("process", "started", "wall_seconds", "ending", "card")  # facts of each process
@@ -63,26 +63,6 @@ class _Reach:
     clock: int = 0
 
 
-class _Table:
-    """Rows that processes have in common, numbered from 1 by what they say."""
-
-    def __init__(self, add: Callable[[Iterable[Any]], None]) -> None:
-        self._add = add
-        self._numbers: dict[tuple[Any, ...], int] = {}
-
-    def take(self, rows: Iterable[tuple[Any, ...]]) -> dict[int, int]:
-        """Take over rows that begin with their number there; the answer leads from it to the one here."""
-        numbers, new = {}, []
-        for own, *content in rows:
-            here = tuple(content)
-            if here not in self._numbers:
-                self._numbers[here] = len(self._numbers) + 1
-                new.append((self._numbers[here], *here))
-            numbers[own] = self._numbers[here]
-        self._add(new)
-        return numbers
-
-
 @dataclass
 class _Map:
     """From the numbers in one recording to those in the whole; 0 stays 0."""
@@ -97,10 +77,10 @@ class _Map:
 class _Joiner:
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer
-        self._operators = _Table(writer.add_operators)
-        self._signatures = _Table(writer.add_signatures)
-        self._modules = _Table(writer.add_modules)
-        self._sites = _Table(writer.add_sites)
+        self._operators = Numbered(writer, "operators")
+        self._signatures = Numbered(writer, "signatures")
+        self._modules = Numbered(writer, "modules")
+        self._sites = Numbered(writer, "sites")
         self._sums: dict[tuple[int, int, int, int, int, int], tuple[int, int, int]] = {}
         self._alive: list[list[int]] = []  # buffers that were there when the process before ended
         self._facts: list[dict[str, Any]] = []
@@ -129,8 +109,8 @@ class _Joiner:
         self._writer.commit()
 
     def finish(self) -> None:
-        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
-        self._writer.add_totals((*key, count, duration, moved) for key, (count, duration, moved) in self._sums.items())
+        self._writer.spool(b"".join(ALLOCATION.pack(*row) for row in self._alive), ALLOCATION)
+        self._writer.add("totals", [(*key, *sums) for key, sums in self._sums.items()])
         for key, value in _common(self._facts).items():
             self._writer.set_meta(key, value)
         if self._loops == {"inference"}:
@@ -167,7 +147,7 @@ class _Joiner:
             places = (numbers.site.get(site, 0), numbers.site.get(origin, 0))
             rows.append((number, 0, kind, error, message, *places, detail))
             self._reach.refusal = max(self._reach.refusal, number + 1)
-        self._writer.add_refusals(rows)
+        self._writer.add("refusals", rows)
 
     def _entries(self, recording: Recording, numbers: _Map, since: _Reach) -> Iterator[bytes]:
         signature, module, site, refusal = numbers.signature, numbers.module, numbers.site, numbers.refusal
@@ -195,12 +175,14 @@ class _Joiner:
             end = None if step.end_ns is None else step.end_ns + since.clock
             rows.append((number, start, end))
             reach.step, reach.clock = max(reach.step, number + 1), max(reach.clock, end or start)
-        self._writer.add_steps(rows)
-        rounds = recording.stream("SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY id")
-        self._writer.add_rounds(
+        self._writer.add("steps", rows)
+        rounds = [
             (kind, key, numbers.site.get(site, 0), start + since.clock, end + since.clock)
-            for kind, key, site, start, end in rounds
-        )
+            for kind, key, site, start, end in recording.stream(
+                "SELECT kind, key, site, start_ns, end_ns FROM rounds ORDER BY id"
+            )
+        ]
+        self._writer.add("rounds", rounds)
 
     def _allocations(self, recording: Recording, numbers: _Map, since: _Reach) -> None:
         """Take over the buffers.
@@ -230,14 +212,14 @@ class _Joiner:
                 ended += ALLOCATION.pack(*row)
             else:
                 self._alive.append(row)
-        self._writer.spool_allocations(bytes(ended))
+        self._writer.spool(bytes(ended), ALLOCATION)
 
     def _free_living_buffers(self) -> None:
         """A process has ended, and its buffers with it: one event, at the end of its clock."""
         reach = self._reach
         for row in self._alive:
             row[_DIED], row[_DIED_NS], row[_DIED_STEP], row[_DIED_PHASE] = reach.event, reach.clock, reach.step, 0
-        self._writer.spool_allocations(b"".join(ALLOCATION.pack(*row) for row in self._alive))
+        self._writer.spool(b"".join(ALLOCATION.pack(*row) for row in self._alive), ALLOCATION)
         reach.event += bool(self._alive)
         self._alive = []
 
