@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import threading
 import time
 import traceback
@@ -248,19 +247,6 @@ def test_a_mac_by_what_it_says_of_itself() -> None:
     assert mac_named("M3 Pro", 18 << 30, "15.4.1") == parse_mac("M3 Pro 18GB, macOS 15.4")
     assert mac_named("M3 Pro", 17 << 30, "15.4") is None
     assert mac_named("", 0, "") is None
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="asks for a module that torch imports elsewhere")
-def test_the_compiler_is_not_imported() -> None:
-    """A recording does not import torch.compile, which takes seconds."""
-    code = """
-    import sys, torch, anymps
-    anymps.enable(quiet=True)
-    with anymps.record(source="observer"):
-        torch.ones(2, device="mps") + 1
-    print("torch._dynamo" in sys.modules)
-    """
-    assert run_with_torch(code).lines[-1] == "False"
 
 
 def test_a_recording_without_a_device_of_ours() -> None:

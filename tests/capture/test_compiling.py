@@ -112,11 +112,12 @@ def test_a_place_has_one_number_however_often_it_is_compiled() -> None:
     assert here == {"reads", "<lambda>", "test_a_place_has_one_number_however_often_it_is_compiled"}
 
 
-def test_dynamo_is_not_loaded_for_who_does_not_compile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["native", "observer"])
+def test_dynamo_is_not_loaded_for_who_does_not_compile(source: str, tmp_path: Path) -> None:
     """Recording imports nothing of it, and watches it from the program's first torch.compile on."""
     (tmp_path / "compiled.py").write_text(
         f"import sys\n{ENABLE}"
-        "with anymps.record() as capture:\n"
+        f"with anymps.record(source='{source}') as capture:\n"
         "    torch.ones(3, device='mps').sum()\n"
         "    print('torch._dynamo' in sys.modules)\n"
         "    torch.compile(lambda x: x * x.sum().item(), backend='eager')(torch.ones(3, device='mps'))\n"

@@ -22,6 +22,15 @@ from record.stored import ADD, one_line_error, write
 from recordings import bytes_of, small
 
 
+def changed(folder: Path, statement: str, *values: object, close: bool = True) -> Path:
+    """A small recording in which something is changed."""
+    path = folder / "run.anymps"
+    write(path, meta={"script": "train.py"}, close=close)
+    with closing(sqlite3.connect(path)) as plain, plain:
+        plain.execute(statement, values)
+    return path
+
+
 @pytest.mark.parametrize(
     ("version", "said"),
     [
@@ -37,10 +46,7 @@ from recordings import bytes_of, small
 )
 def test_a_schema_version_is_a_number(tmp_path: Path, version: str, said: str) -> None:
     """A version yet to come is named; what is none, or has more than nine digits, is damage."""
-    path = tmp_path / "run.anymps"
-    write(path)
-    with closing(sqlite3.connect(path)) as plain, plain:
-        plain.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (version,))
+    path = changed(tmp_path, "UPDATE meta SET value = ? WHERE key = 'schema_version'", version)
     assert said in one_line_error(path)
 
 
@@ -66,10 +72,7 @@ def test_forms_are_read_as_they_are_written() -> None:
 )
 def test_a_form_that_makes_no_sense(tmp_path: Path, form: str, reason: str) -> None:
     """It is refused where it is asked for."""
-    path = tmp_path / "run.anymps"
-    write(path)
-    with closing(sqlite3.connect(path)) as plain, plain:
-        plain.execute("UPDATE signatures SET form = ?", (form,))
+    path = changed(tmp_path, "UPDATE signatures SET form = ?", form)
     with Recording.open(path) as recording, pytest.raises(RecordingError) as caught:
         recording.signature(1)
     assert str(caught.value) == f"{path} is damaged ({reason}): record again, or use an intact copy"
@@ -139,20 +142,13 @@ def test_damage_is_told_without_its_heading(tmp_path: Path) -> None:
 )
 def test_what_no_recording_holds_is_refused(tmp_path: Path, change: str, reason: str) -> None:
     """Tables, types and ranges are those of the format, or the file is refused in one line."""
-    path = tmp_path / "run.anymps"
-    write(path, meta={"script": "train.py"})
-    with closing(sqlite3.connect(path)) as plain:
-        plain.execute(change)
-        plain.commit()
+    path = changed(tmp_path, change)
     assert f"{path} is damaged ({reason}" in one_line_error(path)
 
 
 def test_a_chunk_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     """What a run that did not end left packed is checked when it is opened."""
-    path = tmp_path / "run.anymps"
-    write(path, close=False)
-    with closing(sqlite3.connect(path)) as plain, plain:
-        plain.execute("INSERT INTO spool (chunk) VALUES (x'00')")
+    path = changed(tmp_path, "INSERT INTO spool (chunk) VALUES (x'00')", close=False)
     assert "packed entries come in multiples of 64 bytes, this chunk has 1" in one_line_error(path)
 
 
