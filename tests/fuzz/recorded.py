@@ -13,9 +13,8 @@ from random import Random
 
 from anymps._settings import FORMATS
 from anymps.record import Phase, Recording, Role, RoundKind
-from anymps.record._meta import Meta
+from anymps.record._meta import Meta, hints
 from anymps.record._strict import _columns
-from anymps.record._typed import hints
 from anymps.record.format._schema import TABLES
 from fuzz.mutate import VALUES
 from recordings import bytes_of, hostile, refusing, small, training

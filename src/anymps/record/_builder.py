@@ -99,7 +99,6 @@ class RecordingBuilder:
         *,
         operator: str,
         start_ns: int,
-        phase: Phase = Phase.OTHER,
         site: int = 0,
         origin: int = 0,
         detail: Mapping[str, object] | None = None,
@@ -107,9 +106,7 @@ class RecordingBuilder:
         """Add a refused call: its entry and what was refused. `error` is the exception's class name."""
         self._refusals += 1
         fate = Fate.MISSING if kind is RefusalKind.MISSING else Fate.REFUSED
-        self.entry(
-            operator, start_ns=start_ns, fate=fate, phase=phase, site=site, flags=Flag.RAISED, refusal=self._refusals
-        )
+        self.entry(operator, start_ns=start_ns, fate=fate, site=site, flags=Flag.RAISED, refusal=self._refusals)
         self._writer.add("refusals", [(self._refusals, 0, kind.value, error, message, site, origin, detail or {})])
 
     def memory(self, time_ns: int, allocated_bytes: int, driver_bytes: int) -> None:

@@ -8,18 +8,30 @@ on where that one's ended, and its buffers are freed when it ends.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from anymps._atomic import staged_folder
+from anymps._errors import RecordingError
 from anymps._vocabulary import Flag
+from anymps.record._file import open_readonly
+from anymps.record._place import check_free, held, take_name
 from anymps.record._recording import Recording
 from anymps.record._writer import Numbered, RecordingWriter
 from anymps.record.format import ALLOCATION, ENTRY
 
 _OWN = ("process", "started", "wall_seconds", "ending", "card")  # facts of each process
+_ALIKE = (
+    ("torch_version", "torch"),
+    ("mac_details", "Mac"),
+    ("virtual", "device (virtual or a Mac's own)"),
+    ("source", "source of calls (--source)"),
+)  # what all parts must have in common, and what it is called
 _CHUNK = 16384  # entries: 1 MiB
 _NODE_LIMIT = 1 << 48  # of autograd: larger numbers are none, and adding to them could leave 64 bits
 
@@ -35,12 +47,15 @@ _LAST = (
 _TOTALS = "SELECT signature, module, site, phase, wait, direction, {count}, {duration}, {moved} FROM {table}"
 
 
-def join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter) -> None:
+def join(
+    parts: Iterable[tuple[str, Recording]], writer: RecordingWriter, facts: Mapping[str, object] | None = None
+) -> None:
     """Write all of these recordings, each with a name, into a new one; the caller closes the writer.
 
     `parts` under `meta` lists them: `name`, `begin_ns` (where its clock begins here), `complete`, and its
     own `process`, `started`, `wall_seconds` and `ending`. The other facts are those that all have in common;
-    `started` is the earliest, `wall_seconds` the sum, `ending` the first that was no success.
+    `started` is the earliest, `wall_seconds` the sum, `ending` the first that was no success. `facts` are those that
+    hold for the whole in place of the parts'.
     One that stops in the middle goes in as far as it reaches. Raises RecordingError if one is damaged, or if the new
     one cannot be written.
     """
@@ -48,6 +63,8 @@ def join(parts: Iterable[tuple[str, Recording]], writer: RecordingWriter) -> Non
     for name, recording in parts:
         joiner.add(name, recording)
     joiner.finish()
+    for key, value in (facts or {}).items():
+        writer.set_meta(key, value)
 
 
 @dataclass
@@ -293,3 +310,59 @@ def _summed(numbers: list[dict[str, Any]]) -> dict[str, object]:
     counts = {key: sum(int(one[key]) for one in numbers) for key in ("compared", "wrong")}
     left_out = sum((Counter(one["left_out"]) for one in numbers), Counter[str]())
     return {**counts, "operators": max(int(one["operators"]) for one in numbers), "left_out": dict(left_out)}
+
+
+def join_into(
+    parts: Iterable[tuple[str, Recording]], path: Path | None, facts: Mapping[str, object] | None = None
+) -> Recording:
+    """One recording of all at `path`, or in memory, as `join` makes it.
+
+    What lies at `path` is replaced once the new one is complete. Raises RecordingError if a part is damaged or the
+    place cannot be written; then `path` is as it was.
+    """
+    if path is None:
+        with RecordingWriter(None, {}) as writer:
+            join(parts, writer, facts)
+        return _checked(writer)
+    target = Path(os.path.realpath(path))
+    check_free(target)
+    try:
+        with staged_folder(target) as folder:
+            fresh = folder / "files" / target.name
+            fresh.parent.mkdir()  # a recording's folder is locked while it is made
+            with RecordingWriter(fresh, {}) as writer:
+                join(parts, writer, facts)
+            _checked(writer).close()
+            with held(target):
+                check_free(target)  # since then another run may have taken it
+                take_name(fresh, target)
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
+    return Recording(open_readonly(path), str(path))
+
+
+def _checked(writer: RecordingWriter) -> Recording:
+    """The joined recording. Each part is sound, but their clocks and numbers go on from one to the next."""
+    try:
+        return writer.recording(checked=True)
+    except RecordingError as error:
+        raise RecordingError(
+            "these recordings cannot be joined: their numbers add up to more than a recording can hold"
+        ) from error
+
+
+def check_alike(parts: Sequence[tuple[str, Recording]]) -> None:
+    """Raise RecordingError, in one line, unless all are of the same torch, Mac and kind of device."""
+    for key, what in _ALIKE:
+        (first, one), *others = parts
+        for name, other in others:
+            if one.meta.get(key) != other.meta.get(key):
+                raise RecordingError(
+                    f"{first} and {name} cannot be joined: their {what} differs, "
+                    f"{_short(one.meta.get(key))} and {_short(other.meta.get(key))}"
+                )
+
+
+def _short(value: object) -> str:
+    text = str(value).partition(":")[0]
+    return ascii(text)[1:-1][:80] if not text.isprintable() else text[:80]
